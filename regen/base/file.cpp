@@ -1,0 +1,86 @@
+#include "regen/base/file.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+
+namespace regen {
+namespace {
+
+using FilePointer = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+
+Error system_error(const std::string& what, const std::string& path, int code) {
+  return bad_input("cannot " + what + " '" + path + "': " + std::strerror(code));
+}
+
+}  // namespace
+
+Result<std::string> read_file(const std::string& path, std::size_t max_bytes) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return bad_input("cannot read '" + path + "': it is a directory, expected a file");
+  }
+  FilePointer file(std::fopen(path.c_str(), "rb"), &std::fclose);
+  if (!file) return system_error("read", path, errno);
+  std::string content;
+  std::string buffer(1 << 16, '\0');
+  while (const std::size_t n = std::fread(buffer.data(), 1, buffer.size(), file.get())) {
+    content.append(buffer, 0, n);
+    if (content.size() > max_bytes) {
+      return bad_input("cannot read '" + path + "': larger than " + std::to_string(max_bytes) +
+                       " bytes, the largest file accepted");
+    }
+  }
+  if (std::ferror(file.get())) return system_error("read", path, errno);
+  return content;
+}
+
+Status write_file(const std::string& path, std::string_view content) {
+  if (path == "-") {
+    if (std::fwrite(content.data(), 1, content.size(), stdout) != content.size() ||
+        std::fflush(stdout) != 0) {
+      return system_error("write", "standard output", errno);
+    }
+    return {};
+  }
+  // A device or pipe is written directly: renaming over it would replace it.
+  std::error_code ignored;
+  const auto kind = std::filesystem::status(path, ignored).type();
+  const bool special = std::filesystem::exists(path, ignored) &&
+                       kind != std::filesystem::file_type::regular;
+  const std::string target = special ? path : temporary_beside(path);
+  FilePointer file(std::fopen(target.c_str(), "wb"), &std::fclose);
+  if (!file) return system_error("write", path, errno);
+  const bool written = std::fwrite(content.data(), 1, content.size(), file.get()) == content.size();
+  const int write_code = errno;
+  const bool closed = std::fclose(file.release()) == 0;
+  if (!written || !closed) {
+    const int code = written ? errno : write_code;
+    if (!special) std::remove(target.c_str());
+    return system_error("write", path, code);
+  }
+  return special ? Status() : rename_file(target, path);
+}
+
+std::string temporary_beside(const std::string& path) {
+  static unsigned counter = 0;
+  const std::filesystem::path target(path);
+  const std::string name = "." + target.stem().string() + "." + std::to_string(::getpid()) + "." +
+                           std::to_string(counter++) + target.extension().string();
+  return (target.parent_path() / name).string();
+}
+
+Status rename_file(const std::string& from, const std::string& to) {
+  if (std::rename(from.c_str(), to.c_str()) != 0) {
+    const int code = errno;
+    std::remove(from.c_str());
+    return system_error("write", to, code);
+  }
+  return {};
+}
+
+}  // namespace regen

@@ -1,0 +1,42 @@
+// Two clocks for every search: wall time, and counted work, which gives the
+// same answer on every machine.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <limits>
+
+namespace regen {
+
+struct Limits {
+  double seconds = std::numeric_limits<double>::infinity();
+  std::int64_t work = std::numeric_limits<std::int64_t>::max();
+};
+
+// Counts the work of one search and says when to stop. One thread at a time,
+// except cancel(), which any thread or a signal handler may call.
+class Effort {
+ public:
+  explicit Effort(Limits limits = {}) : limits_(limits), start_(Clock::now()) {}
+
+  void add(std::int64_t work) { work_ += work; }
+  void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+
+  bool exhausted() const {
+    return cancelled_.load(std::memory_order_relaxed) || work_ >= limits_.work ||
+           seconds() >= limits_.seconds;
+  }
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  std::int64_t work() const { return work_; }
+  const Limits& limits() const { return limits_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Limits limits_;
+  Clock::time_point start_;
+  std::int64_t work_ = 0;
+  std::atomic<bool> cancelled_{false};
+};
+
+}  // namespace regen
