@@ -32,7 +32,7 @@ struct Device {
   double memory_bandwidth = 0;  // bytes per second
   double launch_seconds = 0;    // added to every op
   Bytes memory_bytes = 0;
-  Link link;                    // bytes per second
+  Link link;  // bytes per second
 
   bool operator==(const Device&) const = default;
 };
@@ -40,11 +40,22 @@ struct Device {
 // The built-in devices, in the order in which they are listed for people.
 const std::vector<Device>& builtin_devices();
 
-// A built-in name (letter case ignored), or the path of a device file (docs/formats.md).
+// Their names as "v100-16, v100-32, ...", for messages.
+std::string builtin_device_names();
+
+// A built-in name (letter case ignored), or the path of a device file (docs/costs.md).
 Result<Device> find_device(std::string_view name_or_path);
+
+// Positive peaks and bandwidth, a link that is absent or consistent. Every Device that
+// find_device or parse_device returns passes. `source` begins the message.
+Status check_device(const Device& device, const std::string& source);
 
 // The JSON form of a device and back.
 Result<Device> parse_device(std::string_view text, const std::string& source);
 std::string write_device(const Device& device);
+
+// The device's link in the unit of a graph's cost. A flop takes 1 / matrix_fp32 seconds, so that
+// plans over flop graphs can weigh copies too.
+Link link_in_unit(const Device& device, CostUnit unit);
 
 }  // namespace regen

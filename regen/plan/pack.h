@@ -47,9 +47,10 @@ struct PackOptions {
   bool split = true;      // sections of time that no lifetime crosses are packed on their own
   bool improve = true;    // repeat the greedy packing with what is in the way moved forward
   bool exact = true;      // search systematically where greedy packings miss the bound
-  bool infer = true;      // search: raise floors where nothing can reach down
-  bool dominate = true;   // search: leave no gap that a waiting item would fill
+  bool bound = true;      // search: refuse where open items cannot be stacked in one section
+  bool remember = true;   // search: leave states alone that were refuted before
   bool decompose = true;  // search: parts that fall apart under way are solved one by one
+  bool restart = true;    // search: begin again with other preferences
 };
 
 enum class PackStatus {

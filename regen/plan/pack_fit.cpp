@@ -28,9 +28,8 @@ std::vector<Order> orders(const PackPart& part) {
   const auto area = [](const PackItem& item) { return double(item.length()) * double(item.size); };
   const auto earlier = [](const PackItem& item) { return -double(item.first); };
   const auto later = [](const PackItem& item) { return double(item.last); };
-  return {order_by(part, length, size), order_by(part, area, size),
-          order_by(part, size, length), order_by(part, earlier, length),
-          order_by(part, later, length)};
+  return {order_by(part, length, size), order_by(part, area, size), order_by(part, size, length),
+          order_by(part, earlier, length), order_by(part, later, length)};
 }
 
 Fit drop(const PackPart& part, const Order& order, Skyline& skyline) {
@@ -47,6 +46,14 @@ Fit drop(const PackPart& part, const Order& order, Skyline& skyline) {
 }
 
 }  // namespace
+
+Fit make_fit(const PackPart& part, std::vector<std::int64_t> offsets) {
+  Fit fit{.offsets = std::move(offsets)};
+  for (std::size_t i = 0; i < part.items.size(); ++i) {
+    fit.height = std::max(fit.height, fit.offsets[i] + part.items[i].size);
+  }
+  return fit;
+}
 
 Fit greedy_fit(const PackPart& part, std::int64_t target, bool /*improve*/, Effort& effort) {
   Skyline skyline(part.sections);

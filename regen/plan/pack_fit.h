@@ -16,6 +16,8 @@ struct Fit {
   std::int64_t height = 0;
 };
 
+Fit make_fit(const PackPart& part, std::vector<std::int64_t> offsets);
+
 // Tries several orders, and with `improve` repairs the best of them, until one stays within
 // `target` units; else returns the lowest packing seen.
 Fit greedy_fit(const PackPart& part, std::int64_t target, bool improve, Effort& effort);

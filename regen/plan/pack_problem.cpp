@@ -28,7 +28,9 @@ std::vector<Event> sorted_events(std::span<const Lifetime> lifetimes) {
   return events;
 }
 
-Bytes round_up(Bytes size, Bytes alignment) { return (size + alignment - 1) / alignment * alignment; }
+Bytes round_up(Bytes size, Bytes alignment) {
+  return (size + alignment - 1) / alignment * alignment;
+}
 
 Bytes common_unit(std::span<const Lifetime> lifetimes, Bytes alignment) {
   Bytes unit = 0;

@@ -26,9 +26,7 @@ struct PackItem {
   std::int64_t size = 0;  // in units, positive
 
   std::int32_t length() const { return last - first; }
-  bool overlaps(const PackItem& other) const {
-    return first < other.last && other.first < last;
-  }
+  bool overlaps(const PackItem& other) const { return first < other.last && other.first < last; }
 };
 
 // Items that hang together in time, with sections counted from 0.

@@ -1,0 +1,46 @@
+# The short way in: `make demo` and `make test` do everything on a fresh machine.
+#   make              build           make bench      measure speed
+#   make demo         the main job    make fuzz       SECONDS=n for each target
+#   make test         all tests       make format     clang-format over the sources
+#   make test SANITIZE=1              the C++ tests with address and undefined sanitizers
+#   make clean        remove builds   make results    measure the rows of docs/results.md
+
+PRESET   := $(if $(SANITIZE),sanitize,release)
+BUILD    := $(if $(SANITIZE),build-sanitize,build)
+SECONDS  ?= 60
+PYTHON   := .venv/bin/python
+JOBS     ?= $(shell nproc)
+
+.PHONY: all setup build demo test bench fuzz format clean results
+
+all: build
+
+setup:
+	@tools/setup.sh
+
+build: setup
+	@cmake --preset $(PRESET) > $(BUILD).configure.log 2>&1 || { cat $(BUILD).configure.log; exit 1; }
+	@mv $(BUILD).configure.log $(BUILD)/configure.log
+	@cmake --build --preset $(PRESET) -j $(JOBS)
+
+demo: build
+	@tools/demo.sh
+
+test: build
+	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+	@REGEN_BIN=$(BUILD)/regen $(PYTHON) -m pytest -q tests
+
+bench: build
+	@build/benchmarks/regen_bench --benchmark_counters_tabular=true
+
+fuzz: setup
+	@tools/fuzz.sh $(SECONDS)
+
+results: build
+	@tools/results.sh
+
+format: setup
+	@git ls-files '*.h' '*.cpp' | xargs clang-format-14 -i
+
+clean:
+	@rm -rf build build-debug build-sanitize build-fuzz

@@ -1,0 +1,194 @@
+// regen plan: choose what to keep and what to recompute, and judge the choice.
+#include <optional>
+#include <string>
+
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/verbs.h"
+#include "regen/base/file.h"
+#include "regen/plan/addresses.h"
+#include "regen/plan/explain.h"
+#include "regen/plan/plan_json.h"
+#include "regen/planners/planner.h"
+
+namespace regen::cli {
+namespace {
+
+struct Arguments {
+  GraphArgument graph;
+  BudgetArgument budget;
+  SearchArgument search;
+  std::string planner = "chen_greedy";
+  PlannerOptions options;
+  std::int64_t greedy_points = PlannerOptions{}.greedy_points;
+  std::string output;
+  bool addresses = false;
+  bool json = false;
+};
+
+// A solved problem and what the report says beside the planner's own outcome.
+struct Report {
+  Outcome outcome;
+  std::optional<Bytes> budget;
+  Bytes structural_bound = 0;
+  std::optional<Packing> packing;
+  Accounting accounting = Accounting::kPlain;
+
+  bool found() const {
+    return outcome.status == PlanStatus::kOptimal || outcome.status == PlanStatus::kFeasible;
+  }
+};
+
+Json json_or_null(bool known, Json value) { return known ? std::move(value) : Json(nullptr); }
+
+Json report_json(const Graph& graph, const Report& report) {
+  const Outcome& outcome = report.outcome;
+  const Simulation& simulation = outcome.simulation;
+  const bool planned = outcome.plan.has_value();
+  Json json{
+      {"graph", graph.name()},
+      {"planner", outcome.planner},
+      {"accounting", to_string(report.accounting)},
+      {"status", to_string(outcome.status)},
+      {"cost", json_or_null(planned, json_number(simulation.cost))},
+      {"base_cost", json_number(outcome.base_cost)},
+      {"cost_unit", to_string(graph.cost_unit())},
+      {"overhead", json_or_null(planned, json_number(simulation.overhead))},
+      {"peak_bytes", json_or_null(planned, simulation.peak_bytes)},
+      {"fixed_bytes", graph.fixed_bytes()},
+      {"activation_peak_bytes", json_or_null(planned, simulation.activation_peak_bytes)},
+      {"host_peak_bytes", json_or_null(planned, simulation.host_peak_bytes)},
+      {"budget_bytes", report.budget ? Json(*report.budget) : Json(nullptr)},
+      {"structural_bound_bytes", report.structural_bound},
+      {"lower_bound", json_number(outcome.lower_bound)},
+      {"gap", json_or_null(planned, json_number(outcome.gap))},
+      {"seconds", json_number(outcome.seconds)},
+      {"work", outcome.work},
+      {"steps", json_or_null(planned, planned ? outcome.plan->steps.size() : 0)},
+      {"recomputed", json_or_null(planned, simulation.recomputed)},
+      {"offloaded_bytes", json_or_null(planned, simulation.offloaded_bytes)},
+      {"stall", json_or_null(planned, json_number(simulation.stall))},
+      {"note", outcome.note},
+  };
+  if (report.packing) {
+    json["packed_bytes"] = report.packing->height;
+    json["packed_ratio"] = json_number(report.packing->ratio());
+  }
+  return json;
+}
+
+std::string memory_text(const Graph& graph, const Report& report) {
+  const Simulation& simulation = report.outcome.simulation;
+  std::string text = full_bytes(simulation.peak_bytes) + " = " +
+                     format_bytes(graph.fixed_bytes()) + " fixed + " +
+                     format_bytes(simulation.activation_peak_bytes) + " activations";
+  if (report.packing) {
+    text += ", packed into " + decimals(report.packing->ratio(), 4) + " x the highest live sum";
+  }
+  return text;
+}
+
+std::string report_text(const Graph& graph, const Report& report) {
+  const Outcome& outcome = report.outcome;
+  const Simulation& simulation = outcome.simulation;
+  std::vector<std::pair<std::string, std::string>> lines{
+      {"graph", graph.name() + ": " + std::to_string(graph.num_ops()) + " ops, " +
+                    std::to_string(graph.num_tensors()) + " tensors"},
+      {"planner", outcome.planner + ": " + std::string(to_string(outcome.status)) + " in " +
+                      format_cost(outcome.seconds, CostUnit::kSecond) +
+                      (outcome.note.empty() ? "" : " (" + outcome.note + ")")},
+      {"cost", full_cost(simulation.cost, graph.cost_unit()) + ", " +
+                   percent(simulation.overhead) + " over keeping everything; at least " +
+                   full_cost(outcome.lower_bound, graph.cost_unit()) + ", gap " +
+                   decimals(100 * outcome.gap, 1) + " %"},
+      {"memory", memory_text(graph, report)},
+      {"budget", report.budget ? full_bytes(*report.budget) : "none"},
+      {"bound", full_bytes(report.structural_bound) + " are needed by every plan"},
+      {"steps", format_grouped(static_cast<std::int64_t>(outcome.plan->steps.size())) + ", " +
+                    format_grouped(static_cast<std::int64_t>(simulation.recomputed)) +
+                    " recomputations, " + format_bytes(simulation.offloaded_bytes) + " moved"},
+  };
+  return facts(lines);
+}
+
+// Gives the plan addresses and counts its memory by them.
+Status add_addresses(const LoadedGraph& loaded, Report& report) {
+  PackOptions options;
+  if (report.budget) options.capacity = *report.budget - loaded.graph.fixed_bytes();
+  auto addressed = with_addresses(loaded.graph, *report.outcome.plan, options);
+  if (!addressed.ok()) {
+    // Whatever was proven holds for this one plan, not for the budget.
+    return limit_reached("--addresses: " + addressed.error().message);
+  }
+  report.outcome.plan = std::move(addressed->plan);
+  report.packing = std::move(addressed->packing);
+  REGEN_ASSIGN(report.outcome.simulation,
+               simulate(loaded.graph, *report.outcome.plan, {.link = loaded.link}));
+  return {};
+}
+
+Error no_plan_error(const Graph& graph, const Report& report) {
+  const Outcome& outcome = report.outcome;
+  if (outcome.status == PlanStatus::kInfeasible) {
+    return infeasible(outcome.note.empty() ? "no plan fits" : outcome.note);
+  }
+  return limit_reached("planner " + outcome.planner + " found no plan for '" + graph.name() +
+                       "' (" + outcome.note + "); every plan needs at least " +
+                       format_grouped(report.structural_bound) + " bytes");
+}
+
+Result<Report> solve_problem(const Arguments& arguments, const LoadedGraph& loaded) {
+  Report report{.accounting = arguments.options.accounting};
+  REGEN_ASSIGN(report.budget, resolve_budget(arguments.budget, loaded));
+  Problem problem{.graph = &loaded.graph,
+                  .link = loaded.link,
+                  .budget = report.budget,
+                  .host_budget = arguments.budget.host,
+                  .options = arguments.options};
+  problem.options.seed = static_cast<std::uint64_t>(arguments.search.seed);
+  problem.options.greedy_points = static_cast<int>(arguments.greedy_points);
+  REGEN_ASSIGN(report.outcome, solve(arguments.planner, problem, arguments.search.limits));
+  report.structural_bound = structural_bound(loaded.graph).bytes;
+  return report;
+}
+
+Status run_plan(const Arguments& arguments) {
+  REGEN_ASSIGN(const LoadedGraph loaded, load_graph(arguments.graph));
+  REGEN_ASSIGN(Report report, solve_problem(arguments, loaded));
+  if (report.found() && arguments.addresses) REGEN_TRY(add_addresses(loaded, report));
+  const Json json = report_json(loaded.graph, report);
+  if (report.found() && !arguments.output.empty()) {
+    REGEN_TRY(write_file(arguments.output, write_plan(*report.outcome.plan, json)));
+  }
+  if (arguments.json) {
+    REGEN_TRY(print(json));
+  } else if (report.found() && arguments.output != "-") {
+    REGEN_TRY(print(report_text(loaded.graph, report)));
+  }
+  return report.found() ? Status() : Status(no_plan_error(loaded.graph, report));
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, Action& action) {
+  CLI::App& verb = add_verb(app, "plan", "Plan a training step within a budget and judge the plan",
+                            "  regen plan zoo:vgg19@64 --budget 6GiB -o plan.json\n"
+                            "  regen plan graph.json --activation-budget 500MB --planner chen_sqrt");
+  auto arguments = std::make_shared<Arguments>();
+  add_graph(verb, arguments->graph);
+  add_budget(verb, arguments->budget);
+  verb.add_option("--planner", arguments->planner, "Who plans (default chen_greedy)")
+      ->type_name("NAME");
+  add_accounting(verb, arguments->options.accounting);
+  add_parsed(verb, "--greedy-points", arguments->greedy_points, whole_number(1, 100'000), "N",
+             "chen_greedy: how many segment sizes are tried (default 60)");
+  add_parsed(verb, "--slots", arguments->options.slots, whole_number(1, 1'000'000'000), "N",
+             "griewank: how many checkpoints are held (default: tries all)");
+  add_search(verb, arguments->search);
+  verb.add_flag("--addresses", arguments->addresses, "Give every tensor an address");
+  add_output(verb, arguments->output, "Write the plan here; - is standard output");
+  add_json(verb, arguments->json);
+  set_action<Arguments>(verb, action, arguments, run_plan);
+}
+
+}  // namespace regen::cli

@@ -1,0 +1,179 @@
+// Binomial checkpointing on the chain of articulation points: the forward ops between two of them
+// form a block, and a block's backward ops are those that read its values.
+#include <algorithm>
+#include <numeric>
+
+#include "regen/graph/analysis.h"
+#include "regen/planners/binomial.h"
+#include "regen/planners/checkpoint_plan.h"
+#include "regen/planners/planner_list.h"
+#include "regen/planners/recompute.h"
+#include "regen/planners/stage_schedule.h"
+
+namespace regen {
+namespace {
+
+// The dynamic program is cubic in the blocks; longer chains are cut into this many blocks of
+// about equal cost, which keeps the plan right and nearly as cheap.
+constexpr std::size_t kMaxBlocks = 256;
+constexpr std::size_t kMaxSlots = 64;
+
+// The forward pass as a chain of blocks, each ending with an articulation point.
+struct BlockChain {
+  std::vector<OpId> ends;            // last op of each block
+  std::vector<double> costs;
+  std::vector<std::int64_t> reversed_from;  // first stage that reverses the block or an earlier one
+  IdVector<OpId, std::uint32_t> block;      // of each forward op; beyond the last: the last
+};
+
+std::vector<OpId> thinned(const std::vector<OpId>& points, const std::vector<double>& until) {
+  if (points.size() <= kMaxBlocks) return points;
+  std::vector<OpId> kept;
+  const double total = until.back();
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const double wanted = total * static_cast<double>(kept.size() + 1) / kMaxBlocks;
+    if (until[i] >= wanted || i + 1 == points.size()) kept.push_back(points[i]);
+  }
+  return kept;
+}
+
+BlockChain make_chain(const Graph& graph) {
+  std::vector<OpId> points = articulation_points(graph);
+  std::erase_if(points, [&](OpId op) { return graph.outputs(op).empty(); });
+  std::vector<double> prefix(graph.num_ops() + 1, 0.0);
+  for (OpId op : graph.ops()) {
+    const bool forward = graph.phase(op) == Phase::kForward;
+    prefix[op.index() + 1] =
+        prefix[op.index()] + (forward ? graph.rerun_cost(graph.default_variant(op)) : 0.0);
+  }
+  std::vector<double> until;
+  for (OpId op : points) until.push_back(prefix[op.index() + 1]);
+
+  BlockChain chain;
+  chain.ends = thinned(points, until);
+  double done = 0;
+  for (OpId end : chain.ends) {
+    chain.costs.push_back(prefix[end.index() + 1] - done);
+    done = prefix[end.index() + 1];
+  }
+  chain.block = IdVector<OpId, std::uint32_t>(graph.num_ops(), 0);
+  std::size_t block = 0;
+  for (OpId op : graph.ops()) {
+    while (block + 1 < chain.ends.size() && op > chain.ends[block]) ++block;
+    chain.block[op] = static_cast<std::uint32_t>(block);
+  }
+  return chain;
+}
+
+// Which stages reverse which block: an op after the forward pass belongs to the earliest block
+// whose values it or an op before it reads.
+void find_reversal_stages(const Graph& graph, BlockChain& chain) {
+  const auto blocks = static_cast<std::int64_t>(chain.ends.size());
+  const auto stages = static_cast<std::int64_t>(graph.num_ops());
+  chain.reversed_from.assign(chain.ends.size(), stages);
+  std::int64_t reached = blocks;  // blocks reached.. have been started
+  for (OpId op : graph.ops()) {
+    if (graph.phase(op) == Phase::kForward) continue;
+    for (TensorId t : graph.reads(graph.default_variant(op))) {
+      const OpId maker = graph.producer(t);
+      if (!maker.valid() || graph.phase(maker) != Phase::kForward) continue;
+      // The loss reads the last block without reversing it.
+      if (graph.phase(op) == Phase::kLoss) continue;
+      while (reached > static_cast<std::int64_t>(chain.block[maker])) {
+        chain.reversed_from[--reached] = static_cast<std::int64_t>(op.index());
+      }
+    }
+  }
+}
+
+// Gradients stay until their last use, the value just made for one stage, and whatever may not
+// be run again for ever.
+void keep_always(const Graph& graph, StageSchedule& schedule) {
+  for (TensorId t : graph.tensors()) {
+    const OpId maker = graph.producer(t);
+    if (!maker.valid()) continue;
+    const auto made = static_cast<std::int64_t>(maker.index());
+    const bool keep = graph.phase(maker) != Phase::kForward || !graph.recomputable(maker);
+    const auto users = graph.consumers(t);
+    const auto last = users.empty() ? made : static_cast<std::int64_t>(users.back().index());
+    schedule.keep(t, made + 1, keep ? last : made + 1);
+  }
+}
+
+// In plain accounting a block's values, once re-run, stay until the block is reversed.
+void keep_blocks(const Graph& graph, const BlockChain& chain, StageSchedule& schedule) {
+  const auto stages = static_cast<std::int64_t>(graph.num_ops());
+  for (OpId op : graph.ops()) {
+    if (graph.phase(op) != Phase::kForward) continue;
+    const std::uint32_t block = chain.block[op];
+    const auto last = block == 0 ? stages - 1 : chain.reversed_from[block - 1] - 1;
+    for (TensorId t : graph.outputs(op)) {
+      schedule.keep(t, chain.reversed_from[block] + 1, last);
+    }
+  }
+}
+
+Result<Candidate> plan_slots(const Problem& problem, const BlockChain& chain,
+                             const BinomialTable& table, std::size_t slots, Effort& effort) {
+  const Graph& graph = *problem.graph;
+  const bool plain = problem.options.accounting == Accounting::kPlain;
+  const auto stages = static_cast<std::int64_t>(graph.num_ops());
+  StageSchedule schedule(graph);
+  keep_always(graph, schedule);
+  if (plain) keep_blocks(graph, chain, schedule);
+  for (const StoredBlock& stored : table.schedule(slots)) {
+    const OpId end = chain.ends[stored.block];
+    const std::int64_t made = stored.from == chain.ends.size()
+                                  ? static_cast<std::int64_t>(end.index())
+                                  : chain.reversed_from[stored.from];
+    const std::int64_t last = stored.block == 0 ? stages - 1 : chain.reversed_from[stored.block - 1];
+    for (TensorId t : graph.outputs(end)) schedule.keep(t, made + 1, last);
+  }
+  schedule.complete();
+  Candidate candidate{.note = std::to_string(slots) + " checkpoint slots on a chain of " +
+                              std::to_string(chain.ends.size()) + " blocks"};
+  if (plain) {
+    std::vector<OpId> sequence;
+    for (std::size_t stage = 0; stage < schedule.num_stages(); ++stage) {
+      const auto& ops = schedule.computed(stage);
+      sequence.insert(sequence.end(), ops.begin(), ops.end());
+    }
+    candidate.plan = plan_from_sequence(graph, sequence);
+  } else {
+    candidate.plan = schedule.compile();
+  }
+  effort.add(static_cast<std::int64_t>(candidate.plan.steps.size()));
+  REGEN_ASSIGN(candidate.simulation, simulate(graph, candidate.plan, {.link = problem.link}));
+  return candidate;
+}
+
+}  // namespace
+
+Result<Proposal> plan_griewank(const Problem& problem, Effort& effort) {
+  const Graph& graph = *problem.graph;
+  if (problem.options.accounting == Accounting::kCheckmate) {
+    REGEN_ASSIGN([[maybe_unused]] const std::size_t n, mirrored_forward_ops(graph));
+  }
+  BlockChain chain = make_chain(graph);
+  if (chain.ends.empty()) {
+    return Proposal{.status = PlanStatus::kUnknown,
+                    .note = "the forward graph has no articulation points to store"};
+  }
+  find_reversal_stages(graph, chain);
+  const std::optional<std::int64_t> wanted = problem.options.slots;
+  if (wanted && (*wanted < 1 || *wanted > 1'000'000)) {
+    return bad_input("slots: " + std::to_string(*wanted) + " is out of range, expected 1 to 1000000");
+  }
+  const std::size_t most = std::min({chain.ends.size(), kMaxSlots,
+                                     static_cast<std::size_t>(wanted.value_or(1'000'000))});
+  const BinomialTable table(chain.costs, most);
+  BestCandidate best(problem);
+  for (std::size_t slots = wanted ? most : 1; slots <= most; ++slots) {
+    if (best.best() && effort.exhausted()) break;
+    REGEN_ASSIGN(Candidate candidate, plan_slots(problem, chain, table, slots, effort));
+    best.offer(std::move(candidate));
+  }
+  return std::move(best).proposal("no number of slots was tried");
+}
+
+}  // namespace regen

@@ -1,0 +1,154 @@
+#include "regen/planners/max_batch.h"
+
+#include <algorithm>
+#include <map>
+
+#include "regen/plan/explain.h"
+
+namespace regen {
+namespace {
+
+double forward_cost(const Graph& graph) {
+  double sum = 0;
+  for (OpId op : graph.ops()) {
+    if (graph.phase(op) == Phase::kForward) sum += graph.cost(graph.default_variant(op));
+  }
+  return sum;
+}
+
+class Search {
+ public:
+  Search(std::string_view planner, const MaxBatchProblem& problem)
+      : planner_(planner), problem_(problem) {}
+
+  Result<MaxBatchAnswer> run() {
+    REGEN_ASSIGN(std::int64_t best, largest_fitting_index());
+    MaxBatchAnswer answer{.planner = std::string(planner_)};
+    if (best >= 0) {
+      const Outcome& outcome = outcomes_.at(batch_at(best));
+      answer.planner = outcome.planner;
+      answer.max_batch = batch_at(best);
+      answer.peak_bytes = outcome.simulation.peak_bytes;
+      answer.cost = outcome.simulation.cost;
+      answer.overhead = outcome.simulation.overhead;
+    }
+    if (best == last_index()) {
+      answer.limited_by = "batch_limit";
+    } else {
+      REGEN_ASSIGN(answer.limited_by, what_limits(batch_at(best + 1)));
+    }
+    return answer;
+  }
+
+ private:
+  std::int64_t batch_at(std::int64_t index) const {
+    return problem_.grid.start + index * problem_.grid.step;
+  }
+  std::int64_t last_index() const {
+    return (problem_.largest - problem_.grid.start) / problem_.grid.step;
+  }
+
+  // -1 when nothing fits. Starts where division by the smallest batch's peak points, and gallops
+  // from there, so that a linear model costs three builds.
+  Result<std::int64_t> largest_fitting_index() {
+    REGEN_ASSIGN(const std::int64_t guess, guess_index());
+    REGEN_ASSIGN(const bool guess_fits, fits(guess));
+    std::int64_t low = guess_fits ? guess : -1;  // fits, or -1
+    std::int64_t high = guess_fits ? last_index() + 1 : guess;  // does not fit, or beyond the end
+    for (std::int64_t stride = 1; guess_fits && low + stride < high; stride *= 2) {
+      REGEN_ASSIGN(const bool good, fits(low + stride));
+      if (!good) {
+        high = low + stride;
+        break;
+      }
+      low += stride;
+    }
+    for (std::int64_t stride = 1; !guess_fits && high - stride > low; stride *= 2) {
+      REGEN_ASSIGN(const bool good, fits(high - stride));
+      if (good) {
+        low = high - stride;
+        break;
+      }
+      high -= stride;
+    }
+    while (high - low > 1) {
+      const std::int64_t middle = low + (high - low) / 2;
+      REGEN_ASSIGN(const bool good, fits(middle));
+      (good ? low : high) = middle;
+    }
+    return low;
+  }
+
+  Result<std::int64_t> guess_index() {
+    REGEN_ASSIGN(const Graph graph, problem_.graph_at(problem_.grid.start));
+    Problem least = problem_for(graph);
+    least.budget.reset();  // planners then look for the least memory
+    REGEN_ASSIGN(const Outcome outcome, solve(planner_, least, problem_.limits));
+    const Bytes available = budget(graph).value_or(0) - graph.fixed_bytes();
+    const Bytes peak = std::max<Bytes>(1, outcome.simulation.activation_peak_bytes);
+    // In floating point: start * available may not fit an integer.
+    const double batch = static_cast<double>(problem_.grid.start) *
+                         (static_cast<double>(available) / static_cast<double>(peak));
+    const double index = (batch - static_cast<double>(problem_.grid.start)) /
+                         static_cast<double>(problem_.grid.step);
+    return static_cast<std::int64_t>(
+        std::clamp(index, 0.0, static_cast<double>(last_index())));
+  }
+
+  // Absent when the fixed bytes alone do not fit.
+  std::optional<Bytes> budget(const Graph& graph) const {
+    const bool twice = problem_.options.accounting == Accounting::kCheckmate;
+    const Bytes bytes = problem_.memory - (twice ? graph.fixed_bytes() : 0);
+    return bytes < 0 ? std::nullopt : std::optional(bytes);
+  }
+
+  Problem problem_for(const Graph& graph) const {
+    Problem problem{.graph = &graph, .options = problem_.options};
+    problem.budget = budget(graph);
+    if (problem_.compute_cap) problem.cost_cap = graph.base_cost() + forward_cost(graph);
+    return problem;
+  }
+
+  Result<bool> fits(std::int64_t index) {
+    const std::int64_t batch = batch_at(index);
+    REGEN_ASSIGN(const Graph graph, problem_.graph_at(batch));
+    const Problem problem = problem_for(graph);
+    if (!problem.budget) return false;
+    REGEN_ASSIGN(Outcome outcome, solve(planner_, problem, problem_.limits));
+    const bool good =
+        outcome.status == PlanStatus::kFeasible || outcome.status == PlanStatus::kOptimal;
+    if (good) {
+      outcome.plan.reset();
+      outcomes_.insert_or_assign(batch, std::move(outcome));
+    }
+    return good;
+  }
+
+  Result<std::string> what_limits(std::int64_t batch) {
+    REGEN_ASSIGN(const Graph graph, problem_.graph_at(batch));
+    Problem problem = problem_for(graph);
+    if (!problem.budget || structural_bound(graph).bytes > *problem.budget) {
+      return std::string("structural_bound");
+    }
+    problem.cost_cap.reset();
+    REGEN_ASSIGN(const Outcome outcome, solve(planner_, problem, problem_.limits));
+    return std::string(outcome.status == PlanStatus::kUnknown ? "memory" : "compute_cap");
+  }
+
+  std::string_view planner_;
+  const MaxBatchProblem& problem_;
+  std::map<std::int64_t, Outcome> outcomes_;
+};
+
+}  // namespace
+
+Result<MaxBatchAnswer> max_batch(std::string_view planner, const MaxBatchProblem& problem) {
+  if (problem.grid.start < 1 || problem.grid.step < 1 || problem.grid.start > problem.largest) {
+    return bad_input("grid " + std::to_string(problem.grid.start) + ":" +
+                     std::to_string(problem.grid.step) + " is out of range, expected a start from 1 to " +
+                     std::to_string(problem.largest) + " and a step of at least 1");
+  }
+  return Search(planner, problem).run();
+}
+
+}  // namespace regen

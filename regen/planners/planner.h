@@ -1,0 +1,90 @@
+// What every planner is: a function from a problem to a proposal. The judge, not the planner,
+// says what a proposal costs, and the validator whether it may be used.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "regen/base/limit.h"
+#include "regen/base/result.h"
+#include "regen/cost/device.h"
+#include "regen/graph/graph.h"
+#include "regen/plan/plan.h"
+#include "regen/simulate/simulate.h"
+
+namespace regen {
+
+// Whose rules decide what is released when, and in which order candidates are tried.
+enum class Accounting : std::uint8_t {
+  kPlain,      // everything counted once, every tensor released at its last use, sorted orders
+  kCheckmate,  // as the published artifact does it (docs/planners.md)
+};
+
+std::string_view to_string(Accounting accounting);
+Result<Accounting> parse_accounting(std::string_view text);
+
+struct PlannerOptions {
+  Accounting accounting = Accounting::kPlain;
+  int greedy_points = 60;               // chen_greedy: how many segment sizes are tried, 1..100000
+  std::optional<std::int64_t> slots;    // griewank: this many checkpoints; absent: tries all
+  std::uint64_t seed = 0;               // for planners that draw random numbers
+};
+
+// A planning problem. The graph must outlive it.
+struct Problem {
+  const Graph* graph = nullptr;
+  Link link;
+  // Device bytes, fixed ones included. Absent: no limit; planners that search then look for the
+  // least memory.
+  std::optional<Bytes> budget;
+  std::optional<Bytes> host_budget;
+  // The most a plan may cost; absent: no limit.
+  std::optional<double> cost_cap;
+  PlannerOptions options;
+};
+
+enum class PlanStatus : std::uint8_t {
+  kOptimal,     // proven: no plan of the planner's class is cheaper
+  kFeasible,    // a plan within the limits
+  kInfeasible,  // proven: there is no plan within the limits
+  kUnknown,     // none found, none excluded
+};
+
+std::string_view to_string(PlanStatus status);
+
+// What a planner returns. `status` is its own claim; a proposal over the budget is allowed and
+// comes out of solve() as kUnknown, with the plan for people to look at.
+struct Proposal {
+  PlanStatus status = PlanStatus::kFeasible;
+  std::optional<Plan> plan;
+  double lower_bound = 0;  // proven; in the graph's unit
+  std::string note;        // what was chosen, or why there is no plan, for people
+};
+
+using PlanFunction = std::function<Result<Proposal>(const Problem&, Effort&)>;
+
+// A proposal that went through simulator and validator.
+struct Outcome {
+  std::string planner;
+  PlanStatus status = PlanStatus::kUnknown;
+  std::optional<Plan> plan;
+  Simulation simulation;   // of `plan`, if there is one
+  double base_cost = 0;
+  double lower_bound = 0;  // at least the trivial one: every op once, each in its cheapest way
+  double gap = 0;          // (cost - lower_bound) / cost, 0 without a plan
+  double seconds = 0;
+  std::int64_t work = 0;
+  std::string note;
+};
+
+// Runs a planner of the registry on a problem and judges what it proposes. Bad input (an unknown
+// planner, a graph the planner cannot take) is an error; infeasible and unknown are outcomes.
+Result<Outcome> solve(std::string_view planner, const Problem& problem, const Limits& limits = {});
+
+// True when the simulated plan keeps the problem's budget, host budget and cost cap.
+bool within_limits(const Problem& problem, const Simulation& simulation);
+
+}  // namespace regen

@@ -1,0 +1,17 @@
+// One declaration for each planner; each is defined in the file of its name.
+#pragma once
+
+#include "regen/planners/planner.h"
+
+namespace regen {
+
+Result<Proposal> plan_keep_all(const Problem& problem, Effort& effort);
+Result<Proposal> plan_keep_all_ap(const Problem& problem, Effort& effort);
+Result<Proposal> plan_last_node(const Problem& problem, Effort& effort);
+Result<Proposal> plan_chen_sqrt(const Problem& problem, Effort& effort);
+Result<Proposal> plan_chen_sqrt_noap(const Problem& problem, Effort& effort);
+Result<Proposal> plan_chen_greedy(const Problem& problem, Effort& effort);
+Result<Proposal> plan_chen_greedy_noap(const Problem& problem, Effort& effort);
+Result<Proposal> plan_griewank(const Problem& problem, Effort& effort);
+
+}  // namespace regen

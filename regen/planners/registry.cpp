@@ -1,0 +1,58 @@
+#include "regen/planners/registry.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "regen/planners/planner_list.h"
+
+namespace regen {
+namespace {
+
+const std::array<PlannerEntry, 8>& entries() {
+  static const std::array<PlannerEntry, 8> kEntries{{
+      {"keep_all", "keeps every value until its last use: no recomputation", plan_keep_all},
+      {"keep_all_ap", "keeps the values of articulation points, recomputes between them",
+       plan_keep_all_ap},
+      {"last_node", "keeps only the value just made: least memory, quadratic time", plan_last_node},
+      {"chen_sqrt", "keeps every k-th articulation point, k = sqrt(their number)", plan_chen_sqrt},
+      {"chen_sqrt_noap", "chen_sqrt over all forward ops", plan_chen_sqrt_noap},
+      {"chen_greedy", "keeps an articulation point whenever a segment has grown to b bytes",
+       plan_chen_greedy},
+      {"chen_greedy_noap", "chen_greedy over all forward ops", plan_chen_greedy_noap},
+      {"griewank", "optimal binomial checkpointing on the chain of articulation points",
+       plan_griewank},
+  }};
+  return kEntries;
+}
+
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  return lower;
+}
+
+// These choose among all forward ops anyway, so that their _noap form is they themselves.
+std::string canonical(std::string_view name) {
+  const std::string lower = lower_case(name);
+  if (lower == "keep_all_noap") return "keep_all";
+  if (lower == "last_node_noap") return "last_node";
+  return lower;
+}
+
+}  // namespace
+
+std::span<const PlannerEntry> planner_registry() { return entries(); }
+
+Result<const PlannerEntry*> find_planner(std::string_view name) {
+  const std::string wanted = canonical(name);
+  std::string names;
+  for (const PlannerEntry& entry : entries()) {
+    if (entry.name == wanted) return &entry;
+    names += (names.empty() ? "" : ", ") + std::string(entry.name);
+  }
+  return bad_input("unknown planner '" + std::string(name.substr(0, 60)) + "', expected one of " +
+                   names);
+}
+
+}  // namespace regen
