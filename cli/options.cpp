@@ -82,8 +82,8 @@ void add_graph(CLI::App& verb, GraphArgument& argument) {
 
 void add_zoo_options(CLI::App& verb, GraphArgument& argument) {
   add_parsed(verb, "--backward", argument.backward,
-             one_of<BackwardStyle>({{"checkmate", BackwardStyle::kCheckmate},
-                                    {"exact", BackwardStyle::kExact}}),
+             one_of<BackwardStyle>(
+                 {{"checkmate", BackwardStyle::kCheckmate}, {"exact", BackwardStyle::kExact}}),
              "STYLE", "Backward pass of a zoo model: checkmate (default) or exact");
   add_parsed(verb, "--rules", argument.rules,
              one_of<FlopRules>({{"default", FlopRules::kDefault},

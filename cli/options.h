@@ -85,8 +85,8 @@ ZooOptions zoo_options(const GraphArgument& argument, std::int64_t batch);
 
 // How many bytes a plan may take.
 struct BudgetArgument {
-  std::optional<std::string> total;   // a size, or "device"
-  std::optional<Bytes> activations;   // without the fixed bytes
+  std::optional<std::string> total;  // a size, or "device"
+  std::optional<Bytes> activations;  // without the fixed bytes
   std::optional<Bytes> host;
 };
 

@@ -24,7 +24,9 @@ std::string without_trailing_spaces(std::string line) {
 
 }  // namespace
 
-Status print(std::string_view text) { return write_file("-", text); }
+Status print(std::string_view text) {
+  return write_file("-", text);
+}
 
 Status print(const Json& value) {
   // Names come from files and may hold anything: what is not UTF-8 is replaced.

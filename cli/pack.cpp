@@ -27,9 +27,12 @@ constexpr std::int64_t kPatientWork = 60'000'000;
 
 const char* status_name(PackStatus status) {
   switch (status) {
-    case PackStatus::kPacked: return "packed";
-    case PackStatus::kInfeasible: return "infeasible";
-    case PackStatus::kLimit: return "unknown";
+    case PackStatus::kPacked:
+      return "packed";
+    case PackStatus::kInfeasible:
+      return "infeasible";
+    case PackStatus::kLimit:
+      return "unknown";
   }
   return "unknown";
 }
@@ -55,11 +58,11 @@ Json packing_json(const Arguments& arguments, const LifetimeTable& table, const 
 }
 
 std::string packing_text(const LifetimeTable& table, const Packing& packing) {
-  return facts({{"items", format_grouped(static_cast<std::int64_t>(table.lifetimes.size()))},
-                {"height", full_bytes(packing.height) + (packing.optimal() ? ", optimal" : "")},
-                {"max load", full_bytes(packing.max_load) + ", ratio " +
-                                 decimals(packing.ratio(), 4)},
-                {"time", format_cost(packing.seconds, CostUnit::kSecond)}});
+  return facts(
+      {{"items", format_grouped(static_cast<std::int64_t>(table.lifetimes.size()))},
+       {"height", full_bytes(packing.height) + (packing.optimal() ? ", optimal" : "")},
+       {"max load", full_bytes(packing.max_load) + ", ratio " + decimals(packing.ratio(), 4)},
+       {"time", format_cost(packing.seconds, CostUnit::kSecond)}});
 }
 
 Status verdict(const Arguments& arguments, const Packing& packing) {

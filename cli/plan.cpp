@@ -39,7 +39,9 @@ struct Report {
   }
 };
 
-Json json_or_null(bool known, Json value) { return known ? std::move(value) : Json(nullptr); }
+Json json_or_null(bool known, Json value) {
+  return known ? std::move(value) : Json(nullptr);
+}
 
 Json report_json(const Graph& graph, const Report& report) {
   const Outcome& outcome = report.outcome;
@@ -79,9 +81,8 @@ Json report_json(const Graph& graph, const Report& report) {
 
 std::string memory_text(const Graph& graph, const Report& report) {
   const Simulation& simulation = report.outcome.simulation;
-  std::string text = full_bytes(simulation.peak_bytes) + " = " +
-                     format_bytes(graph.fixed_bytes()) + " fixed + " +
-                     format_bytes(simulation.activation_peak_bytes) + " activations";
+  std::string text = full_bytes(simulation.peak_bytes) + " = " + format_bytes(graph.fixed_bytes()) +
+                     " fixed + " + format_bytes(simulation.activation_peak_bytes) + " activations";
   if (report.packing) {
     text += ", packed into " + decimals(report.packing->ratio(), 4) + " x the highest live sum";
   }
@@ -97,8 +98,8 @@ std::string report_text(const Graph& graph, const Report& report) {
       {"planner", outcome.planner + ": " + std::string(to_string(outcome.status)) + " in " +
                       format_cost(outcome.seconds, CostUnit::kSecond) +
                       (outcome.note.empty() ? "" : " (" + outcome.note + ")")},
-      {"cost", full_cost(simulation.cost, graph.cost_unit()) + ", " +
-                   percent(simulation.overhead) + " over keeping everything; at least " +
+      {"cost", full_cost(simulation.cost, graph.cost_unit()) + ", " + percent(simulation.overhead) +
+                   " over keeping everything; at least " +
                    full_cost(outcome.lower_bound, graph.cost_unit()) + ", gap " +
                    decimals(100 * outcome.gap, 1) + " %"},
       {"memory", memory_text(graph, report)},
@@ -171,9 +172,10 @@ Status run_plan(const Arguments& arguments) {
 }  // namespace
 
 void add_plan(CLI::App& app, Action& action) {
-  CLI::App& verb = add_verb(app, "plan", "Plan a training step within a budget and judge the plan",
-                            "  regen plan zoo:vgg19@64 --budget 6GiB -o plan.json\n"
-                            "  regen plan graph.json --activation-budget 500MB --planner chen_sqrt");
+  CLI::App& verb =
+      add_verb(app, "plan", "Plan a training step within a budget and judge the plan",
+               "  regen plan zoo:vgg19@64 --budget 6GiB -o plan.json\n"
+               "  regen plan graph.json --activation-budget 500MB --planner chen_sqrt");
   auto arguments = std::make_shared<Arguments>();
   add_graph(verb, arguments->graph);
   add_budget(verb, arguments->budget);

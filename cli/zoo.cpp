@@ -43,7 +43,9 @@ Json summary_json(const ZooSummary& summary, const Arguments& arguments, std::in
 }
 
 // chain:N stands for a pattern, not for a model.
-bool is_pattern(const ZooInfo& info) { return info.name.find(":N") != std::string::npos; }
+bool is_pattern(const ZooInfo& info) {
+  return info.name.find(":N") != std::string::npos;
+}
 
 Status list_models(const Arguments& arguments) {
   const std::int64_t batch = arguments.batch.value_or(1);
@@ -89,7 +91,8 @@ Status show_model(const ZooSummary& summary, const Arguments& arguments, std::in
 Status run_zoo(const Arguments& arguments) {
   if (arguments.name.empty()) {
     if (arguments.output.empty()) return list_models(arguments);
-    return bad_input("zoo: no model for '" + arguments.output + "', expected regen zoo NAME -o FILE");
+    return bad_input("zoo: no model for '" + arguments.output +
+                     "', expected regen zoo NAME -o FILE");
   }
   const std::string text = names_zoo(arguments.name) ? arguments.name.substr(4) : arguments.name;
   REGEN_ASSIGN(const ZooReference reference, parse_zoo_reference(text));

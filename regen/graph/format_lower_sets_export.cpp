@@ -103,12 +103,23 @@ bool describes(const LowerSetFile& file, const Graph& graph) {
   return rebuilt.ok() && rebuilt->fingerprint() == graph.fingerprint();
 }
 
+constexpr const char* kNotText = " is not UTF-8 text";
+
 // One word for the name column.
 std::string one_word(std::string name) {
   for (char& c : name) {
     if (static_cast<unsigned char>(c) <= ' ') c = '_';
   }
   return name;
+}
+
+// Without control characters and outer blanks, so that a line holds it.
+std::string in_one_line(std::string_view text) {
+  std::string line;
+  for (char c : text) line += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+  const std::size_t first = line.find_first_not_of(' ');
+  return first == std::string::npos ? ""
+                                    : line.substr(first, line.find_last_not_of(' ') - first + 1);
 }
 
 class Exporter {
@@ -179,9 +190,8 @@ void Exporter::add_variables() {
 
 Status Exporter::add_blocks(OpId op) {
   const auto reads = graph_.reads(graph_.default_variant(op));
-  const TensorId output = graph_.outputs(op).empty()
-                              ? graph_.makes(graph_.default_variant(op))[0]
-                              : graph_.outputs(op)[0];
+  const TensorId output = graph_.outputs(op).empty() ? graph_.makes(graph_.default_variant(op))[0]
+                                                     : graph_.outputs(op)[0];
   std::uint32_t rank = 0;
   for (TensorId t : reads) {
     if (!graph_.fixed(t)) rank = std::max(rank, ranks_[t] + 1);
@@ -190,12 +200,14 @@ Status Exporter::add_blocks(OpId op) {
   std::string name;
   REGEN_TRY(append_json_string(name, graph_.name(op)));
   std::string type = in_one_line(graph_.type(op));
+  if (!is_utf8(type)) return bad_input("type " + in_quotes(type) + kNotText);
   if (type.empty()) type = "Op";
   // The solvers know a convolution by this beginning.
   if (type.starts_with("conv")) type[0] = 'C';
-  LowerSetBlock forward{.outputs = {variables_[output]},
-                        .type = type,
-                        .attributes = "{\"name\": " + name + ", \"rank\": " + std::to_string(rank) + "}"};
+  LowerSetBlock forward{
+      .outputs = {variables_[output]},
+      .type = type,
+      .attributes = "{\"name\": " + name + ", \"rank\": " + std::to_string(rank) + "}"};
   LowerSetBlock twin = forward;
   twin.backward = true;
   twin.outputs.clear();
@@ -228,6 +240,9 @@ Result<LowerSetFile> Exporter::run() {
   }
   if (file_.blocks.empty()) return bad_input("no forward op found, expected at least one");
   std::move(twins_.begin(), twins_.end(), std::back_inserter(file_.blocks));
+  for (const LowerSetVariable& variable : file_.variables) {
+    if (!is_utf8(variable.name)) return bad_input("name " + in_quotes(variable.name) + kNotText);
+  }
   return std::move(file_);
 }
 
@@ -236,7 +251,8 @@ Result<LowerSetFile> Exporter::run() {
 Result<LowerSetFile> lower_sets_from_graph(const Graph& graph) {
   if (auto file = carried_file(graph); file && describes(*file, graph)) return std::move(*file);
   auto file = Exporter(graph).run();
-  if (!file.ok()) return bad_input("graph " + in_quotes(graph.name()) + ": " + file.error().message);
+  if (!file.ok())
+    return bad_input("graph " + in_quotes(graph.name()) + ": " + file.error().message);
   return file;
 }
 

@@ -39,7 +39,8 @@ class Importer {
   void describe_blocks();
   Status find_makers();
   Result<std::vector<std::uint32_t>> forward_order() const;
-  Result<std::vector<std::uint32_t>> backward_order(const std::vector<std::uint32_t>& forward) const;
+  Result<std::vector<std::uint32_t>> backward_order(
+      const std::vector<std::uint32_t>& forward) const;
   void add_variables();
   void add_forward(std::uint32_t index);
   void add_backward(std::uint32_t index);
@@ -53,11 +54,11 @@ class Importer {
   const LowerSetFile& file_;
   const std::string& source_;
   GraphBuilder builder_;
-  std::vector<std::string> names_;        // by block; a backward block has its twin's
-  std::vector<std::uint64_t> ranks_;      // by forward block
-  std::vector<std::uint32_t> makers_;     // by variable, the forward block or kNone
-  std::vector<bool> read_forward_;        // by variable
-  std::vector<Gradient> gradients_;       // by variable
+  std::vector<std::string> names_;     // by block; a backward block has its twin's
+  std::vector<std::uint64_t> ranks_;   // by forward block
+  std::vector<std::uint32_t> makers_;  // by variable, the forward block or kNone
+  std::vector<bool> read_forward_;     // by variable
+  std::vector<Gradient> gradients_;    // by variable
 };
 
 // Rank and name come from the attributes where they are given.
@@ -162,12 +163,13 @@ void Importer::add_variables() {
     const LowerSetVariable& variable = file_.variables[i];
     const bool made = makers_[i] != kNone;
     const bool nameless = variable.name == "_";
-    const TensorKind kind = made                                    ? TensorKind::kActivation
+    const TensorKind kind = made                                   ? TensorKind::kActivation
                             : nameless || is_number(variable.name) ? TensorKind::kInput
-                                                                    : TensorKind::kParam;
+                                                                   : TensorKind::kParam;
     TensorSpec tensor{.name = tensor_name(i), .bytes = variable.bytes, .kind = kind};
     // Only a name that the writer would not guess is worth carrying.
-    if (made != nameless) tensor.attributes = Json{{"lower_sets", {{"name", variable.name}}}}.dump();
+    if (made != nameless)
+      tensor.attributes = Json{{"lower_sets", {{"name", variable.name}}}}.dump();
     builder_.add_tensor(std::move(tensor));
   }
 }
@@ -228,13 +230,13 @@ void Importer::accumulate(std::uint32_t variable, TensorId partial) {
       builder_.add_tensor({.name = base + "/grad" + (last ? "" : "/sum" + number),
                            .bytes = file_.variables[variable].bytes,
                            .kind = kept ? TensorKind::kOutput : TensorKind::kGradient});
-  builder_.add_op({.name = base + "/accumulate/" + number,
-                   .type = "accumulate",
-                   .phase = Phase::kBackward,
-                   .inputs = {gradient.sum, partial},
-                   .outputs = {sum},
-                   .variants = {{.name = "copy"},
-                                {.name = "in_place", .overwrites = gradient.sum}}});
+  builder_.add_op(
+      {.name = base + "/accumulate/" + number,
+       .type = "accumulate",
+       .phase = Phase::kBackward,
+       .inputs = {gradient.sum, partial},
+       .outputs = {sum},
+       .variants = {{.name = "copy"}, {.name = "in_place", .overwrites = gradient.sum}}});
   gradient.sum = sum;
 }
 

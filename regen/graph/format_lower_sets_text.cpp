@@ -10,7 +10,9 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kRoleNames{"_", "gradient", "input", "output"};
 
-bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+bool is_blank(char c) {
+  return c == ' ' || c == '\t' || c == '\r';
+}
 
 std::string_view without_blanks_around(std::string_view line) {
   while (!line.empty() && is_blank(line.front())) line.remove_prefix(1);
@@ -106,8 +108,8 @@ Status TextReader::read_inputs(LowerSetBlock& block, std::size_t count) {
                    (block.backward ? "gradient, input or output in a backward block"
                                    : "_ in a forward block"));
     }
-    block.inputs.push_back({static_cast<std::uint32_t>(id),
-                            static_cast<LowerSetRole>(role - kRoleNames.begin())});
+    block.inputs.push_back(
+        {static_cast<std::uint32_t>(id), static_cast<LowerSetRole>(role - kRoleNames.begin())});
   }
   return {};
 }
@@ -169,7 +171,8 @@ Result<LowerSetFile> TextReader::read() {
   for (std::size_t i = 0; i < num_blocks; ++i) REGEN_TRY(read_block(i, num_blocks));
   while (!rest_.empty()) {
     REGEN_ASSIGN(const std::string_view line, next_line(""));
-    if (!line.empty()) return error(in_quotes(line) + " found, expected the end after the last block");
+    if (!line.empty())
+      return error(in_quotes(line) + " found, expected the end after the last block");
   }
   return std::move(file_);
 }
@@ -203,7 +206,9 @@ std::string write_lower_set_file(const LowerSetFile& file) {
   return text;
 }
 
-double lower_set_cost(std::string_view type) { return type.starts_with("Conv") ? 10 : 1; }
+double lower_set_cost(std::string_view type) {
+  return type.starts_with("Conv") ? 10 : 1;
+}
 
 LowerSetStatistics lower_set_statistics(const LowerSetFile& file) {
   LowerSetStatistics sums{.variables = file.variables.size()};

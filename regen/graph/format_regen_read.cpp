@@ -335,10 +335,11 @@ Error Reader::order_error(std::size_t op, TensorId t,
   const TopologicalOrder sorted = topological_order(priorities, edges);
   if (!sorted.cycle.empty()) return cycle_error(sorted.cycle);
   const std::size_t maker = makers[t.index()];
-  return root_.error("ops[" + std::to_string(op) + "] " + in_quotes(ops_[op].name) + " reads tensor " +
-                     std::to_string(t.index()) + " " + in_quotes(tensors_[t.index()].name) +
-                     ", which the later ops[" + std::to_string(maker) + "] " +
-                     in_quotes(ops_[maker].name) + " makes, expected the ops in topological order");
+  return root_.error("ops[" + std::to_string(op) + "] " + in_quotes(ops_[op].name) +
+                     " reads tensor " + std::to_string(t.index()) + " " +
+                     in_quotes(tensors_[t.index()].name) + ", which the later ops[" +
+                     std::to_string(maker) + "] " + in_quotes(ops_[maker].name) +
+                     " makes, expected the ops in topological order");
 }
 
 Error Reader::cycle_error(const std::vector<std::uint32_t>& cycle) const {

@@ -40,8 +40,12 @@ Positions find_positions(const LayerGraph& net) {
 class CheckmateBuilder {
  public:
   CheckmateBuilder(const LayerGraph& net, std::int64_t batch, FlopRules rules)
-      : net_(net), batch_(batch), rules_(rules), positions_(find_positions(net)),
-        n_(positions_.order.size()), builder_(net.name()) {}
+      : net_(net),
+        batch_(batch),
+        rules_(rules),
+        positions_(find_positions(net)),
+        n_(positions_.order.size()),
+        builder_(net.name()) {}
 
   Result<Graph> build() && {
     add_tensors();
@@ -72,9 +76,8 @@ class CheckmateBuilder {
     }
     builder_.add_tensor({.name = "loss", .bytes = 4 * batch_});
     for (std::size_t i = n_; i-- > 0;) {
-      builder_.add_tensor({.name = "grad " + layer(i).name,
-                           .bytes = bytes(i),
-                           .kind = TensorKind::kGradient});
+      builder_.add_tensor(
+          {.name = "grad " + layer(i).name, .bytes = bytes(i), .kind = TensorKind::kGradient});
     }
     const Bytes fixed = bounded_product(4, count_parameters(net_));
     builder_.add_tensor({.name = "parameters", .bytes = fixed, .kind = TensorKind::kParam});
@@ -107,12 +110,13 @@ class CheckmateBuilder {
     }
     for (std::size_t j : positions_.consumers[i]) inputs.emplace_back(2 * n_ - j);
     if (i == n_ - 1) inputs.emplace_back(n_);
-    builder_.add_op({.name = "grad " + layer(i).name,
-                     .type = "grad_" + std::string(to_string(layer(i).kind)),
-                     .phase = Phase::kBackward,
-                     .inputs = std::move(inputs),
-                     .outputs = {TensorId(2 * n_ - i)},
-                     .variants = {{.cost = 2 * cost(i), .flops = 2 * cost(i), .traffic = traffic}}});
+    builder_.add_op(
+        {.name = "grad " + layer(i).name,
+         .type = "grad_" + std::string(to_string(layer(i).kind)),
+         .phase = Phase::kBackward,
+         .inputs = std::move(inputs),
+         .outputs = {TensorId(2 * n_ - i)},
+         .variants = {{.cost = 2 * cost(i), .flops = 2 * cost(i), .traffic = traffic}}});
   }
 
   static bool is_random(LayerKind kind) {

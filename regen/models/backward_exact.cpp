@@ -12,20 +12,25 @@
 namespace regen {
 namespace {
 
-bool is_view(LayerKind kind) { return kind == LayerKind::kFlatten || kind == LayerKind::kReshape; }
+bool is_view(LayerKind kind) {
+  return kind == LayerKind::kFlatten || kind == LayerKind::kReshape;
+}
 
 // Ops that write each element where they read it.
 bool is_elementwise(const Layer& layer) {
   switch (layer.kind) {
-    case LayerKind::kActivation: return layer.activation != Activation::kSoftmax;
+    case LayerKind::kActivation:
+      return layer.activation != Activation::kSoftmax;
     case LayerKind::kAdd:
     case LayerKind::kMultiply:
     case LayerKind::kDropout:
     case LayerKind::kDropPath:
     case LayerKind::kAddParameter:
     case LayerKind::kScale:
-    case LayerKind::kRotary: return true;
-    default: return false;
+    case LayerKind::kRotary:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -60,6 +65,7 @@ Bytes ExactBuilder::batch_bytes(std::int64_t per_sample) const {
 
 TensorId ExactBuilder::tensor(std::string name, Bytes bytes, TensorKind kind) {
   bytes_.push_back(bytes);
+  fixed_.push_back(is_fixed(kind));
   return builder_.add_tensor({.name = std::move(name), .bytes = bytes, .kind = kind});
 }
 
@@ -75,13 +81,12 @@ void ExactBuilder::draft(Draft draft) {
 // choosing it never takes away what another op needs.
 void ExactBuilder::emit(const Draft& draft, const std::vector<std::size_t>& readers) {
   OpSpec op = draft.op;
-  VariantSpec plain{.name = "default",
-                    .cost = draft.cost,
-                    .flops = draft.cost,
-                    .traffic = draft.traffic};
+  VariantSpec plain{
+      .name = "default", .cost = draft.cost, .flops = draft.cost, .traffic = draft.traffic};
   op.variants = {plain};
   for (TensorId t : draft.overwritable) {
-    if (readers[t.index()] != 1 || bytes_[t.index()] != bytes_[op.outputs[0].index()]) continue;
+    if (fixed_[t.index()] || readers[t.index()] != 1) continue;
+    if (bytes_[t.index()] != bytes_[op.outputs[0].index()]) continue;
     VariantSpec in_place = plain;
     in_place.name = "in_place";
     in_place.overwrites = t;
@@ -121,23 +126,39 @@ TensorId ExactBuilder::add_saved(LayerId id) {
   Bytes bytes = 0;
   const char* role = "statistics";
   switch (l.kind) {
-    case LayerKind::kBatchNorm: bytes = 8 * channels; break;  // mean and 1/deviation, any batch
-    case LayerKind::kLayerNorm: bytes = batch_bytes(8 * rows); break;
-    case LayerKind::kRmsNorm: bytes = batch_bytes(4 * rows); break;
-    case LayerKind::kGroupNorm: bytes = batch_bytes(8 * l.groups); break;
-    case LayerKind::kMaxPool2d: bytes = batch_bytes(8 * count), role = "indices"; break;
-    case LayerKind::kDropout: bytes = batch_bytes(count), role = "mask"; break;
-    case LayerKind::kDropPath: bytes = batch_bytes(4), role = "mask"; break;
-    case LayerKind::kAttention: bytes = batch_bytes(4 * rows * l.heads), role = "logsumexp"; break;
-    default: return TensorId::none();
+    case LayerKind::kBatchNorm:
+      bytes = 8 * channels;
+      break;  // mean and 1/deviation, any batch
+    case LayerKind::kLayerNorm:
+      bytes = batch_bytes(8 * rows);
+      break;
+    case LayerKind::kRmsNorm:
+      bytes = batch_bytes(4 * rows);
+      break;
+    case LayerKind::kGroupNorm:
+      bytes = batch_bytes(8 * l.groups);
+      break;
+    case LayerKind::kMaxPool2d:
+      bytes = batch_bytes(8 * count), role = "indices";
+      break;
+    case LayerKind::kDropout:
+      bytes = batch_bytes(count), role = "mask";
+      break;
+    case LayerKind::kDropPath:
+      bytes = batch_bytes(4), role = "mask";
+      break;
+    case LayerKind::kAttention:
+      bytes = batch_bytes(4 * rows * l.heads), role = "logsumexp";
+      break;
+    default:
+      return TensorId::none();
   }
   return tensor(l.name + "/" + role, bytes, TensorKind::kActivation);
 }
 
 void ExactBuilder::add_forward(LayerId id) {
   const Layer& l = layer(id);
-  Draft d{.op = {.name = l.name, .type = op_type(l), .phase = Phase::kForward},
-          .cost = work(id)};
+  Draft d{.op = {.name = l.name, .type = op_type(l), .phase = Phase::kForward}, .cost = work(id)};
   for (LayerId x : l.inputs) {
     d.op.inputs.push_back(storage(x));
     needs_gradient_[id] = needs_gradient_[id] || needs_gradient_[x];
@@ -192,13 +213,17 @@ void ExactBuilder::add_loss() {
                  .outputs = {value}}};
   switch (net_.loss()) {
     case Loss::kCrossEntropy:
-      log_probabilities_ = tensor("loss/log_probabilities", bytes_[storage(last).index()],
-                                  TensorKind::kActivation);
+      log_probabilities_ =
+          tensor("loss/log_probabilities", bytes_[storage(last).index()], TensorKind::kActivation);
       d.op.outputs.push_back(log_probabilities_);
       d.cost = 5 * elements(storage(last));
       break;
-    case Loss::kMeanSquare: d.cost = 3 * elements(storage(last)); break;
-    default: d.cost = 2 * elements(targets_) / 2; break;  // one logarithm, one sum for a row
+    case Loss::kMeanSquare:
+      d.cost = 3 * elements(storage(last));
+      break;
+    default:
+      d.cost = elements(targets_);
+      break;  // a logarithm and a sum for each 8-byte target
   }
   draft(std::move(d));
 }
@@ -257,8 +282,10 @@ Result<Graph> ExactBuilder::build() && {
   }
   add_updates();
 
+  // A view looks at a tensor without using its values: only its readers count.
   std::vector<std::size_t> readers(bytes_.size(), 0);
   for (const Draft& d : drafts_) {
+    if (d.op.outputs.empty() && d.op.mutates.empty()) continue;
     for (TensorId t : d.op.inputs) ++readers[t.index()];
   }
   for (const Draft& d : drafts_) emit(d, readers);

@@ -22,8 +22,8 @@ class ExactBuilder {
   struct Draft {
     OpSpec op;
     double cost = 0;
-    double traffic = 0;                 // 0: the bytes of all inputs and outputs
-    std::vector<TensorId> overwritable; // inputs an in-place variant could overwrite
+    double traffic = 0;                  // 0: the bytes of all inputs and outputs
+    std::vector<TensorId> overwritable;  // inputs an in-place variant could overwrite
   };
 
   const Layer& layer(LayerId id) const { return net_.layer(id); }
@@ -74,6 +74,7 @@ class ExactBuilder {
   Optimizer optimizer_;
   GraphBuilder builder_;
   std::vector<Bytes> bytes_;  // by tensor
+  std::vector<bool> fixed_;   // by tensor
   std::vector<Draft> drafts_;
 
   IdVector<LayerId, bool> needs_gradient_;

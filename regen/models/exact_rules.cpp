@@ -14,8 +14,10 @@ bool backward_reads_output(Activation activation) {
     case Activation::kRelu6:
     case Activation::kSoftmax:
     case Activation::kSigmoid:
-    case Activation::kTanh: return true;
-    default: return false;
+    case Activation::kTanh:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -151,8 +153,7 @@ void ExactBuilder::norm_backward(LayerId id, TensorId g) {
 
 void ExactBuilder::activation_backward(LayerId id, TensorId g) {
   const Layer& l = layer(id);
-  const TensorId basis =
-      backward_reads_output(l.activation) ? storage(id) : storage(l.inputs[0]);
+  const TensorId basis = backward_reads_output(l.activation) ? storage(id) : storage(l.inputs[0]);
   data_backward(id, g, 0, {basis}, l.activation != Activation::kSoftmax);
 }
 
@@ -211,36 +212,50 @@ void ExactBuilder::add_backward(LayerId id) {
   const Layer& l = layer(id);
   const TensorId g = gather(id);
   switch (l.kind) {
-    case LayerKind::kInput: return;
+    case LayerKind::kInput:
+      return;
     case LayerKind::kConv2d:
     case LayerKind::kDepthwiseConv2d:
     case LayerKind::kSeparableConv2d:
     case LayerKind::kConv2dTranspose:
-    case LayerKind::kDense: return weight_backward(id, g);
+    case LayerKind::kDense:
+      return weight_backward(id, g);
     case LayerKind::kEmbedding:
       return parameter_backward(id, g, {storage(l.inputs[0])}, work(id));
-    case LayerKind::kMatmul: return matmul_backward(id, g);
-    case LayerKind::kAttention: return attention_backward(id, g);
+    case LayerKind::kMatmul:
+      return matmul_backward(id, g);
+    case LayerKind::kAttention:
+      return attention_backward(id, g);
     case LayerKind::kBatchNorm:
     case LayerKind::kLayerNorm:
     case LayerKind::kRmsNorm:
-    case LayerKind::kGroupNorm: return norm_backward(id, g);
-    case LayerKind::kActivation: return activation_backward(id, g);
-    case LayerKind::kMultiply: return multiply_backward(id, g);
-    case LayerKind::kAdd: return add_layer_backward(id, g);
-    case LayerKind::kScale: return scale_backward(id, g);
+    case LayerKind::kGroupNorm:
+      return norm_backward(id, g);
+    case LayerKind::kActivation:
+      return activation_backward(id, g);
+    case LayerKind::kMultiply:
+      return multiply_backward(id, g);
+    case LayerKind::kAdd:
+      return add_layer_backward(id, g);
+    case LayerKind::kScale:
+      return scale_backward(id, g);
     case LayerKind::kAddParameter:
       parameter_backward(id, g, {}, work(id));
       return add_layer_backward(id, g);
     case LayerKind::kPrependToken:
-      parameter_backward(id, g, {}, static_cast<double>(batch_ * l.shape.back()));
+      parameter_backward(id, g, {},
+                         static_cast<double>(batch_) * static_cast<double>(l.shape.back()));
       return data_backward(id, g, 0, {}, /*elementwise=*/false);
     case LayerKind::kFlatten:
-    case LayerKind::kReshape: return contribute(l.inputs[0], g);
-    case LayerKind::kMaxPool2d: return data_backward(id, g, 0, {saved_[id]}, false);
+    case LayerKind::kReshape:
+      return contribute(l.inputs[0], g);
+    case LayerKind::kMaxPool2d:
+      return data_backward(id, g, 0, {saved_[id]}, false);
     case LayerKind::kDropout:
-    case LayerKind::kDropPath: return data_backward(id, g, 0, {saved_[id]}, true);
-    case LayerKind::kRotary: return data_backward(id, g, 0, {}, true);
+    case LayerKind::kDropPath:
+      return data_backward(id, g, 0, {saved_[id]}, true);
+    case LayerKind::kRotary:
+      return data_backward(id, g, 0, {}, true);
     case LayerKind::kConcat:
       for (std::size_t slot = 0; slot < l.inputs.size(); ++slot) {
         data_backward(id, g, slot, {}, /*elementwise=*/false);
@@ -255,7 +270,8 @@ void ExactBuilder::add_backward(LayerId id) {
     case LayerKind::kResize:
     case LayerKind::kRearrange:
     case LayerKind::kRoll:
-    case LayerKind::kSelectToken: return data_backward(id, g, 0, {}, /*elementwise=*/false);
+    case LayerKind::kSelectToken:
+      return data_backward(id, g, 0, {}, /*elementwise=*/false);
   }
 }
 

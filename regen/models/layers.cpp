@@ -11,13 +11,41 @@ namespace {
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
 
 constexpr std::array kKindNames = {
-    "input",          "conv2d",       "depthwise_conv2d", "separable_conv2d", "conv2d_transpose",
-    "dense",          "embedding",    "matmul",           "attention",        "batch_norm",
-    "layer_norm",     "rms_norm",     "group_norm",       "activation",       "max_pool2d",
-    "average_pool2d", "global_average_pool", "zero_pad2d", "cropping2d",      "lambda_crop",
-    "up_sampling2d",  "resize",       "concat",           "add",              "multiply",
-    "dropout",        "drop_path",    "flatten",          "reshape",          "rearrange",
-    "roll",           "add_parameter", "scale",           "prepend_token",    "select_token",
+    "input",
+    "conv2d",
+    "depthwise_conv2d",
+    "separable_conv2d",
+    "conv2d_transpose",
+    "dense",
+    "embedding",
+    "matmul",
+    "attention",
+    "batch_norm",
+    "layer_norm",
+    "rms_norm",
+    "group_norm",
+    "activation",
+    "max_pool2d",
+    "average_pool2d",
+    "global_average_pool",
+    "zero_pad2d",
+    "cropping2d",
+    "lambda_crop",
+    "up_sampling2d",
+    "resize",
+    "concat",
+    "add",
+    "multiply",
+    "dropout",
+    "drop_path",
+    "flatten",
+    "reshape",
+    "rearrange",
+    "roll",
+    "add_parameter",
+    "scale",
+    "prepend_token",
+    "select_token",
     "rotary",
 };
 static_assert(kKindNames.size() == static_cast<std::size_t>(LayerKind::kRotary) + 1);
@@ -29,7 +57,9 @@ static_assert(kActivationNames.size() == static_cast<std::size_t>(Activation::kT
 
 }  // namespace
 
-std::string_view to_string(LayerKind kind) { return kKindNames[static_cast<std::size_t>(kind)]; }
+std::string_view to_string(LayerKind kind) {
+  return kKindNames[static_cast<std::size_t>(kind)];
+}
 
 std::string_view to_string(Activation activation) {
   return kActivationNames[static_cast<std::size_t>(activation)];
@@ -113,11 +143,10 @@ bool LayerGraph::check_input(const char* what, LayerId x, std::size_t rank) {
   return true;
 }
 
-bool LayerGraph::check_positive(const char* what, LayerId x, std::int64_t value,
-                                const char* role) {
+bool LayerGraph::check_positive(const char* what, LayerId x, std::int64_t value, const char* role) {
   if (value >= 1 && value <= kMaxElements) return true;
-  fail(std::string(what) + " on '" + layers_[x].name + "': " + role + " " +
-       std::to_string(value) + " is out of range, expected 1 to 2^40");
+  fail(std::string(what) + " on '" + layers_[x].name + "': " + role + " " + std::to_string(value) +
+       " is out of range, expected 1 to 2^40");
   return false;
 }
 
@@ -186,8 +215,8 @@ LayerId LayerGraph::group_norm(LayerId x, std::int64_t groups, NormOptions optio
   const LayerId y = push_norm(LayerKind::kGroupNorm, x, std::move(options));
   if (error_) return y;
   if (groups < 1 || channels(y) % groups != 0) {
-    fail("layer '" + layers_[y].name + "': " + std::to_string(groups) +
-         " groups do not divide " + std::to_string(channels(y)) + " channels");
+    fail("layer '" + layers_[y].name + "': " + std::to_string(groups) + " groups do not divide " +
+         std::to_string(channels(y)) + " channels");
   }
   layers_[y].groups = groups;
   return y;
@@ -205,8 +234,8 @@ LayerId LayerGraph::add_parameter(LayerId x, Shape shape_of_parameter, std::stri
   const Shape& own = shape(y);
   if (shape_of_parameter.size() > own.size() ||
       !std::equal(shape_of_parameter.rbegin(), shape_of_parameter.rend(), own.rbegin())) {
-    fail("layer '" + layers_[y].name + "': a parameter of shape " +
-         to_string(shape_of_parameter) + " does not fit the end of " + to_string(own));
+    fail("layer '" + layers_[y].name + "': a parameter of shape " + to_string(shape_of_parameter) +
+         " does not fit the end of " + to_string(own));
   }
   add_param(y, "parameter", num_elements(shape_of_parameter));
   return y;

@@ -2,8 +2,8 @@
 //
 //   LayerGraph net("tiny");
 //   LayerId x = net.input({224, 224, 3});
-//   x = net.conv2d(x, 64, {.kernel = 3, .padding = Padding::kSame, .activation = Activation::kRelu});
-//   x = net.dense(net.flatten(x), 1000, {.activation = Activation::kSoftmax});
+//   x = net.conv2d(x, 64, {.kernel = 3, .padding = Padding::kSame, .activation =
+//   Activation::kRelu}); x = net.dense(net.flatten(x), 1000, {.activation = Activation::kSoftmax});
 //   net.output(x);
 //
 //   Shape      sizes without the batch, channels last: {height, width, channels} for images,

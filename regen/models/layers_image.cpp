@@ -33,8 +33,7 @@ bool small(Size2 size) {
 
 }  // namespace
 
-LayerId LayerGraph::push_conv(LayerKind kind, LayerId x, std::int64_t filters,
-                              ConvOptions options,
+LayerId LayerGraph::push_conv(LayerKind kind, LayerId x, std::int64_t filters, ConvOptions options,
                               std::vector<std::pair<const char*, std::int64_t>> weights) {
   const std::string what(to_string(kind));
   if (!check_input(what.c_str(), x, 3) || !check_positive(what.c_str(), x, filters, "filters")) {
@@ -48,11 +47,10 @@ LayerId LayerGraph::push_conv(LayerKind kind, LayerId x, std::int64_t filters,
   Size2 out = slide(in, dilated(options), options.stride, options.padding);
   if (kind == LayerKind::kConv2dTranspose) {
     const bool valid = options.padding == Padding::kValid;
-    const Size2 extra = valid ? Size2{std::max<std::int64_t>(
-                                          options.kernel.height - options.stride.height, 0),
-                                      std::max<std::int64_t>(
-                                          options.kernel.width - options.stride.width, 0)}
-                              : Size2(0);
+    const Size2 extra =
+        valid ? Size2{std::max<std::int64_t>(options.kernel.height - options.stride.height, 0),
+                      std::max<std::int64_t>(options.kernel.width - options.stride.width, 0)}
+              : Size2(0);
     out = {in[0] * options.stride.height + extra.height,
            in[1] * options.stride.width + extra.width};
   }
@@ -141,21 +139,21 @@ LayerId LayerGraph::global_average_pool(LayerId x, std::string name) {
 LayerId LayerGraph::zero_pad2d(LayerId x, Border border, std::string name) {
   if (!check_input("zero_pad2d", x, 3)) return push({}, "");
   const Shape& in = shape(x);
-  return push({.kind = LayerKind::kZeroPad2d,
-               .inputs = {x},
-               .shape = {in[0] + border.top + border.bottom, in[1] + border.left + border.right,
-                         in[2]}},
-              std::move(name));
+  return push(
+      {.kind = LayerKind::kZeroPad2d,
+       .inputs = {x},
+       .shape = {in[0] + border.top + border.bottom, in[1] + border.left + border.right, in[2]}},
+      std::move(name));
 }
 
 LayerId LayerGraph::push_crop(LayerKind kind, LayerId x, Border border, std::string name) {
   if (!check_input("cropping2d", x, 3)) return push({}, "");
   const Shape& in = shape(x);
-  return push({.kind = kind,
-               .inputs = {x},
-               .shape = {in[0] - border.top - border.bottom, in[1] - border.left - border.right,
-                         in[2]}},
-              std::move(name));
+  return push(
+      {.kind = kind,
+       .inputs = {x},
+       .shape = {in[0] - border.top - border.bottom, in[1] - border.left - border.right, in[2]}},
+      std::move(name));
 }
 
 LayerId LayerGraph::cropping2d(LayerId x, Border border, std::string name) {

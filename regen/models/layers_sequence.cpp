@@ -12,8 +12,8 @@ LayerId LayerGraph::embedding(LayerId tokens, std::int64_t vocabulary, std::int6
   }
   Shape out = shape(tokens);
   out.push_back(features);
-  const LayerId y = push({.kind = LayerKind::kEmbedding, .inputs = {tokens}, .shape = out},
-                         std::move(name));
+  const LayerId y =
+      push({.kind = LayerKind::kEmbedding, .inputs = {tokens}, .shape = out}, std::move(name));
   add_param(y, "table", num_elements({vocabulary, features}));
   return y;
 }
@@ -29,8 +29,8 @@ LayerId LayerGraph::matmul(LayerId a, LayerId b, std::string name) {
     right[rank - 2] = out[rank - 2];
   }
   if (!fits || out != right) {
-    fail("matmul of '" + layers_[a].name + "' " + to_string(shape(a)) + " and '" +
-         layers_[b].name + "' " + to_string(shape(b)) + ", expected {..,m,k} and {..,k,n}");
+    fail("matmul of '" + layers_[a].name + "' " + to_string(shape(a)) + " and '" + layers_[b].name +
+         "' " + to_string(shape(b)) + ", expected {..,m,k} and {..,k,n}");
     return push({}, "");
   }
   return push({.kind = LayerKind::kMatmul, .inputs = {a, b}, .shape = std::move(out)},
@@ -64,8 +64,8 @@ LayerId LayerGraph::rotary(LayerId x, std::string name) {
   return push_same_shape(LayerKind::kRotary, x, std::move(name));
 }
 
-LayerId LayerGraph::push_attention(std::vector<LayerId> inputs, std::int64_t head_size,
-                                   Shape out, AttentionOptions options) {
+LayerId LayerGraph::push_attention(std::vector<LayerId> inputs, std::int64_t head_size, Shape out,
+                                   AttentionOptions options) {
   out.back() = options.heads * head_size;
   const LayerId y = push({.kind = LayerKind::kAttention,
                           .inputs = std::move(inputs),
@@ -78,8 +78,7 @@ LayerId LayerGraph::push_attention(std::vector<LayerId> inputs, std::int64_t hea
   return y;
 }
 
-LayerId LayerGraph::attention(LayerId query, LayerId key, LayerId value,
-                              AttentionOptions options) {
+LayerId LayerGraph::attention(LayerId query, LayerId key, LayerId value, AttentionOptions options) {
   for (LayerId x : {query, key, value}) {
     if (!check_input("attention", x)) return push({}, "");
   }

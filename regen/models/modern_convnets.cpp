@@ -31,7 +31,7 @@ struct MbConv {
   std::int64_t kernel;
   std::int64_t stride;
   std::int64_t filters;
-  int count;
+  std::size_t count;
 };
 
 constexpr std::array<MbConv, 7> kEfficientNetB0 = {{
@@ -83,18 +83,18 @@ LayerId mb_conv(LayerGraph& net, LayerId x, const MbConv& stage, std::int64_t st
 }  // namespace
 
 LayerGraph build_convnext(int) {
-  constexpr std::array<int, 4> kDepths = {3, 3, 9, 3};
+  constexpr std::array<std::size_t, 4> kDepths = {3, 3, 9, 3};
   constexpr std::array<std::int64_t, 4> kFilters = {96, 192, 384, 768};
   LayerGraph net("convnext_t");
   LayerId x = net.input({kImage, kImage, 3});
   x = net.conv2d(x, kFilters[0], {.kernel = 4, .stride = 4, .name = "stem_conv"});
   x = net.layer_norm(x, {.name = "stem_ln"});
   for (std::size_t stage = 0; stage < kDepths.size(); ++stage) {
-    const std::string prefix = "stage" + std::to_string(stage);
+    const std::string prefix = numbered("stage", stage);
     net.set_scope(prefix + "_downsample");
     if (stage > 0) x = convnext_downsample(net, x, kFilters[stage]);
-    for (int block = 0; block < kDepths[stage]; ++block) {
-      net.set_scope(prefix + "_block" + std::to_string(block));
+    for (std::size_t block = 0; block < kDepths[stage]; ++block) {
+      net.set_scope(numbered(prefix + "_block", block));
       // The probability of stochastic depth grows from 0 at the first block.
       x = convnext_block(net, x, /*drop=*/stage > 0 || block > 0);
     }
@@ -116,8 +116,8 @@ LayerGraph build_efficientnet(int) {
   x = norm_silu(net, x, "stem");
   for (std::size_t stage = 0; stage < kEfficientNetB0.size(); ++stage) {
     const MbConv& config = kEfficientNetB0[stage];
-    for (int block = 0; block < config.count; ++block) {
-      net.set_scope("stage" + std::to_string(stage) + "_block" + std::to_string(block));
+    for (std::size_t block = 0; block < config.count; ++block) {
+      net.set_scope(numbered(numbered("stage", stage) + "_block", block));
       x = mb_conv(net, x, config, block == 0 ? config.stride : 1);
     }
   }

@@ -19,7 +19,7 @@ constexpr std::int64_t kTextTokens = 77;
 constexpr std::int64_t kTextFeatures = 768;
 constexpr std::int64_t kGroups = 32;
 constexpr std::int64_t kHeads = 8;
-constexpr int kBlocks = 2;  // on the way down, one more on the way up
+constexpr std::size_t kBlocks = 2;  // on the way down, one more on the way up
 
 constexpr std::array<std::int64_t, 4> kFilters = {kBase, 2 * kBase, 4 * kBase, 4 * kBase};
 // The lowest level has no attention.
@@ -106,11 +106,10 @@ LayerId UnetBuilder::transformer(const std::string& scope, LayerId x) {
 
 LayerId UnetBuilder::down(LayerId x) {
   for (std::size_t level = 0; level < kFilters.size(); ++level) {
-    const std::string prefix = "down" + std::to_string(level);
-    for (int block = 0; block < kBlocks; ++block) {
-      const std::string number = std::to_string(block);
-      x = residual(prefix + "_res" + number, x, kFilters[level]);
-      if (has_attention(level)) x = transformer(prefix + "_transformer" + number, x);
+    const std::string prefix = numbered("down", level);
+    for (std::size_t block = 0; block < kBlocks; ++block) {
+      x = residual(prefix + numbered("_res", block), x, kFilters[level]);
+      if (has_attention(level)) x = transformer(prefix + numbered("_transformer", block), x);
       skips_.push_back(x);
     }
     if (level + 1 == kFilters.size()) break;
@@ -123,14 +122,13 @@ LayerId UnetBuilder::down(LayerId x) {
 
 LayerId UnetBuilder::up(LayerId x) {
   for (std::size_t level = kFilters.size(); level-- > 0;) {
-    const std::string prefix = "up" + std::to_string(level);
-    for (int block = 0; block < kBlocks + 1; ++block) {
-      const std::string number = std::to_string(block);
+    const std::string prefix = numbered("up", level);
+    for (std::size_t block = 0; block < kBlocks + 1; ++block) {
       net_.set_scope(prefix);
-      x = net_.concat({x, skips_.back()}, "concat" + number);
+      x = net_.concat({x, skips_.back()}, numbered("concat", block));
       skips_.pop_back();
-      x = residual(prefix + "_res" + number, x, kFilters[level]);
-      if (has_attention(level)) x = transformer(prefix + "_transformer" + number, x);
+      x = residual(prefix + numbered("_res", block), x, kFilters[level]);
+      if (has_attention(level)) x = transformer(prefix + numbered("_transformer", block), x);
     }
     if (level == 0) break;
     net_.set_scope(prefix);

@@ -11,7 +11,7 @@ constexpr int kTokenBytes = 8;
 
 struct Gpt2Config {
   const char* name;
-  int layers;
+  std::size_t layers;
   std::int64_t features;
   std::int64_t heads;
 };
@@ -33,7 +33,7 @@ LayerId gpt2_block(LayerGraph& net, LayerId x, std::int64_t heads) {
 
 struct BertConfig {
   const char* name;
-  int layers;
+  std::size_t layers;
   std::int64_t features;
   std::int64_t heads;
 };
@@ -58,7 +58,7 @@ LayerId bert_block(LayerGraph& net, LayerId x, std::int64_t heads) {
 
 // TinyLlama-1.1B (Zhang et al., 2024).
 struct LlamaConfig {
-  int layers = 22;
+  std::size_t layers = 22;
   std::int64_t features = 2048;
   std::int64_t heads = 32;
   std::int64_t kv_heads = 4;
@@ -105,8 +105,8 @@ LayerGraph build_gpt2(int size) {
   const LayerId table = net.embedding(tokens, kVocabulary, config.features, "wte");
   LayerId x = net.add_parameter(table, {kTokens, config.features}, "wpe");
   x = net.dropout(x, "dropout");
-  for (int i = 0; i < config.layers; ++i) {
-    net.set_scope("h" + std::to_string(i));
+  for (std::size_t i = 0; i < config.layers; ++i) {
+    net.set_scope(numbered("h", i));
     x = gpt2_block(net, x, config.heads);
   }
   net.set_scope("");
@@ -130,8 +130,8 @@ LayerGraph build_bert(int size) {
                       "embedding_add");
   x = net.add_parameter(x, {kTokens, config.features}, "position_embedding");
   x = net.dropout(net.layer_norm(x, {.name = "embedding_ln"}), "embedding_dropout");
-  for (int i = 0; i < config.layers; ++i) {
-    net.set_scope("layer" + std::to_string(i));
+  for (std::size_t i = 0; i < config.layers; ++i) {
+    net.set_scope(numbered("layer", i));
     x = bert_block(net, x, config.heads);
   }
   net.set_scope("");
@@ -146,8 +146,8 @@ LayerGraph build_llama(int) {
   const LayerId tokens =
       net.input({config.tokens}, {.element_bytes = kTokenBytes, .name = "tokens"});
   LayerId x = net.embedding(tokens, config.vocabulary, config.features, "embed_tokens");
-  for (int i = 0; i < config.layers; ++i) {
-    net.set_scope("layer" + std::to_string(i));
+  for (std::size_t i = 0; i < config.layers; ++i) {
+    net.set_scope(numbered("layer", i));
     x = llama_block(net, x, config);
   }
   net.set_scope("");

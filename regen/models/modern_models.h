@@ -9,7 +9,10 @@
 //     PyTorch's layer norms on images are not there.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
+#include <utility>
 
 #include "regen/models/layers.h"
 
@@ -23,6 +26,10 @@ LayerGraph build_swin(int variant);            // the variant has no meaning
 LayerGraph build_convnext(int variant);        // the variant has no meaning
 LayerGraph build_efficientnet(int variant);    // the variant has no meaning
 LayerGraph build_diffusion_unet(int variant);  // the variant has no meaning
+
+inline std::string numbered(std::string name, std::size_t number) {
+  return name.append(std::to_string(number));
+}
 
 // Linear to `hidden`, gelu, linear back: the block of nearly every transformer.
 inline LayerId mlp(LayerGraph& net, LayerId x, std::int64_t hidden) {

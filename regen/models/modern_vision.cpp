@@ -58,15 +58,15 @@ LayerGraph build_vit(int) {
   constexpr std::int64_t kPatch = 16;
   constexpr std::int64_t kFeatures = 768;
   constexpr std::int64_t kPatches = (kImage / kPatch) * (kImage / kPatch);
-  constexpr int kLayers = 12;
+  constexpr std::size_t kLayers = 12;
   LayerGraph net("vit_b_16");
   LayerId x = net.input({kImage, kImage, 3});
   x = net.conv2d(x, kFeatures, {.kernel = kPatch, .stride = kPatch, .name = "conv_proj"});
   x = net.reshape(x, {kPatches, kFeatures}, "patches");
   x = net.prepend_token(x, "class_token");
   x = net.add_parameter(x, {kPatches + 1, kFeatures}, "pos_embedding");
-  for (int i = 0; i < kLayers; ++i) {
-    net.set_scope("layer" + std::to_string(i));
+  for (std::size_t i = 0; i < kLayers; ++i) {
+    net.set_scope(numbered("layer", i));
     x = vit_block(net, x);
   }
   net.set_scope("");
@@ -78,15 +78,15 @@ LayerGraph build_vit(int) {
 LayerGraph build_swin(int) {
   constexpr std::int64_t kPatch = 4;
   constexpr std::int64_t kFeatures = 96;
-  constexpr std::array<int, 4> kDepths = {2, 2, 6, 2};
+  constexpr std::array<std::size_t, 4> kDepths = {2, 2, 6, 2};
   LayerGraph net("swin_t");
   LayerId x = net.input({kImage, kImage, 3});
   x = net.conv2d(x, kFeatures, {.kernel = kPatch, .stride = kPatch, .name = "patch_conv"});
   x = net.layer_norm(x, {.name = "patch_ln"});
   for (std::size_t stage = 0; stage < kDepths.size(); ++stage) {
-    const std::string prefix = "stage" + std::to_string(stage);
-    for (int block = 0; block < kDepths[stage]; ++block) {
-      net.set_scope(prefix + "_block" + std::to_string(block));
+    const std::string prefix = numbered("stage", stage);
+    for (std::size_t block = 0; block < kDepths[stage]; ++block) {
+      net.set_scope(numbered(prefix + "_block", block));
       const bool shift = block % 2 == 1 && net.shape(x)[0] > kWindow;
       // The probability of stochastic depth grows from 0 at the first block.
       x = swin_block(net, x, shift, /*drop=*/stage > 0 || block > 0);

@@ -20,15 +20,24 @@ double input_elements(const LayerGraph& net, const Layer& layer) {
 // Elementwise operations for each element: exp, divide, compare and so on count one each.
 double activation_steps(Activation activation) {
   switch (activation) {
-    case Activation::kLinear: return 0;
-    case Activation::kRelu: return 1;
-    case Activation::kRelu6: return 2;
-    case Activation::kSoftmax: return 5;      // maximum, subtract, exp, sum, divide
-    case Activation::kSigmoid: return 4;      // negate, exp, add, divide
-    case Activation::kHardSigmoid: return 4;  // multiply, add, two bounds
-    case Activation::kSwish: return 5;
-    case Activation::kGelu: return 5;  // scale, erf, add, multiply, halve
-    case Activation::kTanh: return 5;
+    case Activation::kLinear:
+      return 0;
+    case Activation::kRelu:
+      return 1;
+    case Activation::kRelu6:
+      return 2;
+    case Activation::kSoftmax:
+      return 5;  // maximum, subtract, exp, sum, divide
+    case Activation::kSigmoid:
+      return 4;  // negate, exp, add, divide
+    case Activation::kHardSigmoid:
+      return 4;  // multiply, add, two bounds
+    case Activation::kSwish:
+      return 5;
+    case Activation::kGelu:
+      return 5;  // scale, erf, add, multiply, halve
+    case Activation::kTanh:
+      return 5;
   }
   return 0;
 }
@@ -39,8 +48,8 @@ double attention_pairs(const LayerGraph& net, const Layer& layer) {
     const Shape& shape = net.shape(x);
     return static_cast<double>(shape[shape.size() - 2]);
   };
-  const double queries = elements(net, layer.inputs[0]) /
-                         static_cast<double>(net.channels(layer.inputs[0]));
+  const double queries =
+      elements(net, layer.inputs[0]) / static_cast<double>(net.channels(layer.inputs[0]));
   const LayerId keys = layer.inputs.size() == 1 ? layer.inputs[0] : layer.inputs[1];
   const double pairs = queries * tokens(keys) * static_cast<double>(layer.heads);
   // Causal: the pairs on and below the diagonal.
@@ -63,7 +72,8 @@ double correct_flops(const LayerGraph& net, LayerId id) {
   switch (layer.kind) {
     case LayerKind::kInput:
     case LayerKind::kFlatten:
-    case LayerKind::kReshape: return 0;
+    case LayerKind::kReshape:
+      return 0;
     case LayerKind::kConv2d:
     case LayerKind::kDepthwiseConv2d:
     case LayerKind::kSeparableConv2d:
@@ -72,26 +82,35 @@ double correct_flops(const LayerGraph& net, LayerId id) {
     case LayerKind::kMatmul:
       return weight_flops(net, id) + (layer.bias && !layer.params.empty() ? out : 0);
     case LayerKind::kAttention: {
-      const double head_size = out / static_cast<double>(layer.heads) /
-                               (out / static_cast<double>(layer.shape.back()));
+      const double head_size =
+          out / static_cast<double>(layer.heads) / (out / static_cast<double>(layer.shape.back()));
       return attention_pairs(net, layer) * (2 * head_size + activation_steps(Activation::kSoftmax));
     }
     case LayerKind::kBatchNorm:
     case LayerKind::kLayerNorm:
-    case LayerKind::kGroupNorm: return 7 * in;  // mean 1, variance 2, normalise 2, affine 2
-    case LayerKind::kRmsNorm: return 4 * in;
-    case LayerKind::kActivation: return activation_steps(layer.activation) * in;
+    case LayerKind::kGroupNorm:
+      return 7 * in;  // mean 1, variance 2, normalise 2, affine 2
+    case LayerKind::kRmsNorm:
+      return 4 * in;
+    case LayerKind::kActivation:
+      return activation_steps(layer.activation) * in;
     case LayerKind::kMaxPool2d:
-    case LayerKind::kAveragePool2d: return area * out;
-    case LayerKind::kGlobalAveragePool: return in;
+    case LayerKind::kAveragePool2d:
+      return area * out;
+    case LayerKind::kGlobalAveragePool:
+      return in;
     case LayerKind::kAdd:
-    case LayerKind::kMultiply: return (count - 1) * out;
+    case LayerKind::kMultiply:
+      return (count - 1) * out;
     case LayerKind::kDropout:
-    case LayerKind::kDropPath: return 2 * out;  // draw, multiply
-    case LayerKind::kResize: return 5 * out;
+    case LayerKind::kDropPath:
+      return 2 * out;  // draw, multiply
+    case LayerKind::kResize:
+      return 5 * out;
     case LayerKind::kUpSampling2d:
       return layer.interpolation == Interpolation::kBilinear ? 5 * out : out;
-    case LayerKind::kRotary: return 3 * out;  // two products, one sum
+    case LayerKind::kRotary:
+      return 3 * out;  // two products, one sum
     case LayerKind::kEmbedding:
     case LayerKind::kZeroPad2d:
     case LayerKind::kCropping2d:
@@ -102,7 +121,8 @@ double correct_flops(const LayerGraph& net, LayerId id) {
     case LayerKind::kAddParameter:
     case LayerKind::kScale:
     case LayerKind::kPrependToken:
-    case LayerKind::kSelectToken: return out;  // a move is one operation
+    case LayerKind::kSelectToken:
+      return out;  // a move is one operation
   }
   return 0;
 }
@@ -115,13 +135,20 @@ double artifact_flops(const LayerGraph& net, LayerId id) {
       static_cast<double>(layer.inputs.empty() ? 1 : net.channels(layer.inputs[0]));
   const auto area = static_cast<double>(layer.kernel.area());
   switch (layer.kind) {
-    case LayerKind::kConv2d: return area * channels_in / static_cast<double>(layer.groups) * out;
-    case LayerKind::kConv2dTranspose: return channels_in * out;
-    case LayerKind::kDepthwiseConv2d: return area * out;
-    case LayerKind::kDense: return channels_in * static_cast<double>(layer.shape.back());
-    case LayerKind::kBatchNorm: return 4 * in;
-    case LayerKind::kActivation: return in;
-    case LayerKind::kAdd: return in;
+    case LayerKind::kConv2d:
+      return area * channels_in / static_cast<double>(layer.groups) * out;
+    case LayerKind::kConv2dTranspose:
+      return channels_in * out;
+    case LayerKind::kDepthwiseConv2d:
+      return area * out;
+    case LayerKind::kDense:
+      return channels_in * static_cast<double>(layer.shape.back());
+    case LayerKind::kBatchNorm:
+      return 4 * in;
+    case LayerKind::kActivation:
+      return in;
+    case LayerKind::kAdd:
+      return in;
     case LayerKind::kMaxPool2d:
     case LayerKind::kAveragePool2d:
     case LayerKind::kGlobalAveragePool:
@@ -129,8 +156,10 @@ double artifact_flops(const LayerGraph& net, LayerId id) {
     case LayerKind::kZeroPad2d:
     case LayerKind::kConcat:
     case LayerKind::kDropout:
-    case LayerKind::kLambdaCrop: return 0;
-    default: break;
+    case LayerKind::kLambdaCrop:
+      return 0;
+    default:
+      break;
   }
   // Kinds without a rule of their own, and those on which both tables agree.
   return correct_flops(net, id) +
@@ -148,14 +177,18 @@ double weight_flops(const LayerGraph& net, LayerId id) {
   const auto groups = static_cast<double>(layer.groups);
   switch (layer.kind) {
     case LayerKind::kConv2d:
-    case LayerKind::kDepthwiseConv2d: return area * (channels_in / groups) * out;
-    case LayerKind::kSeparableConv2d: return separable_flops(net, layer, out);
+    case LayerKind::kDepthwiseConv2d:
+      return area * (channels_in / groups) * out;
+    case LayerKind::kSeparableConv2d:
+      return separable_flops(net, layer, out);
     // Every input element meets the whole kernel of each filter.
     case LayerKind::kConv2dTranspose:
       return area * elements(net, layer.inputs[0]) * static_cast<double>(layer.shape.back());
     case LayerKind::kDense:
-    case LayerKind::kMatmul: return channels_in * out;
-    default: return 0;
+    case LayerKind::kMatmul:
+      return channels_in * out;
+    default:
+      return 0;
   }
 }
 

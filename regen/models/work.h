@@ -11,7 +11,7 @@ namespace regen {
 // kArtifact: the table of Checkmate's published code, oddities included (pools are free, a
 // transposed convolution ignores its kernel, a dense layer its rows); kinds it lacks follow
 // kCorrect. kCorrect: what a layer does, views being the only free ones.
-// kDefault: kArtifact in checkmate graphs, kCorrect in exact ones.
+// kDefault: what fits the kind of graph (see ZooOptions).
 enum class FlopRules : std::uint8_t { kDefault, kArtifact, kCorrect };
 
 // For one sample, a fused activation included. `rules` must not be kDefault.

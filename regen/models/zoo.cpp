@@ -24,7 +24,10 @@ std::string lower(std::string_view text) {
 
 std::string quoted(std::string_view text) {
   constexpr std::size_t kLongest = 60;
-  std::string result = "'" + std::string(text.substr(0, kLongest));
+  std::string result = "'";
+  for (char c : text.substr(0, kLongest)) {
+    result += std::iscntrl(static_cast<unsigned char>(c)) ? '?' : c;  // messages are one line
+  }
   return result + (text.size() > kLongest ? "...'" : "'");
 }
 
@@ -100,17 +103,22 @@ Result<Graph> chain_graph(std::int64_t length, const ZooOptions& options) {
   return unit_chain_graph(length);
 }
 
-Result<Graph> entry_graph(const LayerGraph& net, const ZooOptions& options) {
-  if (options.backward == BackwardStyle::kCheckmate) {
-    if (options.optimizer != Optimizer::kNone) {
-      return bad_input("zoo: an optimizer for '" + net.name() +
-                       "' with the checkmate backward, expected the exact one");
-    }
-    return checkmate_graph(net, options.batch, options.rules);
+Result<Graph> entry_graph(const ZooEntry& entry, const LayerGraph& net, const ZooOptions& options) {
+  if (options.backward == BackwardStyle::kExact) {
+    return exact_graph(
+        net, {.batch = options.batch, .rules = options.rules, .optimizer = options.optimizer});
   }
-  return exact_graph(net, {.batch = options.batch,
-                           .rules = options.rules,
-                           .optimizer = options.optimizer});
+  if (options.optimizer != Optimizer::kNone) {
+    return bad_input("zoo: an optimizer for '" + net.name() +
+                     "' with the checkmate backward, expected the exact one");
+  }
+  FlopRules rules = options.rules;
+  if (rules == FlopRules::kDefault) {
+    // The artifact never saw sequences: its dense rule would count one token.
+    const bool modern = entry.family == std::string_view("modern");
+    rules = modern ? FlopRules::kCorrect : FlopRules::kArtifact;
+  }
+  return checkmate_graph(net, options.batch, rules);
 }
 
 }  // namespace
@@ -161,7 +169,7 @@ Result<Graph> zoo_graph(std::string_view name, const ZooOptions& options) {
     return chain_graph(**length, options);
   }
   REGEN_ASSIGN(const LayerGraph net, zoo_layers(name));
-  return entry_graph(net, options);
+  return entry_graph(*find_entry(name), net, options);
 }
 
 Result<ZooSummary> zoo_summary(std::string_view name, const ZooOptions& options) {

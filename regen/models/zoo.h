@@ -25,6 +25,7 @@ enum class BackwardStyle : std::uint8_t { kCheckmate, kExact };
 struct ZooOptions {
   std::int64_t batch = 1;  // 1 to kMaxBatch
   BackwardStyle backward = BackwardStyle::kCheckmate;
+  // kDefault: kArtifact for kCheckmate, except the "modern" family; else kCorrect.
   FlopRules rules = FlopRules::kDefault;
   Optimizer optimizer = Optimizer::kNone;  // kExact only
 };
@@ -74,13 +75,13 @@ struct ZooSummary {
   std::string name;
   std::string family;
   std::string input;
-  std::int64_t layers = 0;         // n: forward ops, the input not counted
-  std::int64_t nodes = 0;          // ops of the graph
+  std::int64_t layers = 0;  // n: forward ops, the input not counted
+  std::int64_t nodes = 0;   // ops of the graph
   std::int64_t edges = 0;
-  std::int64_t parameters = 0;     // trainable or not
-  double forward_cost = 0;         // at options.batch, in flop
-  double base_cost = 0;            // forward and backward
-  Bytes activation_bytes = 0;      // tensors made in the forward phase
+  std::int64_t parameters = 0;  // trainable or not
+  double forward_cost = 0;      // at options.batch, in flop
+  double base_cost = 0;         // forward and backward
+  Bytes activation_bytes = 0;   // tensors made in the forward phase
   Bytes fixed_bytes = 0;
 };
 

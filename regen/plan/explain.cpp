@@ -222,8 +222,10 @@ Infeasibility explain_infeasible(const Graph& graph, Bytes budget) {
   result.proven = budget < result.bound.bytes;
   const std::string need = to_text(graph, result.bound);
   if (result.proven) {
+    const Bytes lacking = result.bound.bytes - budget;
     result.message = "no plan fits into " + format_grouped(budget) + " bytes: " + need + ", " +
-                     format_grouped(result.bound.bytes - budget) + " bytes over the budget";
+                     format_grouped(lacking) + (lacking == 1 ? " byte" : " bytes") +
+                     " over the budget";
   } else {
     result.message = "a budget of " + format_grouped(budget) + " bytes is not ruled out: " + need;
   }

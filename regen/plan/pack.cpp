@@ -20,6 +20,9 @@ Status check_input(std::span<const Lifetime> lifetimes, const PackOptions& optio
     return bad_input("alignment " + std::to_string(options.alignment) + ", expected 1 to " +
                      std::to_string(kMaxBytes));
   }
+  if (options.capacity && *options.capacity < 0) {
+    return bad_input("capacity " + std::to_string(*options.capacity) + ", expected 0 or more");
+  }
   constexpr Bytes kMaxTotal = std::numeric_limits<Bytes>::max() / 4;
   Bytes total = 0;
   for (std::size_t i = 0; i < lifetimes.size(); ++i) {

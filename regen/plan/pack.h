@@ -36,12 +36,12 @@ struct Lifetime {
 struct PackOptions {
   // Height to stay within; without one the height is made small, and the search ends when it
   // is proven smallest or a limit is reached.
-  std::optional<Bytes> capacity;
+  std::optional<Bytes> capacity = std::nullopt;
   // Every offset is a multiple of it, and every size counts rounded up to it.
   Bytes alignment = 1;
   // One unit of work is about a microsecond. The default suits a planner that packs its result;
   // a hard instance with a capacity may deserve more.
-  Limits limits = {.work = 2'000'000};
+  Limits limits = {.work = 1'000'000};
 
   // Techniques, each of which can be switched off.
   bool split = true;      // sections of time that no lifetime crosses are packed on their own

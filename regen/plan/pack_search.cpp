@@ -74,9 +74,14 @@ void PackSearch::restart() {
   ++restarts_;
 }
 
-// A node also walks over its items and their sections a few times.
+// Most of the work is drawing conclusions; the rest is a few walks over the open items.
 void PackSearch::count_work(const PackScope& scope) {
-  const std::int64_t steps = state_.steps() + 4 * nodes_ * (scope.last - scope.first);
+  constexpr std::int64_t kWalks = 16;
+  ++nodes_;
+  steps_ += kWalks * static_cast<std::int64_t>(scope.items.size());
+  const std::int64_t work = nodes_ + (steps_ + state_.steps()) / kStepsPerWork;
+  effort_.add(work - counted_);
+  counted_ = work;
 }
 
 double PackSearch::item_key(const PackItem& item) const {
@@ -116,7 +121,7 @@ SearchOutcome PackSearch::explore_each(const std::vector<PackScope>& scopes, int
 
 SearchOutcome PackSearch::branch(const PackScope& scope, int depth) {
   count_work(scope);
-  if (depth >= kMaxDepth || ++nodes_ >= last_node_ || out_of_work()) {
+  if (depth >= kMaxDepth || nodes_ >= last_node_ || out_of_work()) {
     return SearchOutcome::kLimit;
   }
   const Hash key = options_.remember ? hash(scope) : Hash();

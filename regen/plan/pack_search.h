@@ -55,6 +55,8 @@ class PackSearch {
   using Hash = std::pair<std::uint64_t, std::uint64_t>;
 
   void restart();
+  void count_work(const PackScope& scope);
+  bool out_of_work() const { return effort_.work() >= end_ || effort_.exhausted(); }
   double item_key(const PackItem& item) const;
   SearchOutcome explore(const PackScope& scope, int depth);
   SearchOutcome explore_each(const std::vector<PackScope>& scopes, int depth);
@@ -86,7 +88,11 @@ class PackSearch {
   SectionRule section_rule_ = SectionRule::kFewestItems;
   ItemRule item_rule_ = ItemRule::kLarge;
   std::int64_t restarts_ = 0;
-  std::int64_t slice_end_ = 0;  // effort at which the present attempt is given up
+  std::int64_t nodes_ = 0;
+  std::int64_t last_node_ = 0;  // at which the present attempt is given up
+  std::int64_t steps_ = 0;      // besides those of the state
+  std::int64_t counted_ = 0;    // work that the effort knows of
+  std::int64_t end_ = 0;        // work of the effort at which this run ends
 };
 
 }  // namespace regen

@@ -15,8 +15,8 @@ PackState::PackState(const PackPart& part, std::int64_t capacity, bool bound)
       open_(part.items.size(), 1),
       over_(index(part.sections)),
       weight_(index(part.sections), 1.0),
-      top_(index(part.sections)),
-      next_capacity_(std::numeric_limits<std::int64_t>::max()) {
+      next_capacity_(std::numeric_limits<std::int64_t>::max()),
+      top_(index(part.sections)) {
   for (std::uint32_t i = 0; i < part.items.size(); ++i) {
     for (std::int32_t s = part.items[i].first; s < part.items[i].last; ++s) {
       over_[index(s)].push_back(i);

@@ -80,9 +80,9 @@ class PackState {
   std::vector<std::vector<std::uint32_t>> over_;
   std::vector<double> weight_;
   std::int64_t next_capacity_;
-  std::vector<std::pair<std::int64_t*, std::int64_t>> log_;      // cell, value before
+  std::vector<std::pair<std::int64_t*, std::int64_t>> log_;       // cell, value before
   std::vector<std::pair<std::int64_t, std::uint32_t>> stacking_;  // scratch of stacks_fit
-  std::vector<std::int64_t> top_; // scratch of stacks_fit, by section
+  std::vector<std::int64_t> top_;  // scratch of stacks_fit, by section
   std::int64_t steps_ = 0;
 };
 

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "regen/graph/analysis.h"
-#include "regen/graph/cpython_set.h"
 #include "regen/planners/recompute.h"
 #include "regen/planners/stage_schedule.h"
 
@@ -60,42 +59,20 @@ Plan checkmate_plan(const Graph& graph, std::size_t n, std::vector<OpId> checkpo
   return schedule.compile();
 }
 
-bool has_forward_neighbour(const Graph& graph, OpId op) {
-  const auto is_forward = [&](OpId other) { return graph.phase(other) == Phase::kForward; };
-  for (TensorId t : graph.inputs(op)) {
-    if (graph.producer(t).valid() && is_forward(graph.producer(t))) return true;
-  }
-  for (TensorId t : graph.outputs(op)) {
-    if (std::ranges::any_of(graph.consumers(t), is_forward)) return true;
-  }
-  return false;
-}
-
-std::vector<OpId> in_set_order(const std::vector<OpId>& ops) {
-  CPythonIntSet set;
-  for (OpId op : ops) set.add(op.index());
-  std::vector<OpId> order;
-  for (std::size_t index : set.iteration_order()) order.emplace_back(index);
-  return order;
-}
-
 }  // namespace
 
 std::vector<OpId> candidate_checkpoints(const Graph& graph, CandidateSet set,
                                         Accounting accounting) {
+  const bool sorted = accounting == Accounting::kPlain;
   std::vector<OpId> found;
   if (set == CandidateSet::kArticulationPoints) {
-    found = articulation_points(graph);
+    found = sorted ? articulation_points(graph) : articulation_points_in_set_order(graph);
   } else {
-    for (OpId op : graph.ops()) {
-      if (graph.phase(op) == Phase::kForward && has_forward_neighbour(graph, op)) {
-        found.push_back(op);
-      }
-    }
+    found = sorted ? connected_forward_ops(graph) : connected_forward_ops_in_set_order(graph);
   }
   // A view has nothing to keep.
   std::erase_if(found, [&](OpId op) { return graph.outputs(op).empty(); });
-  return accounting == Accounting::kCheckmate ? in_set_order(found) : found;
+  return found;
 }
 
 Result<std::size_t> mirrored_forward_ops(const Graph& graph) {

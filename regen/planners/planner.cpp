@@ -66,7 +66,7 @@ Result<Outcome> solve(std::string_view planner, const Problem& problem, const Li
   outcome.lower_bound = trivial_bound(graph);
   if (problem.budget && structural_bound(graph).bytes > *problem.budget) {
     outcome.status = PlanStatus::kInfeasible;
-    outcome.note = infeasible_text(graph, *problem.budget);
+    outcome.note = explain_infeasible(graph, *problem.budget).message;
     return outcome;
   }
   Effort effort(limits);

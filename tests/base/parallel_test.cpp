@@ -40,7 +40,9 @@ TEST(ParallelFor, ThrowsWhatAPieceThrewAndBeginsNoMore) {
   EXPECT_THROW(parallel_for(1'000, 4, body), std::runtime_error);
 }
 
-TEST(AvailableThreads, IsPositive) { EXPECT_GE(available_threads(), 1); }
+TEST(AvailableThreads, IsPositive) {
+  EXPECT_GE(available_threads(), 1);
+}
 
 TEST(ProgressLine, GrowsFromEmptyToFull) {
   EXPECT_EQ(progress_line("sweep", 0, 12), "sweep [>" + std::string(29, ' ') + "]  0/12");

@@ -10,7 +10,6 @@ namespace regen {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 // x (5, fixed) -> op 0 -> a (40) -> op 1 -> b (30) -> op 2 -> c (20), which reads a too.
 // Op 1 has a workspace of 7 and may overwrite a (variant 1); re-runs of op 0 cost 2, not 3.
@@ -65,7 +64,7 @@ TEST(ExplainTest, SaysWhatIsLiveAtThePeakAndWhy) {
 
 TEST(ExplainTest, TellsRecomputesFetchesAndOverwritesApart) {
   const Chain n;
-  // Step 4 computes with a (from a re-run), b (fetched) and c: 5 + 40 + 30 + 20.
+  // Step 6 computes with a (from a re-run), b (fetched) and c: 5 + 40 + 30 + 20.
   const Plan plan{.steps = {Step::compute(n.first), Step::compute(n.second, 1), Step::offload(n.b),
                             Step::release(n.b), Step::compute(n.first), Step::fetch(n.b),
                             Step::compute(n.third), Step::release(n.a), Step::compute(n.first),
@@ -121,7 +120,7 @@ TEST(ExplainTest, TheTextIsAnAlignedTable) {
       0  workspace of the op
 
 On the device at the peak
-  bytes  tensor  came by    made at step         next use            last use
+  bytes  tensor  came by    made at step           next use              last use
      40  1 'a'   first run  0: compute 0 'first'   2: compute 2 'third'  2: compute 2 'third'
      30  2 'b'   first run  1: compute 1 'second'  2: compute 2 'third'  2: compute 2 'third'
   and 1 more
@@ -188,7 +187,7 @@ TEST(InfeasibleTest, NamesOpTensorsAndWhatIsMissing) {
   EXPECT_TRUE(below.proven);
   EXPECT_EQ(below.message,
             "no plan fits into 94 bytes: op 2 'third' needs at least 95 bytes (5 fixed, 0 "
-            "workspace, tensor 1 'a' (40), 2 'b' (30), 3 'c' (20)), 1 bytes over the budget");
+            "workspace, tensor 1 'a' (40), 2 'b' (30), 3 'c' (20)), 1 byte over the budget");
   const Infeasibility at = explain_infeasible(n.graph, 95);
   EXPECT_FALSE(at.proven);
   EXPECT_THAT(at.message, HasSubstr("not ruled out"));

@@ -1,0 +1,76 @@
+// regen draw: a graph by Graphviz, or a plan as a schedule with its memory curve.
+#include <string>
+
+#include "cli/child.h"
+#include "cli/options.h"
+#include "cli/plotting.h"
+#include "cli/schedule_picture.h"
+#include "cli/verbs.h"
+#include "regen/base/file.h"
+#include "regen/graph/formats.h"
+#include "regen/plan/validate.h"
+#include "regen/simulate/simulate.h"
+
+namespace regen::cli {
+namespace {
+
+struct Arguments {
+  GraphArgument graph;
+  std::string plan;
+  BudgetArgument budget;
+  std::string output;
+};
+
+// Graphviz needs minutes and nobody can read the picture beyond this.
+constexpr std::size_t kMostDrawnOps = 2000;
+
+Status draw_graph(const Graph& graph, const std::string& format, const std::string& path) {
+  if (graph.num_ops() > kMostDrawnOps) {
+    return bad_input("cannot draw '" + graph.name() + "': it has " +
+                     std::to_string(graph.num_ops()) + " ops, expected at most " +
+                     std::to_string(kMostDrawnOps) +
+                     "; draw it with a plan, or use regen convert --to dot");
+  }
+  REGEN_ASSIGN(const std::string dot, write_graph(graph, GraphFormat::kDot));
+  const auto child = run_child({"dot", "-T" + format}, dot);
+  if (!child.ok()) {
+    return missing("cannot draw '" + path + "': " + child.error().message +
+                   "; the program dot of Graphviz is needed (Debian: apt install graphviz)");
+  }
+  if (child->status == 0 && !child->output.empty()) return write_file(path, child->output);
+  return missing("cannot draw '" + path + "': dot failed with status " +
+                 std::to_string(child->status) + ": " + last_line(child->errors));
+}
+
+Status run_draw(const Arguments& arguments) {
+  REGEN_ASSIGN(const std::string format, picture_format(arguments.output, {"svg", "png", "pdf"}));
+  REGEN_ASSIGN(const LoadedGraph loaded, load_graph(arguments.graph));
+  if (arguments.plan.empty()) return draw_graph(loaded.graph, format, arguments.output);
+  REGEN_ASSIGN(const Plan plan, load_plan(arguments.plan));
+  REGEN_ASSIGN(const std::optional<Bytes> budget, resolve_budget(arguments.budget, loaded));
+  const auto validation = validate(loaded.graph, plan);
+  if (!validation.ok()) return bad_input(arguments.plan + ": " + validation.error().message);
+  REGEN_ASSIGN(const Simulation simulation,
+               simulate(loaded.graph, plan, {.link = loaded.link, .record = true}));
+  const Json picture = schedule_picture(loaded.graph, plan, simulation, budget);
+  return draw_plot("schedule", picture, format, arguments.output);
+}
+
+}  // namespace
+
+void add_draw(CLI::App& app, Action& action) {
+  CLI::App& verb = add_verb(app, "draw", "Draw a graph, or a plan with its memory curve",
+                            "  regen draw zoo:vgg19 -o vgg19.svg\n"
+                            "  regen draw zoo:vgg19@64 plan.json --budget 6GiB -o plan.png");
+  auto arguments = std::make_shared<Arguments>();
+  add_graph(verb, arguments->graph);
+  verb.add_option("PLAN", arguments->plan, "A plan file; without it the graph is drawn")
+      ->type_name("");
+  add_budget(verb, arguments->budget);
+  verb.remove_option(verb.get_option("--host-budget"));
+  add_output(verb, arguments->output, "The picture: FILE.svg, FILE.png or FILE.pdf");
+  verb.get_option("--output")->required();
+  set_action<Arguments>(verb, action, arguments, run_draw);
+}
+
+}  // namespace regen::cli

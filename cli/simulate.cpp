@@ -1,0 +1,85 @@
+// regen simulate: what a plan costs and how much memory it takes.
+#include <string>
+
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/verbs.h"
+#include "regen/base/file.h"
+#include "regen/plan/validate.h"
+#include "regen/simulate/simulate.h"
+
+namespace regen::cli {
+namespace {
+
+struct Arguments {
+  GraphArgument graph;
+  std::string plan;
+  std::string trace;
+  bool json = false;
+};
+
+Json simulation_json(const Graph& graph, const Plan& plan, const Simulation& simulation) {
+  return {{"graph", graph.name()},
+          {"planner", plan.planner},
+          {"cost", json_number(simulation.cost)},
+          {"base_cost", json_number(graph.base_cost())},
+          {"cost_unit", to_string(graph.cost_unit())},
+          {"overhead", json_number(simulation.overhead)},
+          {"compute_cost", json_number(simulation.compute_cost)},
+          {"stall", json_number(simulation.stall)},
+          {"peak_bytes", simulation.peak_bytes},
+          {"fixed_bytes", graph.fixed_bytes()},
+          {"activation_peak_bytes", simulation.activation_peak_bytes},
+          {"host_peak_bytes", simulation.host_peak_bytes},
+          {"offloaded_bytes", simulation.offloaded_bytes},
+          {"fetched_bytes", simulation.fetched_bytes},
+          {"peak_step", simulation.peak_step},
+          {"steps", plan.steps.size()},
+          {"recomputed", simulation.recomputed}};
+}
+
+std::string simulation_text(const Graph& graph, const Plan& plan, const Simulation& simulation) {
+  return facts({
+      {"cost", full_cost(simulation.cost, graph.cost_unit()) + ", " + percent(simulation.overhead) +
+                   " over keeping everything, of it stalls " +
+                   format_cost(simulation.stall, graph.cost_unit())},
+      {"memory", full_bytes(simulation.peak_bytes) + " = " + format_bytes(graph.fixed_bytes()) +
+                     " fixed + " + format_bytes(simulation.activation_peak_bytes) +
+                     " activations, at step " + std::to_string(simulation.peak_step)},
+      {"host", format_bytes(simulation.host_peak_bytes) + " at most, " +
+                   format_bytes(simulation.offloaded_bytes) + " moved out, " +
+                   format_bytes(simulation.fetched_bytes) + " moved in"},
+      {"steps", format_grouped(static_cast<std::int64_t>(plan.steps.size())) + ", " +
+                    format_grouped(static_cast<std::int64_t>(simulation.recomputed)) +
+                    " recomputations"},
+  });
+}
+
+Status run_simulate(const Arguments& arguments) {
+  REGEN_ASSIGN(const LoadedGraph loaded, load_graph(arguments.graph));
+  REGEN_ASSIGN(const Plan plan, load_plan(arguments.plan));
+  const auto validation = validate(loaded.graph, plan);
+  if (!validation.ok()) return bad_input(arguments.plan + ": " + validation.error().message);
+  const SimulateOptions options{.link = loaded.link, .record = !arguments.trace.empty()};
+  REGEN_ASSIGN(const Simulation simulation, simulate(loaded.graph, plan, options));
+  if (arguments.json) return print(simulation_json(loaded.graph, plan, simulation));
+  return print(simulation_text(loaded.graph, plan, simulation));
+}
+
+}  // namespace
+
+void add_simulate(CLI::App& app, Action& action) {
+  CLI::App& verb =
+      add_verb(app, "simulate", "Run a plan in the simulator: cost, stalls and memory",
+               "  regen simulate zoo:vgg19@64 plan.json --device v100-16 --trace timeline.json");
+  auto arguments = std::make_shared<Arguments>();
+  add_graph(verb, arguments->graph);
+  verb.add_option("PLAN", arguments->plan, "A plan file")->required()->type_name("");
+  verb.add_option("--trace", arguments->trace,
+                  "Write a timeline for Perfetto or chrome://tracing here")
+      ->type_name("FILE");
+  add_json(verb, arguments->json);
+  set_action<Arguments>(verb, action, arguments, run_simulate);
+}
+
+}  // namespace regen::cli

@@ -1,0 +1,28 @@
+// A simulated plan as a timeline for ui.perfetto.dev or chrome://tracing (Trace Event Format).
+#pragma once
+
+#include <string>
+
+#include "regen/graph/graph.h"
+#include "regen/plan/plan.h"
+#include "regen/simulate/simulate.h"
+
+namespace regen {
+
+// One process with three threads, `compute`, `to host` and `to device`, and a counter each for
+// the bytes on the device and on the host:
+//
+//   compute     an event for every compute step, and one named `wait` where the queue stands
+//               still until a copy has ended
+//   to host,    an event for every copy, while it moves
+//   to device
+//   counters    what each step takes, at the time at which the compute queue reaches the step
+//
+// Seconds become microseconds. Costs in flop, or beyond a million seconds, are scaled by a power of
+// ten to a step of 1 to 10 seconds; `otherData.microseconds_per_unit` has the factor.
+//
+// The simulation must be of this graph and plan, with SimulateOptions::record; without records
+// the timeline is empty.
+std::string chrome_trace(const Graph& graph, const Plan& plan, const Simulation& simulation);
+
+}  // namespace regen
