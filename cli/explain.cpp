@@ -24,17 +24,17 @@ Status explain_plan(const Arguments& arguments, const LoadedGraph& loaded) {
   const auto validation = validate(graph, plan);
   if (!validation.ok()) return bad_input(arguments.plan + ": " + validation.error().message);
   const Explanation explanation = explain(graph, plan);
-  if (arguments.json) return print(to_json(graph, plan, explanation));
+  if (arguments.json) return print_json(to_json(graph, plan, explanation));
   return print(to_text(graph, plan, explanation, static_cast<std::size_t>(arguments.rows)));
 }
 
 Status explain_budget(const Arguments& arguments, const Graph& graph, Bytes budget) {
   const Infeasibility verdict = explain_infeasible(graph, budget);
   if (arguments.json) {
-    REGEN_TRY(print(Json{{"budget_bytes", budget},
-                         {"infeasible", verdict.proven},
-                         {"message", verdict.message},
-                         {"structural_bound", to_json(graph, verdict.bound)}}));
+    REGEN_TRY(print_json(Json{{"budget_bytes", budget},
+                              {"infeasible", verdict.proven},
+                              {"message", verdict.message},
+                              {"structural_bound", to_json(graph, verdict.bound)}}));
   }
   if (verdict.proven) return infeasible(verdict.message);
   return arguments.json ? Status() : print(verdict.message + "\n");
@@ -46,7 +46,7 @@ Status run_explain(const Arguments& arguments) {
   REGEN_ASSIGN(const std::optional<Bytes> budget, resolve_budget(arguments.budget, loaded));
   if (budget) return explain_budget(arguments, loaded.graph, *budget);
   const StructuralBound bound = structural_bound(loaded.graph);
-  if (arguments.json) return print(to_json(loaded.graph, bound));
+  if (arguments.json) return print_json(to_json(loaded.graph, bound));
   return print(to_text(loaded.graph, bound) + "\n");
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/message.h"
 #include "cli/verbs.h"
 
 namespace regen::cli {
@@ -36,10 +37,8 @@ void add_verbs(CLI::App& app, Action& action) {
   add_completion(app, action);
 }
 
-int fail(std::string message, int status) {
-  std::replace(message.begin(), message.end(), '\n', ' ');
-  std::replace(message.begin(), message.end(), '\r', ' ');
-  std::fprintf(stderr, "regen: %s\n", message.c_str());
+int fail(const std::string& message, int status) {
+  std::fprintf(stderr, "regen: %s\n", one_line(message).c_str());
   return status;
 }
 
@@ -52,11 +51,18 @@ std::string help_hint(const CLI::App& app) {
 std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
   std::string message = error.what();
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-    message = "unexpected argument " + message.substr(message.rfind(": ") + 2);
+    const auto extras = app.remaining(/*recurse=*/true);
+    message = "unexpected argument '" + (extras.empty() ? "" : extras.front().substr(0, 60)) + "'";
   }
   if (dynamic_cast<const CLI::ValidationError*>(&error) != nullptr) return message;
   while (!message.empty() && (message.back() == '\n' || message.back() == ' ')) message.pop_back();
   return message + "; " + help_hint(app) + " says what is expected";
+}
+
+bool has_verb(const CLI::App& app, const std::string& name) {
+  const auto verbs = app.get_subcommands({});
+  return std::any_of(verbs.begin(), verbs.end(),
+                     [&](const CLI::App* verb) { return verb->check_name(name); });
 }
 
 // The library would only say that a verb is required.
@@ -71,14 +77,15 @@ std::string unknown_verb(const CLI::App& app, const std::string& word) {
 int run(int count, char** arguments) {
   CLI::App app("Trains networks that do not fit: plans what to keep, recompute or move.", "regen");
   app.set_version_flag("--version", "regen " REGEN_VERSION);
-  app.set_help_all_flag("--help-all", "Print the help of every verb and exit");
+  app.get_formatter()->label("SUBCOMMAND", "VERB ...");
+  app.get_formatter()->label("Subcommands", "Verbs");
   app.require_subcommand(1);
   app.footer("\nregen VERB --help shows the options of a verb with an example.");
   Action action;
   add_verbs(app, action);
   if (count < 2) return fail("no verb given, expected regen VERB ...; see regen --help", kBadUsage);
   const std::string first = arguments[1];
-  if (first[0] != '-' && app.get_subcommand_no_throw(first) == nullptr) {
+  if (!first.starts_with('-') && !has_verb(app, first)) {
     return fail(unknown_verb(app, first), kBadUsage);
   }
   try {

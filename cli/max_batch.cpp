@@ -149,7 +149,7 @@ Status run_max_batch(const Arguments& arguments) {
   const MaxBatchProblem problem = make_problem(arguments, model, memory);
   REGEN_ASSIGN(const std::vector<MaxBatchAnswer> answers, solve_all(arguments, problem));
   if (arguments.json) {
-    REGEN_TRY(print(answers_json(model, memory, arguments.options.accounting, answers)));
+    REGEN_TRY(print_json(answers_json(model, memory, arguments.options.accounting, answers)));
   } else {
     REGEN_TRY(print(answers_text(answers)));
   }

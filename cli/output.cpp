@@ -28,7 +28,7 @@ Status print(std::string_view text) {
   return write_file("-", text);
 }
 
-Status print(const Json& value) {
+Status print_json(const Json& value) {
   // Names come from files and may hold anything: what is not UTF-8 is replaced.
   return print(value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }

@@ -12,7 +12,7 @@
 namespace regen::cli {
 
 Status print(std::string_view text);
-Status print(const Json& value);
+Status print_json(const Json& value);
 
 // Whole numbers that a double holds exactly become JSON integers, so that a cost of
 // 58896187392 flop is not written as 5.8896187392e10. Infinite and undefined become null.

@@ -88,7 +88,7 @@ Status run_pack(const Arguments& arguments) {
     REGEN_TRY(write_file(arguments.output, format_lifetimes_csv(table, packing.offsets)));
   }
   if (arguments.json) {
-    REGEN_TRY(print(packing_json(arguments, table, packing)));
+    REGEN_TRY(print_json(packing_json(arguments, table, packing)));
   } else if (status.ok() && arguments.output != "-") {
     REGEN_TRY(print(packing_text(table, packing)));
   }

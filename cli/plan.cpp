@@ -162,7 +162,7 @@ Status run_plan(const Arguments& arguments) {
     REGEN_TRY(write_file(arguments.output, write_plan(*report.outcome.plan, json)));
   }
   if (arguments.json) {
-    REGEN_TRY(print(json));
+    REGEN_TRY(print_json(json));
   } else if (report.found() && arguments.output != "-") {
     REGEN_TRY(print(report_text(loaded.graph, report)));
   }

@@ -7,6 +7,7 @@
 #include "regen/base/file.h"
 #include "regen/plan/validate.h"
 #include "regen/simulate/simulate.h"
+#include "regen/simulate/trace.h"
 
 namespace regen::cli {
 namespace {
@@ -62,7 +63,10 @@ Status run_simulate(const Arguments& arguments) {
   if (!validation.ok()) return bad_input(arguments.plan + ": " + validation.error().message);
   const SimulateOptions options{.link = loaded.link, .record = !arguments.trace.empty()};
   REGEN_ASSIGN(const Simulation simulation, simulate(loaded.graph, plan, options));
-  if (arguments.json) return print(simulation_json(loaded.graph, plan, simulation));
+  if (!arguments.trace.empty()) {
+    REGEN_TRY(write_file(arguments.trace, chrome_trace(loaded.graph, plan, simulation)));
+  }
+  if (arguments.json) return print_json(simulation_json(loaded.graph, plan, simulation));
   return print(simulation_text(loaded.graph, plan, simulation));
 }
 

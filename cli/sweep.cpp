@@ -202,7 +202,7 @@ Status run_sweep(const Arguments& arguments) {
   REGEN_ASSIGN(const std::vector<Point> points, solve_points(arguments, loaded, budgets));
   if (!arguments.output.empty()) REGEN_TRY(write_file(arguments.output, csv_text(points)));
   if (arguments.json) {
-    REGEN_TRY(print(points_json(points)));
+    REGEN_TRY(print_json(points_json(points)));
   } else if (arguments.output.empty()) {
     REGEN_TRY(print(csv_text(points)));
   }

@@ -33,11 +33,11 @@ Status run_validate(const Arguments& arguments) {
   const auto validation = validate(loaded.graph, plan, limits);
   if (!validation.ok()) {
     if (arguments.json) {
-      REGEN_TRY(print(Json{{"valid", false}, {"reason", validation.error().message}}));
+      REGEN_TRY(print_json(Json{{"valid", false}, {"reason", validation.error().message}}));
     }
     return Error{validation.error().code, arguments.plan + ": " + validation.error().message};
   }
-  if (arguments.json) return print(accepted_json(*validation, budget));
+  if (arguments.json) return print_json(accepted_json(*validation, budget));
   return print("valid: " + std::to_string(plan.steps.size()) + " steps, peak " +
                full_bytes(validation->peak_bytes) + " at step " +
                std::to_string(validation->peak_step) +

@@ -69,11 +69,11 @@ Status list_models(const Arguments& arguments) {
     table.add({info.name, info.family, info.input, std::to_string(summary.layers),
                format_grouped(summary.parameters)});
   }
-  return arguments.json ? print(array) : print(table.text());
+  return arguments.json ? print_json(array) : print(table.text());
 }
 
 Status show_model(const ZooSummary& summary, const Arguments& arguments, std::int64_t batch) {
-  if (arguments.json) return print(summary_json(summary, arguments, batch));
+  if (arguments.json) return print_json(summary_json(summary, arguments, batch));
   return print(facts({
       {"model", summary.name + " (" + summary.family + "), input " + summary.input + ", batch " +
                     std::to_string(batch)},

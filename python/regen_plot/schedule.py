@@ -121,42 +121,62 @@ def draw_memory(axes, data: dict) -> None:
     values = [point[1] / factor for point in data["memory"]]
     values.append(values[-1] if values else 0)
     fixed = data["fixed_bytes"] / factor
+    top = largest / factor
+    # Where the fixed bytes fill most of the picture, the rest of it is what matters.
+    bottom = fixed - 0.25 * (top - fixed) if fixed > 0.5 * top else 0
     axes.fill_between(positions, fixed, values, step="post", color="#b9d3e6", linewidth=0)
     axes.step(positions, values, where="post", color="#1f4e79", linewidth=1.1)
     if fixed > 0:
-        axes.axhspan(0, fixed, color="#dddddd", linewidth=0)
-        if fixed > 0.12 * largest / factor:
-            axes.text(0.01 * data["ops"], fixed / 2, "fixed", fontsize=8, color="#555555", va="center")
+        axes.axhspan(bottom, fixed, color="#dddddd", linewidth=0)
+        label = f"fixed {fixed:.3g} {unit}"
+        middle = (bottom + fixed) / 2
+        if fixed - bottom > 0.1 * (top - bottom):
+            axes.text(0.01 * data["ops"], middle, label, fontsize=8, color="#555555", va="center")
     mark_peak(axes, data, factor, unit)
     if budget is not None:
-        axes.axhline(budget / factor, color=style.WARNING, linewidth=1.2, linestyle="--")
-        axes.annotate(
-            f"budget {budget / factor:.3g} {unit}",
-            (1, budget / factor),
-            xycoords=("axes fraction", "data"),
-            xytext=(-4, 3),
-            textcoords="offset points",
-            ha="right",
-            fontsize=8,
-            color=style.WARNING,
-        )
-    axes.set_ylim(0, 1.22 * largest / factor if largest else 1)
+        draw_budget(axes, data, factor, unit)
+    axes.set_ylim(bottom, top + 0.22 * (top - bottom) if top > bottom else bottom + 1)
+    axes.tick_params(labelsize=9)
     axes.set_xlim(0, data["ops"])
     axes.set_xlabel("stage (ends with the first run of an op)")
     axes.set_ylabel(f"memory [{unit}]")
 
 
+def highest(data: dict) -> list:
+    return max(data["memory"], key=lambda point: point[1])
+
+
+def draw_budget(axes, data: dict, factor: float, unit: str) -> None:
+    level = data["budget_bytes"] / factor
+    axes.axhline(level, color=style.WARNING, linewidth=1.2, linestyle="--")
+    # On the side where the peak is not.
+    right = not data["memory"] or highest(data)[0] < 0.5 * data["ops"]
+    axes.annotate(
+        f"budget {level:.4g} {unit}",
+        (1 if right else 0, level),
+        xycoords=("axes fraction", "data"),
+        xytext=(-4 if right else 4, 3),
+        textcoords="offset points",
+        ha="right" if right else "left",
+        fontsize=8,
+        color=style.WARNING,
+    )
+
+
 def mark_peak(axes, data: dict, factor: float, unit: str) -> None:
     if not data["memory"]:
         return
-    position, peak = max(data["memory"], key=lambda point: point[1])
-    left = position < 0.6 * data["ops"]
+    position, peak = highest(data)
+    budget = data["budget_bytes"] or 0
+    # Above the budget's line if that is near, so that it does not run through the text.
+    near = peak <= budget < peak + 0.2 * (peak - data["fixed_bytes"])
+    right = position < 0.5 * data["ops"]
     axes.plot([position], [peak / factor], marker="o", markersize=4, color="#1f4e79")
     axes.annotate(
-        f"peak {peak / factor:.3g} {unit}",
-        (position, peak / factor),
-        xytext=(6 if left else -6, 5),
+        f"peak {peak / factor:.4g} {unit}",
+        (position, (budget if near else peak) / factor),
+        xytext=(6 if right else -6, 3),
         textcoords="offset points",
-        ha="left" if left else "right",
+        ha="left" if right else "right",
         fontsize=8,
     )

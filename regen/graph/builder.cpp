@@ -130,6 +130,13 @@ bool GraphBuilder::check_variant(const OpSpec& op, const VariantSpec& variant) {
       if (!check_readable(op, t, "reads")) return false;
     }
   }
+  for (TensorId t : variant.extra_outputs) {
+    if (t.index() < num_tensors() && graph_.tensor_kinds_[t] == TensorKind::kOutput) {
+      fail(where + "makes the extra " + describe(t) +
+           " of kind output, expected another kind: the step must end with it whatever the variant");
+      return false;
+    }
+  }
   if (!variant.overwrites.valid()) return true;
   const TensorId old = variant.overwrites;
   if (!contains(variant.reads ? *variant.reads : op.inputs, old)) {
@@ -225,6 +232,7 @@ void GraphBuilder::append_variant(const OpSpec& op, VariantSpec variant, OpId id
   graph_.variant_reads_.append_row(reads);
   std::vector<TensorId> makes = op.outputs;
   makes.insert(makes.end(), variant.extra_outputs.begin(), variant.extra_outputs.end());
+  remove_repetitions(makes);
   graph_.variant_makes_.append_row(makes);
 }
 

@@ -59,7 +59,8 @@ struct VariantSpec {
   std::optional<double> rerun_cost;           // absent: as `cost`
   Bytes workspace = 0;                        // bytes in use only while the op runs
   std::optional<std::vector<TensorId>> reads; // absent: all inputs of the op
-  std::vector<TensorId> extra_outputs;        // made by this variant only, e.g. a packed mask
+  std::vector<TensorId> extra_outputs;        // made by this variant only (a packed mask); never
+                                              // of kind output
   TensorId overwrites;                        // an input that becomes the op's first output
   double flops = 0;                           // arithmetic, for cost models; 0: unknown
   double traffic = 0;                         // bytes moved through device memory; 0: unknown

@@ -158,7 +158,7 @@ void ExactBuilder::activation_backward(LayerId id, TensorId g) {
 }
 
 void ExactBuilder::attention_backward(LayerId id, TensorId g) {
-  constexpr double kWorkRatio = 2.5;  // the scores once more, and two products for each of two
+  constexpr double kWorkRatio = 2.5;  // five products, one of them the scores again, against two
   const Layer& l = layer(id);
   Draft d{.op = backward_op("grad " + l.name, to_string(l.kind), {}, {}),
           .cost = kWorkRatio * work(id)};

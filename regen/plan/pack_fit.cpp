@@ -133,7 +133,7 @@ class Greedy {
       tree_.remove(i);
       --open;
     }
-    constexpr std::int64_t kVisitsPerWork = 12;
+    constexpr std::int64_t kVisitsPerWork = 24;
     effort_.add((tree_.visits() - visits) / kVisitsPerWork + 1);
     return fit;
   }

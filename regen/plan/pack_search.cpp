@@ -9,17 +9,17 @@ namespace regen {
 namespace {
 
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
-constexpr std::size_t kMemory = std::size_t{1} << 16;
+constexpr std::size_t kMaxMemory = std::size_t{1} << 16;
+constexpr std::size_t kMemoryPerItem = 512;
 // Recursion beyond this is given up; parts that the search is meant for stay far below.
-constexpr int kMaxDepth = 4000;
+constexpr int kMaxDepth = 3000;
 constexpr int kSectionRules = 3;
 constexpr int kItemRules = 5;
+constexpr std::int64_t kStepsPerWork = 1000;
 
 std::uint64_t mix(std::uint64_t value) {
   return Random(value).next();
 }
-
-constexpr std::int64_t kStepsPerWork = 1000;
 
 }  // namespace
 
@@ -33,7 +33,7 @@ PackSearch::PackSearch(const PackPart& part, std::int64_t capacity, const PackOp
       twin_(part.items.size()),
       keys_(part.items.size()),
       marks_(part.items.size()),
-      refuted_(options.remember ? kMemory : 0),
+      refuted_(options.remember ? std::min(kMaxMemory, kMemoryPerItem * part.items.size()) : 0),
       random_(part.items.size()) {
   whole_.last = part.sections;
   std::map<std::tuple<std::int32_t, std::int32_t, std::int64_t>, std::uint32_t> newest;

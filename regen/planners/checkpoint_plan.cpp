@@ -99,6 +99,7 @@ Result<Candidate> plan_checkpoints(const Problem& problem, const std::vector<OpI
     candidate.plan = checkmate_plan(graph, n, checkpoints);
     effort.add(static_cast<std::int64_t>(candidate.plan.steps.size()));
   } else {
+    REGEN_TRY(check_sequences_possible(graph));
     const Checkpoints marks = make_checkpoints(graph, checkpoints);
     candidate.plan = plan_from_sequence(graph, recompute_sequence(graph, marks, effort));
   }

@@ -44,7 +44,7 @@ BlockChain make_chain(const Graph& graph) {
   for (OpId op : graph.ops()) {
     const bool forward = graph.phase(op) == Phase::kForward;
     prefix[op.index() + 1] =
-        prefix[op.index()] + (forward ? graph.rerun_cost(graph.default_variant(op)) : 0.0);
+        prefix[op.index()] + (forward ? graph.rerun_cost(base_variant(graph, op)) : 0.0);
   }
   std::vector<double> until;
   for (OpId op : points) until.push_back(prefix[op.index() + 1]);
@@ -74,7 +74,7 @@ void find_reversal_stages(const Graph& graph, BlockChain& chain) {
   std::int64_t reached = blocks;  // blocks reached.. have been started
   for (OpId op : graph.ops()) {
     if (graph.phase(op) == Phase::kForward) continue;
-    for (TensorId t : graph.reads(graph.default_variant(op))) {
+    for (TensorId t : graph.reads(base_variant(graph, op))) {
       const OpId maker = graph.producer(t);
       if (!maker.valid() || graph.phase(maker) != Phase::kForward) continue;
       // The loss reads the last block without reversing it.
@@ -86,17 +86,22 @@ void find_reversal_stages(const Graph& graph, BlockChain& chain) {
   }
 }
 
-// Gradients stay until their last use, the value just made for one stage, and whatever may not
-// be run again for ever.
+// Gradients stay until their last use, the value just made for one stage, and a forward value
+// that cannot be made again for ever.
 void keep_always(const Graph& graph, StageSchedule& schedule) {
+  const IdVector<OpId, char> repeatable = repeatable_ops(graph, /*forward_only=*/true);
+  const auto end = static_cast<std::int64_t>(graph.num_ops()) - 1;
   for (TensorId t : graph.tensors()) {
     const OpId maker = graph.producer(t);
     if (!maker.valid()) continue;
     const auto made = static_cast<std::int64_t>(maker.index());
-    const bool keep = graph.phase(maker) != Phase::kForward || !graph.recomputable(maker);
-    const auto users = graph.consumers(t);
-    const auto last = users.empty() ? made : static_cast<std::int64_t>(users.back().index());
-    schedule.keep(t, made + 1, keep ? last : made + 1);
+    std::int64_t last = made + 1;
+    if (graph.phase(maker) != Phase::kForward) {
+      for (OpId reader : graph.consumers(t)) last = static_cast<std::int64_t>(reader.index());
+    } else if (!repeatable[maker]) {
+      last = end;
+    }
+    schedule.keep(t, made + 1, last);
   }
 }
 
@@ -154,6 +159,7 @@ Result<Proposal> plan_griewank(const Problem& problem, Effort& effort) {
   if (problem.options.accounting == Accounting::kCheckmate) {
     REGEN_ASSIGN([[maybe_unused]] const std::size_t n, mirrored_forward_ops(graph));
   }
+  REGEN_TRY(check_sequences_possible(graph));
   BlockChain chain = make_chain(graph);
   if (chain.ends.empty()) {
     return Proposal{.status = PlanStatus::kUnknown,

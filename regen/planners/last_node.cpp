@@ -28,6 +28,7 @@ Result<Proposal> plan_last_node(const Problem& problem, Effort& effort) {
     REGEN_ASSIGN([[maybe_unused]] const std::size_t n, mirrored_forward_ops(graph));
     return Proposal{.plan = checkmate_plan(graph)};
   }
+  REGEN_TRY(check_sequences_possible(graph));
   const std::vector<OpId> sequence = keep_last_sequence(graph, kMaxSteps, effort);
   if (sequence.empty()) {
     return Proposal{.status = PlanStatus::kUnknown,

@@ -21,6 +21,15 @@ double trivial_bound(const Graph& graph) {
   return bound;
 }
 
+// Asks the planner; an error that means "I found nothing" becomes an answer.
+Result<Proposal> proposal_of(const PlannerEntry& entry, const Problem& problem, Effort& effort) {
+  auto proposal = entry.plan(problem, effort);
+  if (proposal.ok() || proposal.error().code == ErrorCode::kBadInput) return proposal;
+  const bool proven = proposal.error().code == ErrorCode::kInfeasible;
+  return Proposal{.status = proven ? PlanStatus::kInfeasible : PlanStatus::kUnknown,
+                  .note = proposal.error().message};
+}
+
 // Which limit the plan breaks, for people.
 std::string over_limit_note(const Problem& problem, const Simulation& simulation) {
   if (problem.budget && simulation.peak_bytes > *problem.budget) {
@@ -70,7 +79,7 @@ Result<Outcome> solve(std::string_view planner, const Problem& problem, const Li
     return outcome;
   }
   Effort effort(limits);
-  REGEN_ASSIGN(Proposal proposal, entry->plan(problem, effort));
+  REGEN_ASSIGN(Proposal proposal, proposal_of(*entry, problem, effort));
   outcome.seconds = effort.seconds();
   outcome.work = effort.work();
   outcome.lower_bound = std::max(outcome.lower_bound, proposal.lower_bound);

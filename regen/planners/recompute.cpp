@@ -22,27 +22,37 @@ class ReverseLiveness {
   IdVector<TensorId, char> needed_;
 };
 
-// A variant that does the same as the default at no higher cost but in the storage of an input
-// that nobody needs later; the default's number if there is none.
-std::size_t choose_variant(const Graph& graph, OpId op, const ReverseLiveness& after) {
+std::size_t base_choice(const Graph& graph, OpId op) {
   const auto variants = graph.variants(op);
-  const VariantId plain = variants[0];
-  for (std::size_t i = 1; i < variants.size(); ++i) {
-    const VariantId v = variants[i];
-    const TensorId old = graph.overwrites(v);
-    if (!old.valid() || after.needed(old) || graph.cost(v) > graph.cost(plain) ||
-        graph.rerun_cost(v) > graph.rerun_cost(plain) ||
-        graph.workspace(v) > graph.workspace(plain) ||
-        graph.makes(v).size() != graph.makes(plain).size()) {
-      continue;
-    }
-    const auto available = graph.reads(plain);
-    const bool same_reads = std::ranges::all_of(graph.reads(v), [&](TensorId t) {
-      return std::find(available.begin(), available.end(), t) != available.end();
-    });
-    if (same_reads) return i;
+  for (std::size_t i = 0; i < variants.size(); ++i) {
+    if (!graph.overwrites(variants[i]).valid()) return i;
   }
   return 0;
+}
+
+// Whether `v` does the same as `base` at no higher price.
+bool can_replace(const Graph& graph, VariantId v, VariantId base) {
+  const auto known = graph.reads(base);
+  return graph.cost(v) <= graph.cost(base) && graph.rerun_cost(v) <= graph.rerun_cost(base) &&
+         graph.workspace(v) <= graph.workspace(base) &&
+         std::ranges::equal(graph.makes(v), graph.makes(base)) &&
+         std::ranges::all_of(graph.reads(v), [&](TensorId t) {
+           return std::find(known.begin(), known.end(), t) != known.end();
+         });
+}
+
+// A variant that does the work of the base variant in the storage of an input that nobody needs
+// later; the base variant's number if there is none.
+std::size_t choose_variant(const Graph& graph, OpId op, const ReverseLiveness& after) {
+  const auto variants = graph.variants(op);
+  const std::size_t base = base_choice(graph, op);
+  for (std::size_t i = 0; i < variants.size(); ++i) {
+    const TensorId old = graph.overwrites(variants[i]);
+    if (old.valid() && !after.needed(old) && can_replace(graph, variants[i], variants[base])) {
+      return i;
+    }
+  }
+  return base;
 }
 
 // The missing ops that must run, in id order, before `reads` are all available.
@@ -56,7 +66,7 @@ class Closure {
     found_.clear();
     visit(reads);
     for (std::size_t i = 0; i < found_.size(); ++i) {
-      visit(graph_.reads(graph_.default_variant(found_[i])));
+      visit(graph_.reads(base_variant(graph_, found_[i])));
     }
     std::sort(found_.begin(), found_.end());
     return found_;
@@ -87,10 +97,34 @@ IdVector<TensorId, char> fixed_available(const Graph& graph) {
 }
 
 void set_outputs(const Graph& graph, OpId op, IdVector<TensorId, char>& available, bool value) {
-  for (TensorId t : graph.makes(graph.default_variant(op))) available[t] = value;
+  for (TensorId t : graph.makes(base_variant(graph, op))) available[t] = value;
+}
+
+void run(const Graph& graph, OpId op, IdVector<TensorId, char>& available) {
+  set_outputs(graph, op, available, true);
+  const TensorId overwritten = graph.overwrites(base_variant(graph, op));
+  if (overwritten.valid()) available[overwritten] = false;
 }
 
 }  // namespace
+
+VariantId base_variant(const Graph& graph, OpId op) {
+  return graph.variants(op)[base_choice(graph, op)];
+}
+
+Status check_sequences_possible(const Graph& graph) {
+  for (OpId op : graph.ops()) {
+    const TensorId old = graph.overwrites(base_variant(graph, op));
+    if (!old.valid()) continue;
+    if (graph.consumers(old).size() > 1 || graph.kind(old) == TensorKind::kOutput) {
+      return limit_reached("op " + std::to_string(op.index()) + " '" + graph.name(op) +
+                           "' overwrites tensor " + std::to_string(old.index()) + " '" +
+                           graph.name(old) +
+                           "' in every variant while others need it, which this planner cannot handle");
+    }
+  }
+  return {};
+}
 
 Plan plan_from_sequence(const Graph& graph, const std::vector<OpId>& sequence) {
   Plan plan;
@@ -116,6 +150,39 @@ Plan plan_from_sequence(const Graph& graph, const std::vector<OpId>& sequence) {
   return plan;
 }
 
+IdVector<OpId, char> repeatable_ops(const Graph& graph, bool forward_only) {
+  // The first op that changes each fixed tensor.
+  IdVector<TensorId, std::size_t> changed_by(graph.num_tensors(), SIZE_MAX);
+  for (OpId op : graph.ops()) {
+    for (TensorId t : graph.mutates(op)) {
+      changed_by[t] = std::min(changed_by[t], op.index());
+    }
+  }
+  // The last op for which each op might run again: a reader of its outputs, or one for which such
+  // a reader might run again.
+  IdVector<OpId, std::size_t> last_call(graph.num_ops(), 0);
+  IdVector<OpId, char> repeatable(graph.num_ops(), 0);
+  for (std::size_t i = graph.num_ops(); i-- > 0;) {
+    const OpId op(i);
+    for (TensorId t : graph.makes(base_variant(graph, op))) {
+      for (OpId reader : graph.consumers(t)) {
+        last_call[op] = std::max(last_call[op], reader.index());
+        if (repeatable[reader]) last_call[op] = std::max(last_call[op], last_call[reader]);
+      }
+    }
+    const bool changed = std::ranges::any_of(
+        graph.inputs(op), [&](TensorId t) { return changed_by[t] <= last_call[op]; });
+    repeatable[op] = graph.recomputable(op) && !changed &&
+                     (!forward_only || graph.phase(op) == Phase::kForward);
+  }
+  // An op that destroys its input needs it made once more.
+  for (OpId op : graph.ops()) {
+    const TensorId overwritten = graph.overwrites(base_variant(graph, op));
+    if (overwritten.valid() && !repeatable[graph.producer(overwritten)]) repeatable[op] = 0;
+  }
+  return repeatable;
+}
+
 Checkpoints make_checkpoints(const Graph& graph, const std::vector<OpId>& marked) {
   Checkpoints result{.checkpoint = IdVector<OpId, bool>(graph.num_ops(), false),
                      .segment = IdVector<OpId, std::uint32_t>(graph.num_ops(), 0)};
@@ -139,9 +206,9 @@ std::vector<OpId> recompute_sequence(const Graph& graph, const Checkpoints& chec
   for (OpId op : graph.ops()) {
     if (graph.phase(op) == Phase::kForward) last_segment = checkpoints.segment[op];
   }
+  const IdVector<OpId, char> repeatable = repeatable_ops(graph, /*forward_only=*/true);
   const auto droppable = [&](OpId op) {
-    return graph.phase(op) == Phase::kForward && graph.recomputable(op) &&
-           !checkpoints.checkpoint[op] && checkpoints.segment[op] != last_segment;
+    return repeatable[op] && !checkpoints.checkpoint[op] && checkpoints.segment[op] != last_segment;
   };
   // A forward value is dropped when the forward pass is over; plan_from_sequence then releases
   // it where it was last used.
@@ -153,7 +220,7 @@ std::vector<OpId> recompute_sequence(const Graph& graph, const Checkpoints& chec
         if (done < op && droppable(done)) set_outputs(graph, done, available, false);
       }
     }
-    const auto reads = graph.reads(graph.default_variant(op));
+    const auto reads = graph.reads(base_variant(graph, op));
     std::uint32_t segment = UINT32_MAX;
     for (TensorId t : reads) {
       if (!available[t]) segment = std::min(segment, checkpoints.segment[graph.producer(t)]);
@@ -161,10 +228,10 @@ std::vector<OpId> recompute_sequence(const Graph& graph, const Checkpoints& chec
     const std::vector<OpId>& missing = closure.missing_for(reads);
     for (OpId again : missing) {
       sequence.push_back(again);
-      set_outputs(graph, again, available, true);
+      run(graph, again, available);
     }
     sequence.push_back(op);
-    set_outputs(graph, op, available, true);
+    run(graph, op, available);
     for (OpId again : missing) {
       if (checkpoints.segment[again] < segment) set_outputs(graph, again, available, false);
     }
@@ -177,17 +244,18 @@ std::vector<OpId> keep_last_sequence(const Graph& graph, std::size_t max_steps, 
   std::vector<OpId> sequence;
   IdVector<TensorId, char> available = fixed_available(graph);
   Closure closure(graph, available);
+  const IdVector<OpId, char> repeatable = repeatable_ops(graph, /*forward_only=*/false);
   OpId previous;
   for (OpId op : graph.ops()) {
     const std::vector<OpId> missing =
-        closure.missing_for(graph.reads(graph.default_variant(op)));
+        closure.missing_for(graph.reads(base_variant(graph, op)));
     for (OpId again : missing) sequence.push_back(again);
     sequence.push_back(op);
     // An op that may not run again keeps what it made.
-    if (previous.valid() && graph.recomputable(previous)) {
+    if (previous.valid() && repeatable[previous]) {
       set_outputs(graph, previous, available, false);
     }
-    set_outputs(graph, op, available, true);
+    run(graph, op, available);
     previous = op;
     effort.add(static_cast<std::int64_t>(missing.size()) + 1);
     if (sequence.size() > max_steps || effort.exhausted()) return {};

@@ -11,10 +11,23 @@
 
 namespace regen {
 
-// Runs the ops in this order, each in its default variant or, where that costs no more and its
-// input is not needed again, in a variant that overwrites the input; releases every tensor after
-// its last use. Each op must appear at least once, after what it reads.
+// The variant in which these planners run an op: the first that leaves its inputs alone, or the
+// default where all overwrite one.
+VariantId base_variant(const Graph& graph, OpId op);
+
+// Fails where an op overwrites its input in every variant although others read it too: sequences
+// of base variants cannot keep such a value for both.
+Status check_sequences_possible(const Graph& graph);
+
+// Runs the ops in this order, each in its base variant or, where that costs no more and its input
+// is not needed again, in a variant that overwrites the input; releases every tensor after its
+// last use. Each op must appear at least once, after what it reads.
 Plan plan_from_sequence(const Graph& graph, const std::vector<OpId>& sequence);
+
+// Which ops may run again wherever a value of theirs could be wanted: they are recomputable, and
+// no op that mutates something they read runs before the last such place. With `forward_only` the
+// ops after the forward phase are never repeated, so that fewer places count.
+IdVector<OpId, char> repeatable_ops(const Graph& graph, bool forward_only);
 
 // Which forward values survive the forward pass.
 //

@@ -1,7 +1,8 @@
 #include "regen/planners/stage_schedule.h"
 
 #include <algorithm>
-#include <queue>
+
+#include "regen/planners/recompute.h"
 
 namespace regen {
 namespace {
@@ -90,7 +91,7 @@ void StageSchedule::complete() {
       const OpId op = pending.back();
       pending.pop_back();
       computed.push_back(op);
-      for (TensorId t : graph_.reads(graph_.default_variant(op))) {
+      for (TensorId t : graph_.reads(base_variant(graph_, op))) {
         if (graph_.producer(t).valid() && !kept.kept(t)) want(graph_.producer(t));
       }
     }
@@ -106,8 +107,8 @@ Plan StageSchedule::compile() const {
   for (std::size_t stage = 0; stage < num_stages(); ++stage) {
     next.enter(stage + 1);
     for (OpId op : computed_[stage]) {
-      for (TensorId t : graph_.makes(graph_.default_variant(op))) last_use[t] = op;
-      for (TensorId t : graph_.reads(graph_.default_variant(op))) last_use[t] = op;
+      for (TensorId t : graph_.makes(base_variant(graph_, op))) last_use[t] = op;
+      for (TensorId t : graph_.reads(base_variant(graph_, op))) last_use[t] = op;
     }
     for (TensorId t : next.ending(stage)) {
       if (!last_use[t].valid()) plan.steps.push_back(Step::release(t));
@@ -119,12 +120,12 @@ Plan StageSchedule::compile() const {
                              (stage + 1 == num_stages() && graph_.kind(t) == TensorKind::kOutput);
         if (last_use[t] == op && !carried) plan.steps.push_back(Step::release(t));
       };
-      for (TensorId t : graph_.reads(graph_.default_variant(op))) release_if_done(t);
-      for (TensorId t : graph_.makes(graph_.default_variant(op))) release_if_done(t);
+      for (TensorId t : graph_.reads(base_variant(graph_, op))) release_if_done(t);
+      for (TensorId t : graph_.makes(base_variant(graph_, op))) release_if_done(t);
     }
     for (OpId op : computed_[stage]) {
-      for (TensorId t : graph_.makes(graph_.default_variant(op))) last_use[t] = OpId::none();
-      for (TensorId t : graph_.reads(graph_.default_variant(op))) last_use[t] = OpId::none();
+      for (TensorId t : graph_.makes(base_variant(graph_, op))) last_use[t] = OpId::none();
+      for (TensorId t : graph_.reads(base_variant(graph_, op))) last_use[t] = OpId::none();
     }
   }
   return plan;

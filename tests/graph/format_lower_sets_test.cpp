@@ -299,7 +299,7 @@ TEST(FormatLowerSets, RefusesBadLines) {
   EXPECT_EQ(error_of(replaced(kSmall, "{\"rank\": 1}", "[]")),
             "g.txt: line 26: an array found, expected a JSON object");
   EXPECT_EQ(error_of(kSmall + std::string("more\n")),
-            "g.txt: line 51: 'more' found, expected the end after the last block");
+            "g.txt: line 50: 'more' found, expected the end after the last block");
   EXPECT_EQ(error_of(replaced(kSmall, "/conv/W", "/\xff")), "g.txt: not UTF-8 text");
 }
 
@@ -397,7 +397,7 @@ INSTANTIATE_TEST_SUITE_P(
                     PublishedGraph{"resnet152", {986, 516, 565, 9'974'838'276, 240'771'488, 1911}},
                     PublishedGraph{"densenet",
                                    {1054, 568, 645, 11'661'796'356, 114'724'000, 2008}}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& instance) { return std::string(instance.param.name); });
 
 }  // namespace
 }  // namespace regen

@@ -314,7 +314,7 @@ INSTANTIATE_TEST_SUITE_P(All, PublishedMonet,
                                          "vgg16_176_inplace_conv_normal",
                                          "vgg16_176_inplace_multiway", "vgg16_176_inplace_newnode",
                                          "vgg16_176_inplace_conv_multiway_newnode"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& instance) { return std::string(instance.param); });
 
 }  // namespace
 }  // namespace regen

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "regen/base/file.h"
 #include "regen/models/backward_checkmate.h"
 
 namespace regen {
@@ -230,6 +231,26 @@ TEST(Zoo, SizesThatOverflowAreRefused) {
     const auto exact = exact_graph(*net, {.batch = batch});
     ASSERT_FALSE(exact.ok());
     EXPECT_THAT(exact.error().message, HasSubstr("8 PiB"));
+  }
+}
+
+// docs/models.md lists every model with its counts; on failure, paste the row shown.
+TEST(Zoo, DocumentationIsUpToDate) {
+  const std::string here = __FILE__;
+  const auto page = read_file(here.substr(0, here.rfind("tests/models")) + "docs/models.md");
+  ASSERT_TRUE(page.ok()) << page.error().message;
+  for (const ZooInfo& info : zoo_list()) {
+    if (info.name == "chain:N" || info.name.starts_with("linear")) continue;
+    const auto checkmate = zoo_summary(info.name);
+    const auto exact = zoo_summary(info.name, {.backward = BackwardStyle::kExact});
+    ASSERT_TRUE(checkmate.ok() && exact.ok());
+    std::string row = "| " + info.name + " | " + info.input;
+    for (std::int64_t count : {checkmate->layers, checkmate->nodes, checkmate->edges}) {
+      row += " | " + std::to_string(count);
+    }
+    row += " | " + format_grouped(checkmate->parameters);
+    row += " | " + std::to_string(exact->nodes) + " |\n";
+    EXPECT_NE(page->find(row), std::string::npos) << "docs/models.md lacks: " << row;
   }
 }
 

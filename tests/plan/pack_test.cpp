@@ -9,12 +9,15 @@
 #include <limits>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "regen/base/file.h"
 #include "regen/base/random.h"
 #include "regen/plan/lifetimes_csv.h"
 #include "regen/plan/pack_check.h"
+#include "regen/plan/pack_problem.h"
+#include "regen/plan/pack_search.h"
 
 namespace regen {
 namespace {
@@ -70,14 +73,53 @@ std::vector<Lifetime> random_lifetimes(Random& random, int count, int times, int
   return items;
 }
 
-// Six lifetimes that no packing holds in their highest load.
-std::vector<Lifetime> harder_than_its_load() {
-  Random random(1);
-  while (true) {
-    const auto items = random_lifetimes(random, 6, 5, 3);
-    if (lowest_height(items) > packed(items, {.exact = false}).max_load) return items;
+// At most `capacity` alive at any time and nearly always just that: hard to pack for its size.
+std::vector<Lifetime> tight_lifetimes(Random& random, std::size_t count, Bytes capacity) {
+  std::vector<Lifetime> items;
+  std::vector<std::size_t> alive;
+  Bytes free = capacity;
+  const auto never = static_cast<std::int64_t>(count);
+  for (std::int64_t now = 0; items.size() < count; ++now) {
+    for (; free > 0 && items.size() < count; free -= items.back().size) {
+      alive.push_back(items.size());
+      items.push_back({.lower = now, .upper = never, .size = random.between(1, free)});
+    }
+    for (std::int64_t ends = random.between(1, 2); ends > 0 && !alive.empty(); --ends) {
+      std::swap(alive[random.next() % alive.size()], alive.back());
+      items[alive.back()].upper = now + 1;
+      free += items[alive.back()].size;
+      alive.pop_back();
+    }
   }
+  return items;
 }
+
+// Another slow oracle, for more items in little memory: tries every offset of each in turn.
+bool fits_somehow(const std::vector<Lifetime>& items, Bytes capacity, std::vector<Bytes>& offsets) {
+  const std::size_t k = offsets.size();
+  if (k == items.size()) return true;
+  for (Bytes offset = 0; offset + items[k].size <= capacity; ++offset) {
+    bool free = true;
+    for (std::size_t j = 0; j < k && free; ++j) {
+      const bool apart = items[j].upper <= items[k].lower || items[k].upper <= items[j].lower;
+      free = apart || offsets[j] + items[j].size <= offset || offset + items[k].size <= offsets[j];
+    }
+    if (!free) continue;
+    offsets.push_back(offset);
+    if (fits_somehow(items, capacity, offsets)) return true;
+    offsets.pop_back();
+  }
+  return false;
+}
+
+bool fits_somehow(const std::vector<Lifetime>& items, Bytes capacity) {
+  std::vector<Bytes> offsets;
+  return fits_somehow(items, capacity, offsets);
+}
+
+// Load 4 at every moment, but the halves of one pair of 2 never line up with the next.
+const std::vector<Lifetime> kHarderThanItsLoad{{0, 2, 2}, {0, 1, 2}, {1, 3, 1}, {1, 4, 1},
+                                               {2, 3, 1}, {2, 4, 1}, {3, 5, 2}, {4, 5, 2}};
 
 TEST(Pack, NothingNeedsNoMemory) {
   const Packing packing = packed({});
@@ -129,17 +171,19 @@ TEST(Pack, CapacityNeedNotBeAMultipleOfTheSizes) {
 }
 
 TEST(Pack, LoadAloneDoesNotDecide) {
-  const auto items = harder_than_its_load();
-  const Bytes height = lowest_height(items);
-  EXPECT_EQ(packed(items, {.capacity = height - 1}).status, PackStatus::kInfeasible);
-  EXPECT_EQ(packed(items, {.capacity = height}).status, PackStatus::kPacked);
-  EXPECT_EQ(packed(items, {.capacity = height - 1, .exact = false}).status, PackStatus::kLimit);
+  const Packing packing = packed(kHarderThanItsLoad);
+  EXPECT_EQ(packing.max_load, 4);
+  EXPECT_EQ(packing.height, 5);
+  EXPECT_EQ(packing.lower_bound, 5);
+  const PackStatus refuted = packed(kHarderThanItsLoad, {.capacity = 4}).status;
+  EXPECT_EQ(refuted, PackStatus::kInfeasible);
+  const PackStatus unknown = packed(kHarderThanItsLoad, {.capacity = 4, .exact = false}).status;
+  EXPECT_EQ(unknown, PackStatus::kLimit);
 }
 
 TEST(Pack, TinyInputsAgreeWithTheOracle) {
   Random random(2024);
-  int above_load = 0;
-  for (int round = 0; round < 4000; ++round) {
+  for (int round = 0; round < 3000; ++round) {
     const int count = static_cast<int>(random.between(1, 6));
     const auto items = random_lifetimes(random, count, 6, round % 2 == 0 ? 4 : 20);
     const Bytes lowest = lowest_height(items);
@@ -148,9 +192,46 @@ TEST(Pack, TinyInputsAgreeWithTheOracle) {
     ASSERT_EQ(packing.lower_bound, lowest) << "round " << round;
     ASSERT_EQ(packed(items, {.capacity = lowest}).status, PackStatus::kPacked);
     ASSERT_EQ(packed(items, {.capacity = lowest - 1}).status, PackStatus::kInfeasible);
-    above_load += lowest > packing.max_load;
   }
-  EXPECT_GE(above_load, 10) << "the sample must hold inputs that the load alone does not decide";
+}
+
+TEST(Pack, TightInputsAgreeWithTheOtherOracle) {
+  Random random(1);
+  int above_load = 0;
+  for (int round = 0; round < 3000; ++round) {
+    const auto items = tight_lifetimes(random, 15, round % 2 == 0 ? 6 : 8);
+    const Packing packing = packed(items, {.limits = {.work = kPlenty}});
+    ASSERT_TRUE(packing.optimal()) << "round " << round;
+    ASSERT_FALSE(fits_somehow(items, packing.height - 1)) << "round " << round;
+    above_load += packing.height > packing.max_load;
+  }
+  EXPECT_GE(above_load, 10) << "the sample must hold inputs that the load does not decide";
+}
+
+// The search alone, without a greedy packing that may make it unnecessary.
+TEST(PackSearch, FindsWhatThereIsAndRefutesTheRest) {
+  Random random(23);
+  for (int round = 0; round < 2000; ++round) {
+    const auto items = tight_lifetimes(random, 12, 6);
+    const bool feasible = fits_somehow(items, 6);
+    const PackOptions options{.split = false,
+                              .bound = round % 2 == 0,
+                              .remember = round % 3 == 0,
+                              .decompose = round % 5 == 0,
+                              .restart = round % 7 == 0};
+    Effort effort;
+    const PackProblem problem = make_pack_problem(items, 1, options.split);
+    PackSearch search(problem.parts[0], 6 / problem.unit, options, effort);
+    const SearchOutcome expected = feasible ? SearchOutcome::kFound : SearchOutcome::kRefuted;
+    ASSERT_EQ(search.run(kPlenty), expected) << "round " << round;
+    if (!feasible) continue;
+    std::vector<Bytes> offsets(items.size());
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      offsets[problem.parts[0].origin[i]] = search.offsets()[i] * problem.unit;
+    }
+    const Status status = check_packing(items, offsets, 6);
+    ASSERT_TRUE(status.ok()) << status.error().message;
+  }
 }
 
 TEST(Pack, EveryTechniqueCanBeSwitchedOff) {

@@ -107,7 +107,7 @@ class GraphMaker {
     spec.outputs = layer.outputs;
     spec.variants.push_back(variant());
     if (random_.chance(0.5)) {
-      layer.mask = add_planned("mask", TensorKind::kActivation);
+      layer.mask = add_tensor("mask", TensorKind::kActivation);
       planned_.pop_back();  // no op reads a mask but the backward
       VariantSpec masked = variant();
       masked.extra_outputs = {layer.mask};

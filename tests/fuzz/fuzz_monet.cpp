@@ -1,0 +1,28 @@
+// MONeT instances: no text crashes the reader or the import, the instance survives its own format,
+// and its graph survives both MONeT and regen JSON.
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "regen/graph/format_monet.h"
+#include "regen/graph/formats.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using regen::GraphFormat;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto instance = regen::read_monet_instance(text, "fuzz");
+  if (!instance.ok()) return 0;
+  const auto written = regen::write_monet_instance(*instance);
+  if (!written.ok()) std::abort();
+  const auto again = regen::read_monet_instance(*written, "again");
+  if (!again.ok() || !(*again == *instance)) std::abort();
+  const auto graph = regen::graph_from_monet(*instance, "fuzz");
+  if (!graph.ok()) return 0;
+  for (GraphFormat format : {GraphFormat::kMonet, GraphFormat::kRegen}) {
+    const auto other = regen::write_graph(*graph, format);
+    if (!other.ok()) std::abort();
+    const auto back = regen::read_graph(*other, "back");
+    if (!back.ok() || !(*back == *graph)) std::abort();
+  }
+  return 0;
+}
