@@ -20,7 +20,7 @@ namespace {
 std::string reference_path(const std::string& name) {
   if (const char* folder = std::getenv("REGEN_REFERENCE_DATA"))
     return std::string(folder) + "/" + name;
-  const auto repository = std::filesystem::path(__FILE__).parent_path().parent_path();
+  const auto repository = std::filesystem::absolute(__FILE__).parent_path().parent_path();
   return (repository.parent_path() / "shared/reference/data" / name).string();
 }
 

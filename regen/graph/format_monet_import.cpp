@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kMib = 1 << 20;
 // Reads over all variants: a small text must not ask for a huge graph.
-constexpr std::size_t kMaxLinks = 50'000'000;
+constexpr std::size_t kMaxLinks = 10'000'000;
 
 Bytes to_bytes(double mib) {
   return static_cast<Bytes>(std::llround(mib * kMib));

@@ -19,7 +19,7 @@ constexpr std::string_view kVariantFields =
     "name, cost, rerun_cost, workspace, reads, extra_outputs, overwrites, flops and traffic";
 
 // A variant without "reads" reads every input, so a small text could ask for a huge graph.
-constexpr std::size_t kMaxLinks = 50'000'000;
+constexpr std::size_t kMaxLinks = 10'000'000;
 
 // Writes the value of `result` to `target`, or passes its error on.
 template <typename T, typename R>

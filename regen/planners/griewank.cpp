@@ -105,15 +105,23 @@ void keep_always(const Graph& graph, StageSchedule& schedule) {
   }
 }
 
-// In plain accounting a block's values, once re-run, stay until the block is reversed.
+// In plain accounting a value stays while the forward pass still needs it; a block's values, once
+// re-run, stay until the block is reversed, and those of the last block, which is reversed first,
+// from the forward pass on.
 void keep_blocks(const Graph& graph, const BlockChain& chain, StageSchedule& schedule) {
   const auto stages = static_cast<std::int64_t>(graph.num_ops());
   for (OpId op : graph.ops()) {
     if (graph.phase(op) != Phase::kForward) continue;
     const std::uint32_t block = chain.block[op];
+    const auto made = static_cast<std::int64_t>(op.index());
+    const auto again = block + 1 == chain.ends.size() ? made : chain.reversed_from[block];
     const auto last = block == 0 ? stages - 1 : chain.reversed_from[block - 1] - 1;
     for (TensorId t : graph.outputs(op)) {
-      schedule.keep(t, chain.reversed_from[block] + 1, last);
+      schedule.keep(t, again + 1, last);
+      for (OpId reader : graph.consumers(t)) {
+        if (graph.phase(reader) != Phase::kForward) continue;
+        schedule.keep(t, made + 1, static_cast<std::int64_t>(reader.index()));
+      }
     }
   }
 }
