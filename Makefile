@@ -37,7 +37,7 @@ fuzz: setup
 	@tools/fuzz.sh $(SECONDS)
 
 results: build
-	@tools/results.sh
+	@$(PYTHON) tools/results.py
 
 format: setup
 	@git ls-files '*.h' '*.cpp' | xargs clang-format-14 -i

@@ -1,0 +1,66 @@
+#include "regen/planners/max_batch.h"
+
+#include <gtest/gtest.h>
+
+#include "regen/models/zoo.h"
+
+namespace regen {
+namespace {
+
+MaxBatchProblem vgg19_in(Bytes memory) {
+  MaxBatchProblem problem{.memory = memory};
+  problem.graph_at = [](std::int64_t batch) { return zoo_graph("VGG19", {.batch = batch}); };
+  return problem;
+}
+
+TEST(MaxBatchSearch, NothingFitsBelowTheFixedBytes) {
+  const auto answer = max_batch("keep_all", vgg19_in(1'000'000'000));
+  ASSERT_TRUE(answer.ok());
+  EXPECT_EQ(answer->max_batch, 0);
+  EXPECT_EQ(answer->limited_by, "structural_bound");
+}
+
+TEST(MaxBatchSearch, NamesTheComputeCap) {
+  const auto answer = max_batch("last_node", vgg19_in(16'000'000'000));
+  ASSERT_TRUE(answer.ok());
+  EXPECT_EQ(answer->max_batch, 0);
+  EXPECT_EQ(answer->limited_by, "compute_cap");
+}
+
+TEST(MaxBatchSearch, WithoutTheCapEvenTheCostliestPlannerTrains) {
+  MaxBatchProblem problem = vgg19_in(16'000'000'000);
+  problem.compute_cap = false;
+  EXPECT_EQ(max_batch("last_node", problem)->max_batch, 289);
+}
+
+TEST(MaxBatchSearch, StopsAtTheLargestBatchAsked) {
+  MaxBatchProblem problem = vgg19_in(16'000'000'000);
+  problem.largest = 100;
+  const auto answer = max_batch("keep_all", problem);
+  EXPECT_EQ(answer->max_batch, 100);
+  EXPECT_EQ(answer->limited_by, "batch_limit");
+}
+
+// The answer fits and the next batch does not, whatever the guess: checked one by one.
+TEST(MaxBatchSearch, EqualsAScanFromBelow) {
+  for (const Bytes memory : {Bytes{2'000'000'000}, Bytes{3'141'592'653}, Bytes{5'000'000'000}}) {
+    const auto answer = max_batch("chen_sqrt", vgg19_in(memory));
+    std::int64_t scanned = 0;
+    for (std::int64_t batch = 1;; ++batch) {
+      const Graph graph = zoo_graph("VGG19", {.batch = batch}).value();
+      const auto outcome = solve("chen_sqrt", {.graph = &graph, .budget = memory});
+      if (outcome->status != PlanStatus::kFeasible) break;
+      scanned = batch;
+    }
+    EXPECT_EQ(answer->max_batch, scanned) << memory;
+  }
+}
+
+TEST(MaxBatchSearch, RefusesABadGrid) {
+  MaxBatchProblem problem = vgg19_in(16'000'000'000);
+  problem.grid = {.start = 4, .step = 0};
+  EXPECT_FALSE(max_batch("keep_all", problem).ok());
+}
+
+}  // namespace
+}  // namespace regen
