@@ -2,13 +2,13 @@
 #include <string>
 
 #include "cli/child.h"
+#include "cli/graph_picture.h"
 #include "cli/options.h"
 #include "cli/plotting.h"
 #include "cli/schedule_picture.h"
 #include "cli/verbs.h"
 #include "regen/base/file.h"
 #include "regen/graph/formats.h"
-#include "regen/plan/validate.h"
 #include "regen/simulate/simulate.h"
 
 namespace regen::cli {
@@ -21,24 +21,36 @@ struct Arguments {
   std::string output;
 };
 
-// Graphviz needs minutes and nobody can read the picture beyond this.
-constexpr std::size_t kMostDrawnOps = 2000;
+// Beyond this dot needs minutes, because every long edge passes through every row.
+constexpr std::size_t kMostOpsForDot = 60;
+// Nobody can read the picture beyond this.
+constexpr std::size_t kMostDrawnOps = 5000;
+
+// Graphviz lays small graphs out itself; large ones get their places here.
+Result<ChildResult> run_graphviz(const Graph& graph, const std::string& format) {
+  REGEN_ASSIGN(const std::string dot, write_graph(graph, GraphFormat::kDot));
+  std::vector<std::string> command{"dot", "-T" + format, "-Efontsize=9", "-Efontcolor=#555555",
+                                   "-Ecolor=#777777"};
+  if (graph.num_ops() <= kMostOpsForDot) return run_child(command, dot);
+  command[0] = "neato";
+  command.insert(command.end(), {"-n2", "-Gsplines=line", "-Goutputorder=edgesfirst"});
+  return run_child(command, with_positions(graph, dot));
+}
 
 Status draw_graph(const Graph& graph, const std::string& format, const std::string& path) {
   if (graph.num_ops() > kMostDrawnOps) {
     return bad_input("cannot draw '" + graph.name() + "': it has " +
                      std::to_string(graph.num_ops()) + " ops, expected at most " +
-                     std::to_string(kMostDrawnOps) +
-                     "; draw it with a plan, or use regen convert --to dot");
+                     std::to_string(kMostDrawnOps) + "; draw it with a plan");
   }
-  REGEN_ASSIGN(const std::string dot, write_graph(graph, GraphFormat::kDot));
-  const auto child = run_child({"dot", "-T" + format}, dot);
-  if (!child.ok()) {
+  const auto child = run_graphviz(graph, format);
+  if (!child.ok() && child.error().code == ErrorCode::kMissing) {
     return missing("cannot draw '" + path + "': " + child.error().message +
-                   "; the program dot of Graphviz is needed (Debian: apt install graphviz)");
+                   "; Graphviz is needed (Debian: apt install graphviz)");
   }
+  if (!child.ok()) return child.error();
   if (child->status == 0 && !child->output.empty()) return write_file(path, child->output);
-  return missing("cannot draw '" + path + "': dot failed with status " +
+  return missing("cannot draw '" + path + "': Graphviz failed with status " +
                  std::to_string(child->status) + ": " + last_line(child->errors));
 }
 
@@ -46,13 +58,12 @@ Status run_draw(const Arguments& arguments) {
   REGEN_ASSIGN(const std::string format, picture_format(arguments.output, {"svg", "png", "pdf"}));
   REGEN_ASSIGN(const LoadedGraph loaded, load_graph(arguments.graph));
   if (arguments.plan.empty()) return draw_graph(loaded.graph, format, arguments.output);
-  REGEN_ASSIGN(const Plan plan, load_plan(arguments.plan));
+  REGEN_ASSIGN(const Plan plan, load_valid_plan(arguments.plan, loaded.graph));
   REGEN_ASSIGN(const std::optional<Bytes> budget, resolve_budget(arguments.budget, loaded));
-  const auto validation = validate(loaded.graph, plan);
-  if (!validation.ok()) return bad_input(arguments.plan + ": " + validation.error().message);
-  REGEN_ASSIGN(const Simulation simulation,
-               simulate(loaded.graph, plan, {.link = loaded.link, .record = true}));
-  const Json picture = schedule_picture(loaded.graph, plan, simulation, budget);
+  const auto simulation = simulate(loaded.graph, plan, {.link = loaded.link, .record = true});
+  if (!simulation.ok()) return in_file(arguments.plan, simulation.error());
+  Json picture = schedule_picture(loaded.graph, plan, *simulation, budget);
+  picture["title"] = loaded.label;
   return draw_plot("schedule", picture, format, arguments.output);
 }
 

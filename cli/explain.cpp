@@ -5,7 +5,6 @@
 #include "cli/output.h"
 #include "cli/verbs.h"
 #include "regen/plan/explain.h"
-#include "regen/plan/validate.h"
 
 namespace regen::cli {
 namespace {
@@ -20,9 +19,7 @@ struct Arguments {
 
 Status explain_plan(const Arguments& arguments, const LoadedGraph& loaded) {
   const Graph& graph = loaded.graph;
-  REGEN_ASSIGN(const Plan plan, load_plan(arguments.plan));
-  const auto validation = validate(graph, plan);
-  if (!validation.ok()) return bad_input(arguments.plan + ": " + validation.error().message);
+  REGEN_ASSIGN(const Plan plan, load_valid_plan(arguments.plan, graph));
   const Explanation explanation = explain(graph, plan);
   if (arguments.json) return print_json(to_json(graph, plan, explanation));
   return print(to_text(graph, plan, explanation, static_cast<std::size_t>(arguments.rows)));

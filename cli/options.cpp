@@ -9,6 +9,7 @@
 #include "regen/cost/cost_model.h"
 #include "regen/graph/formats.h"
 #include "regen/plan/plan_json.h"
+#include "regen/plan/validate.h"
 
 namespace regen::cli {
 namespace {
@@ -128,6 +129,11 @@ Result<LoadedGraph> load_graph(const GraphArgument& argument) {
   }
   REGEN_ASSIGN(loaded.graph,
                names_zoo(argument.text) ? load_zoo_graph(argument) : load_file_graph(argument));
+  loaded.label = loaded.graph.name();
+  if (const std::size_t at = argument.text.rfind('@');
+      names_zoo(argument.text) && at != std::string::npos) {
+    loaded.label += ", batch " + argument.text.substr(at + 1);
+  }
   const std::string cost = argument.cost.value_or(loaded.device ? "roofline" : "graph");
   if (cost != "graph") {
     REGEN_ASSIGN(const std::unique_ptr<CostModel> model, make_cost_model(cost, loaded.device));
@@ -200,6 +206,17 @@ void add_output(CLI::App& verb, std::string& path, const std::string& descriptio
 Result<Plan> load_plan(const std::string& path) {
   REGEN_ASSIGN(const std::string content, read_file(path, kMaxFileBytes));
   return parse_plan(content, path);
+}
+
+Result<Plan> load_valid_plan(const std::string& path, const Graph& graph) {
+  REGEN_ASSIGN(Plan plan, load_plan(path));
+  const auto validation = validate(graph, plan);
+  if (!validation.ok()) return in_file(path, validation.error());
+  return plan;
+}
+
+Error in_file(const std::string& path, const Error& error) {
+  return {error.code, path + ": " + error.message};
 }
 
 }  // namespace regen::cli

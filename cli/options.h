@@ -70,6 +70,7 @@ struct GraphArgument {
 
 struct LoadedGraph {
   Graph graph;
+  std::string label;  // for people: its name, and its batch if it is of the zoo
   std::optional<Device> device;
   Link link;  // the device's, in the graph's unit; nothing moves without a device
 };
@@ -112,5 +113,10 @@ void add_output(CLI::App& verb, std::string& path, const std::string& descriptio
 
 // Reads a plan file; whether it fits a graph is the judges' business.
 Result<Plan> load_plan(const std::string& path);
+// Reads a plan and refuses one that is not valid for the graph.
+Result<Plan> load_valid_plan(const std::string& path, const Graph& graph);
+
+// The same error with the file it is about.
+Error in_file(const std::string& path, const Error& error);
 
 }  // namespace regen::cli

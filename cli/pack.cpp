@@ -87,9 +87,10 @@ Status run_pack(const Arguments& arguments) {
   if (status.ok() && !arguments.output.empty()) {
     REGEN_TRY(write_file(arguments.output, format_lifetimes_csv(table, packing.offsets)));
   }
-  if (arguments.json) {
+  const bool packing_printed = status.ok() && arguments.output == "-";
+  if (arguments.json && !packing_printed) {
     REGEN_TRY(print_json(packing_json(arguments, table, packing)));
-  } else if (status.ok() && arguments.output != "-") {
+  } else if (status.ok() && !packing_printed) {
     REGEN_TRY(print(packing_text(table, packing)));
   }
   return status;

@@ -89,11 +89,12 @@ std::string memory_text(const Graph& graph, const Report& report) {
   return text;
 }
 
-std::string report_text(const Graph& graph, const Report& report) {
+std::string report_text(const LoadedGraph& loaded, const Report& report) {
+  const Graph& graph = loaded.graph;
   const Outcome& outcome = report.outcome;
   const Simulation& simulation = outcome.simulation;
   std::vector<std::pair<std::string, std::string>> lines{
-      {"graph", graph.name() + ": " + std::to_string(graph.num_ops()) + " ops, " +
+      {"graph", loaded.label + ": " + std::to_string(graph.num_ops()) + " ops, " +
                     std::to_string(graph.num_tensors()) + " tensors"},
       {"planner", outcome.planner + ": " + std::string(to_string(outcome.status)) + " in " +
                       format_cost(outcome.seconds, CostUnit::kSecond) +
@@ -161,10 +162,11 @@ Status run_plan(const Arguments& arguments) {
   if (report.found() && !arguments.output.empty()) {
     REGEN_TRY(write_file(arguments.output, write_plan(*report.outcome.plan, json)));
   }
-  if (arguments.json) {
+  const bool plan_printed = report.found() && arguments.output == "-";
+  if (arguments.json && !plan_printed) {
     REGEN_TRY(print_json(json));
-  } else if (report.found() && arguments.output != "-") {
-    REGEN_TRY(print(report_text(loaded.graph, report)));
+  } else if (report.found() && !plan_printed) {
+    REGEN_TRY(print(report_text(loaded, report)));
   }
   return report.found() ? Status() : Status(no_plan_error(loaded.graph, report));
 }

@@ -5,7 +5,6 @@
 #include "cli/output.h"
 #include "cli/verbs.h"
 #include "regen/base/file.h"
-#include "regen/plan/validate.h"
 #include "regen/simulate/simulate.h"
 #include "regen/simulate/trace.h"
 
@@ -58,16 +57,15 @@ std::string simulation_text(const Graph& graph, const Plan& plan, const Simulati
 
 Status run_simulate(const Arguments& arguments) {
   REGEN_ASSIGN(const LoadedGraph loaded, load_graph(arguments.graph));
-  REGEN_ASSIGN(const Plan plan, load_plan(arguments.plan));
-  const auto validation = validate(loaded.graph, plan);
-  if (!validation.ok()) return bad_input(arguments.plan + ": " + validation.error().message);
+  REGEN_ASSIGN(const Plan plan, load_valid_plan(arguments.plan, loaded.graph));
   const SimulateOptions options{.link = loaded.link, .record = !arguments.trace.empty()};
-  REGEN_ASSIGN(const Simulation simulation, simulate(loaded.graph, plan, options));
+  const auto simulation = simulate(loaded.graph, plan, options);
+  if (!simulation.ok()) return in_file(arguments.plan, simulation.error());
   if (!arguments.trace.empty()) {
-    REGEN_TRY(write_file(arguments.trace, chrome_trace(loaded.graph, plan, simulation)));
+    REGEN_TRY(write_file(arguments.trace, chrome_trace(loaded.graph, plan, *simulation)));
   }
-  if (arguments.json) return print_json(simulation_json(loaded.graph, plan, simulation));
-  return print(simulation_text(loaded.graph, plan, simulation));
+  if (arguments.json) return print_json(simulation_json(loaded.graph, plan, *simulation));
+  return print(simulation_text(loaded.graph, plan, *simulation));
 }
 
 }  // namespace

@@ -182,7 +182,7 @@ Json plot_data(const LoadedGraph& loaded, const std::vector<Point>& points) {
     const double ratio = base > 0 ? point.simulation.cost / base : 1;
     series.back()["points"].push_back({point.simulation.peak_bytes, ratio});
   }
-  Json data{{"title", loaded.graph.name()},
+  Json data{{"title", loaded.label},
             {"fixed_bytes", loaded.graph.fixed_bytes()},
             {"bound_bytes", structural_bound(loaded.graph).bytes},
             {"series", std::move(series)}};
@@ -201,7 +201,7 @@ Status run_sweep(const Arguments& arguments) {
   REGEN_ASSIGN(const std::vector<Bytes> budgets, budget_points(arguments, loaded));
   REGEN_ASSIGN(const std::vector<Point> points, solve_points(arguments, loaded, budgets));
   if (!arguments.output.empty()) REGEN_TRY(write_file(arguments.output, csv_text(points)));
-  if (arguments.json) {
+  if (arguments.json && arguments.output != "-") {
     REGEN_TRY(print_json(points_json(points)));
   } else if (arguments.output.empty()) {
     REGEN_TRY(print(csv_text(points)));

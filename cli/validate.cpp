@@ -35,7 +35,7 @@ Status run_validate(const Arguments& arguments) {
     if (arguments.json) {
       REGEN_TRY(print_json(Json{{"valid", false}, {"reason", validation.error().message}}));
     }
-    return Error{validation.error().code, arguments.plan + ": " + validation.error().message};
+    return in_file(arguments.plan, validation.error());
   }
   if (arguments.json) return print_json(accepted_json(*validation, budget));
   return print("valid: " + std::to_string(plan.steps.size()) + " steps, peak " +

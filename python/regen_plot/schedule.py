@@ -138,6 +138,7 @@ def draw_memory(axes, data: dict) -> None:
     axes.set_ylim(bottom, top + 0.22 * (top - bottom) if top > bottom else bottom + 1)
     axes.tick_params(labelsize=9)
     axes.set_xlim(0, data["ops"])
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel("stage (ends with the first run of an op)")
     axes.set_ylabel(f"memory [{unit}]")
 

@@ -1,41 +1,216 @@
 #include "regen/base/json.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <vector>
+
+#include "regen/base/text.h"
 
 namespace regen {
 namespace {
 
-constexpr int kMaxDepth = 64;
+constexpr std::size_t kMaxDepth = 64;
 
-// The depth of the deepest bracket outside strings.
-int nesting_depth(std::string_view text) {
-  int depth = 0;
-  int deepest = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      deepest = std::max(deepest, ++depth);
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-  return deepest;
-}
-
-// nlohmann's text without its own prefix: "at line 3, column 5: ..." is what helps.
+// nlohmann's text without its own prefixes: "at line 3, column 5: ..." is what helps.
 std::string parse_problem(const std::exception& error) {
   std::string text = error.what();
-  if (const auto at = text.find("at line"); at != std::string::npos) text = text.substr(at);
+  if (const auto at = text.find("at line"); at != std::string::npos) return text.substr(at);
+  if (const auto end = text.find("] "); end != std::string::npos) return text.substr(end + 2);
   return text;
 }
 
+// Builds the document itself, because the ordered objects of nlohmann search all earlier keys
+// for every new one.
+class DocumentBuilder {
+ public:
+  bool null() { return add(nullptr); }
+  bool boolean(bool value) { return add(value); }
+  bool number_integer(std::int64_t value) { return add(value); }
+  bool number_unsigned(std::uint64_t value) { return add(value); }
+  bool number_float(double value, const std::string&) { return add(value); }
+  bool string(std::string& value) { return add(std::move(value)); }
+  bool binary(Json::binary_t&) { return false; }
+  bool start_object(std::size_t) { return open(Json::object()); }
+  bool start_array(std::size_t) { return open(Json::array()); }
+  bool end_array() { return close(); }
+  bool key(std::string& value) {
+    key_ = std::move(value);
+    return true;
+  }
+  bool end_object() {
+    if (const std::string* twice = repeated_key(open_.back()->get_ref<Json::object_t&>())) {
+      problem_ = "key " + in_quotes(*twice) + " is given twice in one object";
+      return false;
+    }
+    return close();
+  }
+  bool parse_error(std::size_t, const std::string&, const Json::exception& error) {
+    problem_ = "not valid JSON " + parse_problem(error);
+    return false;
+  }
+
+  Json& document() { return document_; }
+  const std::string& problem() const { return problem_; }
+
+ private:
+  Json& place(Json value) {
+    if (open_.empty()) return document_ = std::move(value);
+    Json& parent = *open_.back();
+    if (parent.is_array()) {
+      return parent.get_ref<Json::array_t&>().emplace_back(std::move(value));
+    }
+    // The vector under the ordered map: appends without the search.
+    std::vector<Json::object_t::value_type>& members = parent.get_ref<Json::object_t&>();
+    if (members.empty()) members.reserve(4);
+    return members.emplace_back(std::move(key_), std::move(value)).second;
+  }
+  bool add(Json value) {
+    place(std::move(value));
+    return true;
+  }
+  bool open(Json container) {
+    if (open_.size() == kMaxDepth) {
+      problem_ = "JSON nested deeper than " + std::to_string(kMaxDepth);
+      return false;
+    }
+    open_.push_back(&place(std::move(container)));
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  static const std::string* repeated_key(const Json::object_t& object) {
+    if (object.size() <= 12) {
+      for (auto second = object.begin(); second != object.end(); ++second) {
+        for (auto first = object.begin(); first != second; ++first) {
+          if (first->first == second->first) return &first->first;
+        }
+      }
+      return nullptr;
+    }
+    std::vector<const std::string*> keys;
+    keys.reserve(object.size());
+    for (const auto& [key, value] : object) keys.push_back(&key);
+    const auto less = [](auto* a, auto* b) { return *a < *b; };
+    std::sort(keys.begin(), keys.end(), less);
+    const auto equal = [](auto* a, auto* b) { return *a == *b; };
+    const auto found = std::adjacent_find(keys.begin(), keys.end(), equal);
+    return found == keys.end() ? nullptr : *found;
+  }
+
+  Json document_;
+  std::vector<Json*> open_;  // the containers around the present place, outermost first
+  std::string key_;
+  std::string problem_;
+};
+
 }  // namespace
+
+Result<Json> parse_json(std::string_view text, std::string_view what) {
+  DocumentBuilder builder;
+  if (!Json::sax_parse(text, &builder)) {
+    return bad_input(std::string(what) + ": " + builder.problem());
+  }
+  return std::move(builder.document());
+}
+
+Status JsonCursor::expect_object() const {
+  if (value_->is_object()) return {};
+  return error(excerpt(*value_) + " found, expected an object");
+}
+
+Result<std::size_t> JsonCursor::array_size() const {
+  if (value_->is_array()) return value_->size();
+  return error(excerpt(*value_) + " found, expected an array");
+}
+
+Result<std::string> JsonCursor::string() const {
+  if (value_->is_string()) return value_->get_ref<const std::string&>();
+  return error(excerpt(*value_) + " found, expected a string");
+}
+
+Result<bool> JsonCursor::boolean() const {
+  if (value_->is_boolean()) return value_->get<bool>();
+  return error(excerpt(*value_) + " found, expected true or false");
+}
+
+Result<double> JsonCursor::finite() const {
+  if (!value_->is_number()) return error(excerpt(*value_) + " found, expected a number");
+  const double number = value_->get<double>();
+  if (!std::isfinite(number)) return error("expected a finite number");
+  return number;
+}
+
+Result<double> JsonCursor::not_negative() const {
+  auto number = finite();
+  if (number.ok() && *number < 0) {
+    return error(excerpt(*value_) + " found, expected a number that is not negative");
+  }
+  return number;
+}
+
+Result<std::int64_t> JsonCursor::whole(std::int64_t low, std::int64_t high) const {
+  if (value_->is_number_unsigned()) {
+    const auto number = value_->get<std::uint64_t>();
+    constexpr std::uint64_t kLargest = std::numeric_limits<std::int64_t>::max();
+    if (number <= kLargest && static_cast<std::int64_t>(number) >= low &&
+        static_cast<std::int64_t>(number) <= high) {
+      return static_cast<std::int64_t>(number);
+    }
+  } else if (value_->is_number_integer()) {
+    const auto number = value_->get<std::int64_t>();
+    if (number >= low && number <= high) return number;
+  }
+  return error(excerpt(*value_) + " found, expected a whole number from " + std::to_string(low) +
+               " to " + std::to_string(high));
+}
+
+void JsonCursor::append_path(std::string& path) const {
+  if (!parent_) {
+    path += std::string(key_) + ": ";
+    return;
+  }
+  parent_->append_path(path);
+  if (key_.empty()) {
+    path += "[" + std::to_string(index_) + "]";
+  } else {
+    if (!path.ends_with(": ")) path += ".";
+    path += key_;
+  }
+}
+
+Error JsonCursor::error(std::string_view problem) const {
+  std::string text;
+  append_path(text);
+  if (!text.ends_with(": ")) text += ": ";
+  return bad_input(text + std::string(problem));
+}
+
+Error JsonCursor::unknown_field(std::string_view key, std::string_view expected) const {
+  return error("unknown field " + in_quotes(key) + ", expected one of " + std::string(expected));
+}
+
+Error JsonCursor::missing_field(std::string_view key) const {
+  return error("field " + in_quotes(key) + " is missing");
+}
+
+Status append_json_string(std::string& out, std::string_view text) {
+  const auto plain = [](char c) { return c >= ' ' && c < 127 && c != '"' && c != '\\'; };
+  if (std::all_of(text.begin(), text.end(), plain)) {
+    out += '"';
+    out += text;
+    out += '"';
+    return {};
+  }
+  if (!is_utf8(text)) {
+    return bad_input(in_quotes(text) + " is not UTF-8 text, so JSON cannot hold it");
+  }
+  out += Json(text).dump();
+  return {};
+}
 
 std::string excerpt(const Json& value) {
   if (value.is_object()) return "an object";
@@ -43,73 +218,6 @@ std::string excerpt(const Json& value) {
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
   constexpr std::size_t kShown = 60;
   return text.size() <= kShown ? text : text.substr(0, kShown) + "...";
-}
-
-Result<Json> parse_json(std::string_view text, std::string_view what) {
-  if (nesting_depth(text) > kMaxDepth) {
-    return bad_input(std::string(what) + ": JSON nested deeper than " + std::to_string(kMaxDepth));
-  }
-  try {
-    return Json::parse(text);
-  } catch (const Json::exception& error) {
-    return bad_input(std::string(what) + ": not valid JSON " + parse_problem(error));
-  }
-}
-
-Error JsonView::error(std::string_view problem) const {
-  return bad_input(path_ + ": " + std::string(problem));
-}
-
-Result<JsonView> JsonView::at(const char* key) const {
-  if (!value_->is_object()) return error(excerpt(*value_) + " found, expected an object");
-  const auto found = value_->find(key);
-  if (found == value_->end()) return error(std::string("field '") + key + "' is missing");
-  return JsonView(*found, path_ + (path_.ends_with(": ") || path_.empty() ? "" : ".") + key);
-}
-
-JsonView JsonView::item(std::size_t index) const {
-  return {(*value_)[index], path_ + "[" + std::to_string(index) + "]"};
-}
-
-Result<std::size_t> JsonView::array_size() const {
-  if (!value_->is_array()) return error(excerpt(*value_) + " found, expected an array");
-  return value_->size();
-}
-
-Result<std::string> JsonView::as_string() const {
-  if (!value_->is_string()) return error(excerpt(*value_) + " found, expected a string");
-  return value_->get<std::string>();
-}
-
-Result<bool> JsonView::as_bool() const {
-  if (!value_->is_boolean()) return error(excerpt(*value_) + " found, expected true or false");
-  return value_->get<bool>();
-}
-
-Result<double> JsonView::as_finite() const {
-  if (!value_->is_number()) return error(excerpt(*value_) + " found, expected a number");
-  const double number = value_->get<double>();
-  if (!std::isfinite(number)) return error("expected a finite number");
-  return number;
-}
-
-Result<std::int64_t> JsonView::as_int(std::int64_t low, std::int64_t high) const {
-  const std::string range =
-      "expected a whole number from " + std::to_string(low) + " to " + std::to_string(high);
-  std::int64_t number = 0;
-  if (value_->is_number_unsigned()) {
-    const auto large = value_->get<std::uint64_t>();
-    if (large > static_cast<std::uint64_t>(INT64_MAX)) {
-      return error(excerpt(*value_) + " is out of range, " + range);
-    }
-    number = static_cast<std::int64_t>(large);
-  } else if (value_->is_number_integer()) {
-    number = value_->get<std::int64_t>();
-  } else {
-    return error(excerpt(*value_) + " found, " + range);
-  }
-  if (number < low || number > high) return error(excerpt(*value_) + " is out of range, " + range);
-  return number;
 }
 
 }  // namespace regen

@@ -5,16 +5,12 @@
 #include <cmath>
 #include <cstdio>
 
+#include "regen/base/text.h"
+
 namespace regen {
 namespace {
 
 constexpr std::string_view kByteForms = "a number of bytes such as 8GiB, 500MB or 16e9";
-
-std::string quoted(std::string_view text) {
-  constexpr std::size_t kShown = 60;
-  if (text.size() <= kShown) return "'" + std::string(text) + "'";
-  return "'" + std::string(text.substr(0, kShown)) + "...'";
-}
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
@@ -52,32 +48,32 @@ std::string_view to_string(CostUnit unit) { return unit == CostUnit::kSecond ? "
 Result<CostUnit> parse_cost_unit(std::string_view text) {
   if (text == "second") return CostUnit::kSecond;
   if (text == "flop") return CostUnit::kFlop;
-  return bad_input("unknown cost unit " + quoted(text) + ", expected second or flop");
+  return bad_input("unknown cost unit " + in_quotes(text) + ", expected second or flop");
 }
 
 Result<Bytes> parse_bytes(std::string_view text) {
   double number = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (status != std::errc()) {
-    return bad_input("bad size " + quoted(text) + ", expected " + std::string(kByteForms));
+    return bad_input("bad size " + in_quotes(text) + ", expected " + std::string(kByteForms));
   }
   std::string_view suffix(end, static_cast<std::size_t>(text.data() + text.size() - end));
   while (!suffix.empty() && suffix.front() == ' ') suffix.remove_prefix(1);
   const double factor = unit_factor(suffix);
   if (factor == 0) {
-    return bad_input("unknown unit " + quoted(suffix) + " in size " + quoted(text) +
+    return bad_input("unknown unit " + in_quotes(suffix) + " in size " + in_quotes(text) +
                      ", expected B, KB, MB, GB, TB, KiB, MiB, GiB or TiB");
   }
   const double bytes = std::round(number * factor);
   if (!(bytes >= 0 && bytes <= static_cast<double>(kMaxBytes))) {
-    return bad_input("size " + quoted(text) + " is out of range, expected 0 to 8 PiB");
+    return bad_input("size " + in_quotes(text) + " is out of range, expected 0 to 8 PiB");
   }
   return static_cast<Bytes>(bytes);
 }
 
 std::string format_bytes(Bytes bytes) {
   if (bytes < 1024 && bytes > -1024) return std::to_string(bytes) + " B";
-  if (bytes < 0) return "-" + format_bytes(-bytes);
+  if (bytes < 0) return "-" + format_bytes(bytes == INT64_MIN ? INT64_MAX : -bytes);
   constexpr std::array<const char*, 6> kNames{"", "Ki", "Mi", "Gi", "Ti", "Pi"};
   return scaled(static_cast<double>(bytes), 1024, kNames, "B");
 }
@@ -90,6 +86,11 @@ std::string format_grouped(std::int64_t value) {
     digits.insert(i, ",");
   }
   return digits;
+}
+
+std::string format_count(std::size_t count, std::string_view noun) {
+  return format_grouped(static_cast<std::int64_t>(count)) + " " + std::string(noun) +
+         (count == 1 ? "" : "s");
 }
 
 std::string format_cost(double cost, CostUnit unit) {
@@ -112,7 +113,7 @@ Result<double> parse_double(std::string_view text) {
   double number = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (status != std::errc() || end != text.data() + text.size() || !std::isfinite(number)) {
-    return bad_input("bad number " + quoted(text) + ", expected a decimal such as 12 or 0.5");
+    return bad_input("bad number " + in_quotes(text) + ", expected a decimal such as 12 or 0.5");
   }
   return number;
 }
@@ -121,7 +122,7 @@ Result<std::int64_t> parse_int(std::string_view text) {
   std::int64_t number = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (status != std::errc() || end != text.data() + text.size()) {
-    return bad_input("bad whole number " + quoted(text) + ", expected digits");
+    return bad_input("bad whole number " + in_quotes(text) + ", expected digits");
   }
   return number;
 }

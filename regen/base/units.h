@@ -30,6 +30,9 @@ std::string format_bytes(Bytes bytes);
 // 58896187392 as "58,896,187,392".
 std::string format_grouped(std::int64_t value);
 
+// "1 checkpoint", "3 checkpoints".
+std::string format_count(std::size_t count, std::string_view noun);
+
 // A cost for people: "12.3 ms" or "58.9 Gflop".
 std::string format_cost(double cost, CostUnit unit);
 

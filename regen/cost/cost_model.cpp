@@ -5,7 +5,8 @@
 
 #include "regen/base/file.h"
 #include "regen/cost/cost_table.h"
-#include "regen/graph/format_json.h"
+#include "regen/base/json.h"
+#include "regen/base/text.h"
 
 namespace regen {
 namespace {

@@ -4,7 +4,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "regen/cost/strict_json.h"
+#include "regen/base/json_fields.h"
+#include "regen/base/text.h"
 
 namespace regen {
 namespace {
@@ -136,7 +137,7 @@ Status check_cost_table(const CostTable& table, const std::string& source) {
 }
 
 Result<CostTable> parse_cost_table(std::string_view text, const std::string& source) {
-  REGEN_ASSIGN(const Json document, parse_json_strictly(text, source));
+  REGEN_ASSIGN(const Json document, parse_json(text, source));
   const JsonCursor root(document, source);
   REGEN_TRY(check_format(root, kFormat, 1));
   REGEN_TRY(refuse_unknown_fields(root, {"format", "version", "device", "default", "entries"}));

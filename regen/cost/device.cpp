@@ -5,7 +5,8 @@
 #include <filesystem>
 
 #include "regen/base/file.h"
-#include "regen/cost/strict_json.h"
+#include "regen/base/json_fields.h"
+#include "regen/base/text.h"
 
 namespace regen {
 namespace {
@@ -173,7 +174,7 @@ Status check_device(const Device& device, const std::string& source) {
 }
 
 Result<Device> parse_device(std::string_view text, const std::string& source) {
-  REGEN_ASSIGN(const Json document, parse_json_strictly(text, source));
+  REGEN_ASSIGN(const Json document, parse_json(text, source));
   const JsonCursor root(document, source);
   REGEN_TRY(check_format(root, kFormat, 1));
   REGEN_TRY(refuse_unknown_fields(

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "regen/base/text.h"
+
 namespace regen {
 namespace {
 
@@ -45,12 +47,12 @@ GraphBuilder::GraphBuilder(std::string name, CostUnit unit) {
 }
 
 void GraphBuilder::fail(std::string message) {
-  if (!error_) error_ = bad_input("graph '" + graph_.name_ + "': " + std::move(message));
+  if (!error_) error_ = bad_input("graph " + in_quotes(graph_.name_) + ": " + std::move(message));
 }
 
 std::string GraphBuilder::describe(TensorId t) const {
   if (t.index() >= num_tensors()) return "tensor " + std::to_string(t.index());
-  return "tensor " + std::to_string(t.index()) + " '" + graph_.tensor_names_[t] + "'";
+  return "tensor " + std::to_string(t.index()) + " " + in_quotes(graph_.tensor_names_[t]);
 }
 
 TensorId GraphBuilder::add_tensor(TensorSpec spec) {
@@ -58,7 +60,7 @@ TensorId GraphBuilder::add_tensor(TensorSpec spec) {
   if (error_) return id;
   if (num_tensors() >= kMaxItems) fail("more than 50,000,000 tensors");
   if (spec.bytes < 0 || spec.bytes > kMaxBytes) {
-    fail("tensor " + std::to_string(id.index()) + " '" + spec.name + "': " +
+    fail("tensor " + std::to_string(id.index()) + " " + in_quotes(spec.name) + ": " +
          std::to_string(spec.bytes) + " bytes is out of range, expected 0 to 8 PiB");
     return id;
   }
@@ -78,12 +80,12 @@ TensorId GraphBuilder::add_tensor(TensorSpec spec) {
 
 bool GraphBuilder::check_readable(const OpSpec& op, TensorId t, const char* role) {
   if (t.index() >= num_tensors()) {
-    fail("op '" + op.name + "' " + role + " " + describe(t) + ", expected an id below " +
+    fail("op " + in_quotes(op.name) + " " + role + " " + describe(t) + ", expected an id below " +
          std::to_string(num_tensors()));
     return false;
   }
   if (!is_fixed(graph_.tensor_kinds_[t]) && !graph_.tensor_producers_[t].valid()) {
-    fail("op '" + op.name + "' " + role + " " + describe(t) +
+    fail("op " + in_quotes(op.name) + " " + role + " " + describe(t) +
          " before any op makes it: the graph is cyclic or not in topological order");
     return false;
   }
@@ -93,19 +95,20 @@ bool GraphBuilder::check_readable(const OpSpec& op, TensorId t, const char* role
 bool GraphBuilder::check_outputs(const OpSpec& op, const std::vector<TensorId>& outputs, OpId id) {
   for (TensorId t : outputs) {
     if (t.index() >= num_tensors()) {
-      fail("op '" + op.name + "' makes " + describe(t) + ", expected an id below " +
+      fail("op " + in_quotes(op.name) + " makes " + describe(t) + ", expected an id below " +
            std::to_string(num_tensors()));
       return false;
     }
     if (is_fixed(graph_.tensor_kinds_[t])) {
-      fail("op '" + op.name + "' makes " + describe(t) + " of the fixed kind " +
+      fail("op " + in_quotes(op.name) + " makes " + describe(t) + " of the fixed kind " +
            std::string(to_string(graph_.tensor_kinds_[t])) + ", expected a planned kind");
       return false;
     }
     const OpId maker = graph_.tensor_producers_[t];
     if (maker.valid()) {
-      fail(describe(t) + " is made twice, by op '" +
-           (maker == id ? op.name : graph_.op_names_[maker]) + "' and by op '" + op.name + "'");
+      fail(describe(t) + " is made twice, by op " +
+           in_quotes(maker == id ? op.name : graph_.op_names_[maker]) + " and by op " +
+           in_quotes(op.name));
       return false;
     }
     graph_.tensor_producers_[t] = id;
@@ -114,7 +117,7 @@ bool GraphBuilder::check_outputs(const OpSpec& op, const std::vector<TensorId>& 
 }
 
 bool GraphBuilder::check_variant(const OpSpec& op, const VariantSpec& variant) {
-  const std::string where = "op '" + op.name + "' variant '" + variant.name + "': ";
+  const std::string where = "op " + in_quotes(op.name) + " variant " + in_quotes(variant.name) + ": ";
   if (!valid_cost(variant.cost) || !valid_cost(variant.rerun_cost.value_or(0)) ||
       !valid_cost(variant.flops) || !valid_cost(variant.traffic)) {
     fail(where + "cost, rerun cost, flops and traffic must be finite and not negative");
@@ -161,7 +164,7 @@ bool GraphBuilder::check_variant(const OpSpec& op, const VariantSpec& variant) {
 bool GraphBuilder::check_mutates(const OpSpec& op) {
   for (TensorId t : op.mutates) {
     if (t.index() >= num_tensors() || !is_fixed(graph_.tensor_kinds_[t])) {
-      fail("op '" + op.name + "' mutates " + describe(t) + ", expected a fixed tensor");
+      fail("op " + in_quotes(op.name) + " mutates " + describe(t) + ", expected a fixed tensor");
       return false;
     }
   }
@@ -180,7 +183,7 @@ OpId GraphBuilder::add_op(OpSpec spec) {
   for (const VariantSpec& variant : spec.variants) {
     for (TensorId t : spec.outputs) {
       if (t.index() >= num_tensors()) {
-        fail("op '" + spec.name + "' makes " + describe(t) + ", expected an id below " +
+        fail("op " + in_quotes(spec.name) + " makes " + describe(t) + ", expected an id below " +
              std::to_string(num_tensors()));
         return id;
       }
@@ -190,10 +193,9 @@ OpId GraphBuilder::add_op(OpSpec spec) {
   if (!check_outputs(spec, spec.outputs, id)) return id;
   std::vector<TensorId> extras;
   for (const VariantSpec& variant : spec.variants) {
-    for (TensorId t : variant.extra_outputs) {
-      if (!contains(extras, t)) extras.push_back(t);
-    }
+    extras.insert(extras.end(), variant.extra_outputs.begin(), variant.extra_outputs.end());
   }
+  remove_repetitions(extras);
   if (!check_outputs(spec, extras, id)) return id;
 
   remove_repetitions(spec.inputs);
@@ -227,9 +229,8 @@ void GraphBuilder::append_variant(const OpSpec& op, VariantSpec variant, OpId id
   graph_.variant_flops_.push_back(variant.flops);
   graph_.variant_traffic_.push_back(variant.traffic);
   graph_.variant_overwrites_.push_back(variant.overwrites);
-  std::vector<TensorId> reads = variant.reads ? std::move(*variant.reads) : op.inputs;
-  remove_repetitions(reads);
-  graph_.variant_reads_.append_row(reads);
+  if (variant.reads) remove_repetitions(*variant.reads);
+  graph_.variant_reads_.append_row(variant.reads ? *variant.reads : op.inputs);
   std::vector<TensorId> makes = op.outputs;
   makes.insert(makes.end(), variant.extra_outputs.begin(), variant.extra_outputs.end());
   remove_repetitions(makes);

@@ -1,7 +1,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "regen/graph/format_json.h"
+#include "regen/base/json.h"
+#include "regen/base/text.h"
 #include "regen/graph/format_lower_sets.h"
 
 namespace regen {
@@ -10,7 +11,7 @@ namespace {
 // The "lower_sets" object inside an attribute text, or null.
 Json carried(const std::string& attributes) {
   if (attributes.empty()) return nullptr;
-  auto object = parse_json_strictly(attributes, "");
+  auto object = parse_json(attributes, "");
   if (!object.ok() || !object->is_object() || !object->contains("lower_sets")) return nullptr;
   return std::move((*object)["lower_sets"]);
 }

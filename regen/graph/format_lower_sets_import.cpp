@@ -3,7 +3,8 @@
 #include <span>
 
 #include "regen/graph/builder.h"
-#include "regen/graph/format_json.h"
+#include "regen/base/json.h"
+#include "regen/base/text.h"
 #include "regen/graph/format_lower_sets.h"
 #include "regen/graph/format_order.h"
 
@@ -66,7 +67,7 @@ void Importer::describe_blocks() {
   for (std::size_t i = 0; i < num_forward(); ++i) {
     std::string name = block(i).type + "_" + std::to_string(i);
     std::uint64_t rank = 0;
-    if (const auto attributes = parse_json_strictly(block(i).attributes, ""); attributes.ok()) {
+    if (const auto attributes = parse_json(block(i).attributes, ""); attributes.ok()) {
       for (auto it = attributes->begin(); it != attributes->end(); ++it) {
         if (it.key() == "rank" && it->is_number_unsigned()) {
           rank = std::min<std::uint64_t>(it->get<std::uint64_t>(), INT32_MAX);

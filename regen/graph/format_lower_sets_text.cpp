@@ -2,7 +2,8 @@
 #include <array>
 #include <utility>
 
-#include "regen/graph/format_json.h"
+#include "regen/base/json.h"
+#include "regen/base/text.h"
 #include "regen/graph/format_lower_sets.h"
 
 namespace regen {
@@ -119,7 +120,7 @@ Status TextReader::read_description(LowerSetBlock& block) {
   if (type.empty()) return error("an empty line found, expected a function type");
   block.type = type;
   REGEN_ASSIGN(const std::string_view attributes, next_line("the attributes as a JSON object"));
-  const auto object = parse_json_strictly(attributes, "the attributes");
+  const auto object = parse_json(attributes, "the attributes");
   if (!object.ok()) return error(object.error().message);
   if (!object->is_object()) return error(excerpt(*object) + " found, expected a JSON object");
   block.attributes = attributes;

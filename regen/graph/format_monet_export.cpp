@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "regen/graph/format_monet_json.h"
+#include "regen/base/text.h"
 
 namespace regen {
 namespace {
@@ -12,7 +13,7 @@ constexpr std::size_t kMaxLocalTensors = 50'000'000;
 // The "monet" object inside an attribute text, or null.
 Json carried(const std::string& attributes) {
   if (attributes.empty()) return nullptr;
-  auto object = parse_json_strictly(attributes, "");
+  auto object = parse_json(attributes, "");
   if (!object.ok() || !object->is_object() || !object->contains("monet")) return nullptr;
   return std::move((*object)["monet"]);
 }

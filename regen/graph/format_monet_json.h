@@ -2,7 +2,7 @@
 // attributes that carry an instance through a Graph.
 #pragma once
 
-#include "regen/graph/format_json.h"
+#include "regen/base/json.h"
 #include "regen/graph/format_monet.h"
 
 namespace regen {

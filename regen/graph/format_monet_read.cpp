@@ -2,6 +2,7 @@
 #include <array>
 
 #include "regen/graph/format_monet_json.h"
+#include "regen/base/text.h"
 
 namespace regen {
 namespace {
@@ -235,7 +236,7 @@ Result<MonetInstance> read_monet_header(const JsonCursor& at, std::size_t num_no
 }
 
 Result<MonetInstance> read_monet_instance(std::string_view text, const std::string& source) {
-  REGEN_ASSIGN(const Json document, parse_json_strictly(text, source));
+  REGEN_ASSIGN(const Json document, parse_json(text, source));
   const JsonCursor root(document, source);
   REGEN_TRY(root.expect_object());
   const auto list = document.find("nodes");

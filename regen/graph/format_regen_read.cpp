@@ -2,7 +2,8 @@
 #include <optional>
 
 #include "regen/graph/builder.h"
-#include "regen/graph/format_json.h"
+#include "regen/base/json.h"
+#include "regen/base/text.h"
 #include "regen/graph/format_order.h"
 #include "regen/graph/format_regen.h"
 
@@ -78,7 +79,7 @@ Result<std::string> read_attributes(const JsonCursor& at) {
     return at.error(excerpt(at.value()) + " found, expected an object, or its text as a string");
   }
   const auto& text = at.value().get_ref<const std::string&>();
-  const auto inner = parse_json_strictly(text, "the string");
+  const auto inner = parse_json(text, "the string");
   if (!inner.ok()) return at.error(inner.error().message);
   if (!inner->is_object())
     return at.error("the string holds " + excerpt(*inner) + ", expected an object");
@@ -357,7 +358,7 @@ Error Reader::cycle_error(const std::vector<std::uint32_t>& cycle) const {
 }  // namespace
 
 Result<Graph> read_regen_graph(std::string_view text, const std::string& source) {
-  REGEN_ASSIGN(const Json document, parse_json_strictly(text, source));
+  REGEN_ASSIGN(const Json document, parse_json(text, source));
   return Reader(document, source).read();
 }
 

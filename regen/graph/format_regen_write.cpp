@@ -1,4 +1,4 @@
-#include "regen/graph/format_json.h"
+#include "regen/base/json.h"
 #include "regen/graph/format_regen.h"
 
 namespace regen {
@@ -72,14 +72,14 @@ class Writer {
 // say, or very deep) a string.
 Status Writer::attributes(const std::string& value) {
   if (value.empty()) return {};
-  auto parsed = parse_json_strictly(value, "attributes");
+  auto parsed = parse_json(value, "attributes");
   if (!parsed.ok()) return parsed.error();
   if (!parsed->is_object()) {
     return bad_input("attributes: " + excerpt(*parsed) + " found, expected an object");
   }
   key("attributes");
   const std::string nested = std::string(kDeepestPrefix) + value + std::string(kDeepestSuffix);
-  if (parsed->dump() == value && parse_json_strictly(nested, "").ok()) {
+  if (parsed->dump() == value && parse_json(nested, "").ok()) {
     out_ += value;
     return {};
   }

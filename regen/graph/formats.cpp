@@ -4,7 +4,8 @@
 #include <array>
 
 #include "regen/graph/format_dot.h"
-#include "regen/graph/format_json.h"
+#include "regen/base/json.h"
+#include "regen/base/text.h"
 #include "regen/graph/format_lower_sets.h"
 #include "regen/graph/format_monet.h"
 #include "regen/graph/format_regen.h"

@@ -1,4 +1,5 @@
 #include "regen/plan/plan_json.h"
+#include "regen/base/text.h"
 
 #include <algorithm>
 #include <array>
@@ -28,15 +29,6 @@ enum class Field : std::uint8_t {
 };
 constexpr std::array<std::string_view, 7> kFieldNames{"format", "version",   "planner",  "graph",
                                                       "steps",  "addresses", "predicted"};
-
-std::string in_quotes(std::string_view text) {
-  constexpr std::size_t kShown = 40;
-  std::string shown(text.substr(0, kShown));
-  for (char& c : shown) {
-    if (static_cast<unsigned char>(c) < 0x20) c = '?';
-  }
-  return "'" + shown + (text.size() > kShown ? "...'" : "'");
-}
 
 // Reads a whole number at the start of `text` and removes it.
 std::optional<std::uint32_t> take_number(std::string_view& text) {

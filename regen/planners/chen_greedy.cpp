@@ -33,7 +33,7 @@ Result<Proposal> plan_greedy(const Problem& problem, CandidateSet set, Effort& e
     const auto [chosen, is_new] = tried.insert(std::move(checkpoints));
     if (!is_new) continue;
     REGEN_ASSIGN(Candidate candidate, plan_checkpoints(problem, *chosen, effort));
-    candidate.note = std::to_string(count) + " checkpoints, one for each " +
+    candidate.note = format_count(count, "checkpoint") + ", segments of " +
                      format_bytes(static_cast<Bytes>(segment_bytes));
     best.offer(std::move(candidate));
   }

@@ -10,7 +10,7 @@ Result<Proposal> plan_sqrt(const Problem& problem, CandidateSet set, Effort& eff
   const auto checkpoints = sqrt_checkpoints(*problem.graph, set, problem.options.accounting);
   REGEN_ASSIGN(Candidate candidate, plan_checkpoints(problem, checkpoints, effort));
   return Proposal{.plan = std::move(candidate.plan),
-                  .note = std::to_string(checkpoints.size()) + " checkpoints"};
+                  .note = format_count(checkpoints.size(), "checkpoint")};
 }
 
 }  // namespace

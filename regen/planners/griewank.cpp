@@ -143,8 +143,8 @@ Result<Candidate> plan_slots(const Problem& problem, const BlockChain& chain,
     for (TensorId t : graph.outputs(end)) schedule.keep(t, made + 1, last);
   }
   schedule.complete();
-  Candidate candidate{.note = std::to_string(slots) + " checkpoint slots on a chain of " +
-                              std::to_string(chain.ends.size()) + " blocks"};
+  Candidate candidate{.note = format_count(slots, "checkpoint slot") + " on a chain of " +
+                              format_count(chain.ends.size(), "block")};
   if (plain) {
     std::vector<OpId> sequence;
     for (std::size_t stage = 0; stage < schedule.num_stages(); ++stage) {

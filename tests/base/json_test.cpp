@@ -1,4 +1,5 @@
 #include "regen/base/json.h"
+#include "regen/base/text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,71 +8,97 @@ namespace regen {
 namespace {
 
 using testing::HasSubstr;
-using testing::Not;
 
-TEST(Json, ParsesAndKeepsTheOrderOfKeys) {
-  const auto json = parse_json(R"({"z": 1, "a": [true, null]})", "f");
-  ASSERT_TRUE(json.ok());
-  EXPECT_EQ(json->dump(), R"({"z":1,"a":[true,null]})");
+std::string error_of(std::string_view text) {
+  const auto json = parse_json(text, "f");
+  return json.ok() ? "no error" : json.error().message;
 }
 
-TEST(Json, SaysWhereTheTextIsBroken) {
-  const auto message = parse_json("{\"a\":\n x}", "f.json").error().message;
-  EXPECT_THAT(message, HasSubstr("f.json: not valid JSON at line 2, column 2"));
-  EXPECT_THAT(message, Not(HasSubstr("exception")));
-  for (const char* text : {"", "{", "[1,]", "{\"a\":1}}", "nul", "\"\xff\"", "1e999"}) {
-    EXPECT_FALSE(parse_json(text, "f").ok()) << text;
-  }
+TEST(Json, AgreesWithTheLibrarysOwnParser) {
+  const std::string text =
+      R"({"z":[1,-2,3.5,1e3,18446744073709551615,true,false,null],"a":{"b":{},"c":[]},"":"\u00e9\n"})";
+  const auto json = parse_json(text, "f");
+  ASSERT_TRUE(json.ok()) << json.error().message;
+  EXPECT_EQ(json->dump(), Json::parse(text).dump());
+  EXPECT_EQ(*parse_json("7", "f"), 7);
+}
+
+TEST(Json, RefusesARepeatedKey) {
+  EXPECT_EQ(error_of(R"({"a":1,"b":2,"a":3})"), "f: key 'a' is given twice in one object");
+  EXPECT_EQ(error_of(R"([{"a":1},{"a":1}])"), "no error");
 }
 
 TEST(Json, LimitsTheDepth) {
-  EXPECT_TRUE(parse_json(std::string(64, '[') + std::string(64, ']'), "f").ok());
-  EXPECT_EQ(parse_json(std::string(1'000'000, '['), "f").error().message,
-            "f: JSON nested deeper than 64");
-  // Brackets inside a string are no nesting.
-  EXPECT_TRUE(parse_json("\"" + std::string(100, '[') + "\\\"[\"", "f").ok());
+  EXPECT_EQ(error_of(std::string(64, '[') + std::string(64, ']')), "no error");
+  EXPECT_EQ(error_of(std::string(65, '[') + std::string(65, ']')), "f: JSON nested deeper than 64");
 }
 
-class JsonViewTest : public testing::Test {
- protected:
-  JsonViewTest()
-      : document_(*parse_json(R"({"n": -5, "u": 18446744073709551615, "d": 1.5, "s": "text",
-                                            "b": true, "l": [1, {"x": 2}], "big": 1e300})",
-                              "f")),
-        view_(document_, "f: ") {}
-
-  JsonView at(const char* key) const { return *view_.at(key); }
-
-  Json document_;
-  JsonView view_;
-};
-
-TEST_F(JsonViewTest, ReadsValues) {
-  EXPECT_EQ(*at("n").as_int(-10, 10), -5);
-  EXPECT_EQ(*at("d").as_finite(), 1.5);
-  EXPECT_EQ(*at("n").as_finite(), -5);
-  EXPECT_EQ(*at("s").as_string(), "text");
-  EXPECT_EQ(*at("b").as_bool(), true);
-  EXPECT_EQ(*at("l").array_size(), 2u);
-  EXPECT_TRUE(view_.has("n"));
-  EXPECT_FALSE(view_.has("m"));
-  EXPECT_FALSE(at("l").has("m"));
+TEST(Json, SaysWhereTheTextIsBroken) {
+  EXPECT_THAT(error_of("{\n\"a\" 1}"), HasSubstr("f: not valid JSON at line 2, column 5"));
+  EXPECT_THAT(error_of("1 2"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error_of(""), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error_of("1e999"), HasSubstr("number overflow"));
 }
 
-TEST_F(JsonViewTest, NamesThePathOfARefusal) {
-  EXPECT_EQ(view_.at("m").error().message, "f: : field 'm' is missing");
-  EXPECT_EQ(at("l").item(1).at("x")->as_string().error().message,
-            "f: l[1].x: 2 found, expected a string");
-  EXPECT_EQ(at("n").as_int(0, 9).error().message,
-            "f: n: -5 is out of range, expected a whole number from 0 to 9");
-  EXPECT_EQ(at("u").as_int(0, 9).error().message,
-            "f: u: 18446744073709551615 is out of range, expected a whole number from 0 to 9");
-  EXPECT_EQ(at("d").as_int(0, 9).error().message,
-            "f: d: 1.5 found, expected a whole number from 0 to 9");
-  EXPECT_EQ(at("s").as_finite().error().message, "f: s: \"text\" found, expected a number");
-  EXPECT_EQ(at("s").as_bool().error().message, "f: s: \"text\" found, expected true or false");
-  EXPECT_EQ(at("s").array_size().error().message, "f: s: \"text\" found, expected an array");
-  EXPECT_EQ(at("l").at("x").error().message, "f: l: an array found, expected an object");
+// The ordinary parser compares each new key with all earlier ones: 200,000 keys took minutes.
+TEST(Json, ReadsAnObjectWithManyKeys) {
+  std::string text = "{";
+  for (int i = 0; i < 200'000; ++i) text += (i ? ",\"" : "\"") + std::to_string(i) + "\":0";
+  EXPECT_EQ(error_of(text + "}"), "no error");
+  EXPECT_EQ(error_of(text + ",\"777\":1}"), "f: key '777' is given twice in one object");
+}
+
+TEST(Json, PutsThePathTogetherForAMessage) {
+  const Json document = Json::parse(R"({"ops":[{"cost":-1}]})");
+  const JsonCursor root(document, "g.json");
+  const JsonCursor ops = root.member("ops", document["ops"]);
+  const JsonCursor op = ops.item(0);
+  const JsonCursor cost = op.member("cost", document["ops"][0]["cost"]);
+  EXPECT_EQ(cost.error("bad").message, "g.json: ops[0].cost: bad");
+  EXPECT_EQ(root.error("bad").message, "g.json: bad");
+  EXPECT_EQ(cost.whole(0, 3).error().message,
+            "g.json: ops[0].cost: -1 found, expected a whole number from 0 to 3");
+  EXPECT_EQ(*cost.whole(-1, 3), -1);
+  EXPECT_FALSE(cost.not_negative().ok());
+  EXPECT_EQ(*cost.finite(), -1.0);
+}
+
+TEST(Json, WholeNumbersEndAtTheLimits) {
+  const Json values =
+      Json::parse("[9223372036854775807, 9223372036854775808, -9223372036854775808]");
+  const JsonCursor root(values, "f");
+  EXPECT_EQ(*root.item(0).whole(0, INT64_MAX), INT64_MAX);
+  EXPECT_FALSE(root.item(1).whole(0, INT64_MAX).ok());
+  EXPECT_EQ(*root.item(2).whole(INT64_MIN, 0), INT64_MIN);
+}
+
+TEST(Json, KnowsUtf8) {
+  for (const char* text :
+       {"", "plain", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "\xef\xbf\xbf"}) {
+    EXPECT_TRUE(is_utf8(text)) << text;
+  }
+  // A lone continuation, cut short, over-long, a surrogate, beyond the last code point.
+  for (const char* text : {"\x80", "\xc3", "\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80",
+                           "\xf4\x90\x80\x80", "\xf0\x9f\x98", "\xff"}) {
+    EXPECT_FALSE(is_utf8(text));
+  }
+}
+
+TEST(Json, WritesStrings) {
+  const auto written = [](std::string_view text) {
+    std::string out;
+    const Status status = append_json_string(out, text);
+    return status.ok() ? out : status.error().message;
+  };
+  EXPECT_EQ(written("plain"), "\"plain\"");
+  EXPECT_EQ(written("a\"b\\c\n"), R"("a\"b\\c\n")");
+  EXPECT_EQ(written("\xc3\xa9"), "\"\xc3\xa9\"");
+  EXPECT_THAT(written("\xff"), HasSubstr("is not UTF-8 text"));
+}
+
+TEST(Json, QuotesForOneLine) {
+  EXPECT_EQ(in_quotes("a\nb"), "'a?b'");
+  EXPECT_EQ(in_quotes(std::string(100, 'x')), "'" + std::string(60, 'x') + "...'");
 }
 
 TEST(Json, ShowsTheStartOfAValue) {
@@ -82,6 +109,16 @@ TEST(Json, ShowsTheStartOfAValue) {
   EXPECT_EQ(shown.size(), 63u);
   EXPECT_TRUE(shown.ends_with("xxx..."));
   EXPECT_FALSE(excerpt(Json("\xff")).empty());
+}
+
+TEST(Json, BracketsInsideAStringAreNoNesting) {
+  EXPECT_TRUE(parse_json("\"" + std::string(100, '[') + "\\\"[\"", "f").ok());
+}
+
+TEST(Json, RefusesBrokenTexts) {
+  for (const char* text : {"", "{", "[1,]", "{\"a\":1}}", "nul", "\"\xff\"", "1e999"}) {
+    EXPECT_FALSE(parse_json(text, "f").ok()) << text;
+  }
 }
 
 }  // namespace

@@ -87,7 +87,7 @@ USAGE = [
     (["convert", "zoo:vgg19", "-o", "x.unknown"], "--to"),
     (["convert", "zoo:vgg19"], "--output"),
     (["draw", "zoo:vgg19", "-o", "x.gif"], "x.gif"),
-    (["draw", "zoo:chain:5000", "-o", "x.svg"], "ops"),
+    (["draw", "zoo:chain:9000", "-o", "x.svg"], "ops"),
     (["sweep", "zoo:vgg19", "--budgets", "1:2"], "1:2"),
     (["sweep", "zoo:vgg19", "--budgets", "1GB:2GB:1"], "1GB:2GB:1"),
     (["sweep", "zoo:vgg19", "--budgets", "3GB:2GB:5"], "3GB:2GB:5"),

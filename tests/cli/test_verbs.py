@@ -3,11 +3,8 @@
 import csv
 import json
 import os
-import subprocess
 
 import pytest
-
-from conftest import BINARY
 
 VERBS = [
     "zoo", "convert", "plan", "simulate", "validate", "explain", "draw", "pack", "sweep",
@@ -200,6 +197,42 @@ def test_explain_without_a_plan_explains_the_bound(regen):
     assert "1,024" in line
 
 
+SWAPS = {
+    "format": "regen-graph",
+    "version": 1,
+    "name": "swaps",
+    "cost_unit": "second",
+    "tensors": [{"name": n, "bytes": 1_000_000_000} for n in "abc"]
+    + [{"name": "y", "bytes": 4, "kind": "output"}],
+    "ops": [
+        {"name": "a", "outputs": [0], "variants": [{"cost": 1}]},
+        {"name": "b", "inputs": [0], "outputs": [1], "variants": [{"cost": 1}]},
+        {"name": "c", "inputs": [1], "outputs": [2], "variants": [{"cost": 1}]},
+        {"name": "y", "inputs": [0, 2], "outputs": [3], "variants": [{"cost": 1}]},
+    ],
+}
+# a waits on the host while c is computed, so two of the three large tensors are enough.
+SWAP_PLAN = {
+    "format": "regen-plan",
+    "version": 1,
+    "steps": ["c0", "o0", "c1", "r0", "c2", "r1", "f0", "c3", "r0", "r2"],
+}
+
+
+def test_plans_that_move_tensors(regen):
+    regen.write("g.json", SWAPS)
+    regen.write("plan.json", SWAP_PLAN)
+    simulated = regen.json("simulate", "g.json", "plan.json", "--device", "v100-16", "--cost", "graph")
+    assert simulated["peak_bytes"] == 2_000_000_004
+    assert simulated["offloaded_bytes"] == simulated["fetched_bytes"] == 1_000_000_000
+    assert simulated["host_peak_bytes"] == 1_000_000_000 and simulated["stall"] > 0
+    assert regen.json("validate", "g.json", "plan.json", "--host-budget", "1GB")["valid"]
+    regen.fails(2, "validate", "g.json", "plan.json", "--host-budget", "0.9GB")
+    regen.ok("draw", "g.json", "plan.json", "--device", "v100-16", "--cost", "graph", "-o", "p.svg")
+    picture = regen.bytes_of("p.svg")
+    assert b"copy begins" in picture and b"on the host" in picture
+
+
 # --- draw
 
 
@@ -349,83 +382,3 @@ def test_max_batch_in_plain_accounting(regen):
 def test_max_batch_of_nothing(regen):
     line = regen.fails(1, "max-batch", "zoo:vgg19", "--memory", "1MiB")
     assert "1,048,576" in line
-
-
-# --- shells and terminals
-
-
-def test_bash_completion(regen):
-    script = regen.ok("completion", "bash")
-    subprocess.run(["bash", "-n"], input=script, text=True, check=True)
-    for word in ("max-batch", "--activation-budget", "chen_greedy", "zoo:VGG19", "v100-16"):
-        assert word in script
-
-
-def complete(regen, *words):
-    """What bash would offer after these words (split as bash splits them)."""
-    regen.write("completion.bash", regen.ok("completion", "bash"))
-    quoted = " ".join(f"'{word}'" for word in words)
-    script = (
-        f"source completion.bash; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _regen; "
-        'printf "%s\\n" "${COMPREPLY[@]}"'
-    )
-    done = subprocess.run(["bash", "-c", script], cwd=regen.folder, capture_output=True, text=True)
-    assert done.stderr == ""
-    return done.stdout.split()
-
-
-def test_bash_completion_offers_what_fits(regen):
-    assert complete(regen, "regen", "val") == ["validate"]
-    assert complete(regen, "regen", "plan", "zoo", ":", "vgg1") == []
-    assert complete(regen, "regen", "plan", "zoo", ":", "VGG1") == ["VGG16", "VGG19"]
-    assert "--budget" in complete(regen, "regen", "plan", "--bu")
-    assert complete(regen, "regen", "plan", "--planner", "last") == ["last_node"]
-    assert complete(regen, "regen", "sweep", "g", "--planners", "keep_all,last") == ["keep_all,last_node"]
-    assert complete(regen, "regen", "completion", "fi") == ["fish"]
-
-
-@pytest.mark.parametrize("shell,check", [("zsh", ["zsh", "-n"]), ("fish", ["fish", "-n"])])
-def test_other_completions(regen, shell, check):
-    script = regen.ok("completion", shell)
-    assert all(verb in script for verb in VERBS) and "chen_sqrt" in script
-    found = subprocess.run(["which", shell], capture_output=True).returncode == 0
-    if found:
-        regen.write("script", script)
-        subprocess.run([*check, "script"], cwd=regen.folder, check=True)
-
-
-def on_terminal(*arguments, **env):
-    """Output of the binary when it writes to a terminal."""
-    import pty
-
-    leader, follower = pty.openpty()
-    child = subprocess.Popen([str(BINARY), *arguments], stdout=follower, stderr=follower,
-                             env={**os.environ, "TERM": "xterm", **env})
-    os.close(follower)
-    output = b""
-    try:
-        while chunk := os.read(leader, 65536):
-            output += chunk
-    except OSError:  # the other side is gone
-        pass
-    os.close(leader)
-    assert child.wait() == 0
-    return output
-
-
-def test_colours_only_where_wanted(regen):
-    environment = {k: v for k, v in os.environ.items() if k != "NO_COLOR"}
-    os.environ.pop("NO_COLOR", None)
-    try:
-        assert b"\x1b[1m" in on_terminal("zoo", "vgg19")
-        assert b"\x1b" not in on_terminal("zoo", "vgg19", NO_COLOR="1")
-        assert b"\x1b" not in on_terminal("zoo", "vgg19", TERM="dumb")
-        assert "\x1b" not in regen.ok("zoo", "vgg19", env={"TERM": "xterm"})
-    finally:
-        os.environ.update(environment)
-
-
-def test_progress_only_on_a_terminal(regen):
-    shown = on_terminal("sweep", "zoo:vgg16", "--budgets", "auto:3")
-    assert b"sweep [" in shown
-    regen.ok("sweep", "zoo:vgg16", "--budgets", "auto:3")

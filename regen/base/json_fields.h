@@ -1,4 +1,4 @@
-// What the readers of this folder share: files that say their format, and no field that is not
+// What readers of small JSON files share: files that say their format, and no field that is not
 // understood, since a misspelt one would silently change every plan.
 #pragma once
 
@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "regen/graph/format_json.h"
+#include "regen/base/json.h"
 
 namespace regen {
 

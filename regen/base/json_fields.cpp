@@ -1,4 +1,5 @@
-#include "regen/cost/strict_json.h"
+#include "regen/base/json_fields.h"
+#include "regen/base/text.h"
 
 #include <algorithm>
 
