@@ -24,7 +24,7 @@ build: setup
 	@cmake --build --preset $(PRESET) -j $(JOBS)
 
 demo: build
-	@tools/demo.sh
+	@$(PYTHON) tools/demo.py
 
 test: build
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)

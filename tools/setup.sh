@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 packages=(g++ cmake ninja-build python3-venv nlohmann-json3-dev libcli11-dev libgtest-dev libgmock-dev
           libbenchmark-dev graphviz ccache mold clang-14 clang-format-14 libclang-rt-14-dev)
-python_packages=(matplotlib==3.9.4 plotly==5.24.1 pytest==8.3.5)
+python_packages=(matplotlib==3.11.2 plotly==7.1.0 pytest==9.2.0)
 
 stamp=.venv/.regen-setup
 wanted=$(printf '%s\n' "${packages[@]}" "${python_packages[@]}")
@@ -18,6 +18,7 @@ have() {
     g++ | cmake | ccache | mold) command -v "$1" > /dev/null ;;
     ninja-build) command -v ninja > /dev/null ;;
     graphviz) command -v dot > /dev/null ;;
+    python3-venv) python3 -c 'import venv, ensurepip' 2>/dev/null ;;
     *) dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'install ok installed' ;;
   esac
 }
