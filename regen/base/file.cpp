@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -67,7 +68,7 @@ Status write_file(const std::string& path, std::string_view content) {
 }
 
 std::string temporary_beside(const std::string& path) {
-  static unsigned counter = 0;
+  static std::atomic<unsigned> counter{0};
   const std::filesystem::path target(path);
   const std::string name = "." + target.stem().string() + "." + std::to_string(::getpid()) + "." +
                            std::to_string(counter++) + target.extension().string();

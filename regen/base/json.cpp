@@ -12,12 +12,16 @@ namespace {
 
 constexpr std::size_t kMaxDepth = 64;
 
-// nlohmann's text without its own prefixes: "at line 3, column 5: ..." is what helps.
+// nlohmann's text without its own prefixes: "at line 3, column 5: ..." is what helps. It quotes
+// what it read last, however long.
 std::string parse_problem(const std::exception& error) {
-  std::string text = error.what();
-  if (const auto at = text.find("at line"); at != std::string::npos) return text.substr(at);
-  if (const auto end = text.find("] "); end != std::string::npos) return text.substr(end + 2);
-  return text;
+  std::string_view text = error.what();
+  if (const auto at = text.find("at line"); at != std::string_view::npos) {
+    text.remove_prefix(at);
+  } else if (const auto end = text.find("] "); end != std::string_view::npos) {
+    text.remove_prefix(end + 2);
+  }
+  return on_one_line(text, 200);
 }
 
 // Builds the document itself, because the ordered objects of nlohmann search all earlier keys

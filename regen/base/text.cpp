@@ -23,14 +23,15 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-std::string in_quotes(std::string_view text) {
-  constexpr std::size_t kShown = 60;
-  std::string shown = "'";
-  for (char c : text.substr(0, kShown)) {
+std::string on_one_line(std::string_view text, std::size_t limit) {
+  std::string shown;
+  for (char c : text.substr(0, limit)) {
     const bool control = static_cast<unsigned char>(c) < ' ' || c == 127;
     shown += control ? '?' : c;
   }
-  return shown + (text.size() > kShown ? "...'" : "'");
+  return text.size() > limit ? shown + "..." : shown;
 }
+
+std::string in_quotes(std::string_view text) { return "'" + on_one_line(text, 60) + "'"; }
 
 }  // namespace regen
