@@ -11,19 +11,23 @@ SECONDS  ?= 60
 PYTHON   := .venv/bin/python
 JOBS     ?= $(shell nproc)
 
-.PHONY: all setup build demo test bench fuzz format clean results
+.PHONY: all setup configure build demo test bench fuzz format clean results
 
 all: build
 
 setup:
 	@tools/setup.sh
 
-build: setup
+configure: setup
 	@cmake --preset $(PRESET) > $(BUILD).configure.log 2>&1 || { cat $(BUILD).configure.log; exit 1; }
 	@mv $(BUILD).configure.log $(BUILD)/configure.log
+
+build: configure
 	@cmake --build --preset $(PRESET) -j $(JOBS)
 
-demo: build
+# The tour needs the program only, not the tests.
+demo: configure
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target regen
 	@$(PYTHON) tools/demo.py
 
 test: build
