@@ -41,10 +41,9 @@ Graph residual_graph(std::size_t layers) {
     for (std::size_t j : readers[i]) inputs.push_back(value[j]);
     for (std::size_t j : readers[i]) inputs.push_back(value[2 * layers - j]);
     if (i + 1 == layers) inputs.push_back(value[layers]);
-    value[2 * layers - i] =
-        builder.add_simple_op("b" + std::to_string(i), "conv_backward", Phase::kBackward, inputs,
-                              bytes[i], TensorKind::kGradient,
-                              static_cast<double>(random.between(1, 1000)));
+    value[2 * layers - i] = builder.add_simple_op(
+        "b" + std::to_string(i), "conv_backward", Phase::kBackward, inputs, bytes[i],
+        TensorKind::kGradient, static_cast<double>(random.between(1, 1000)));
   }
   return std::move(builder).build().value();
 }
@@ -64,10 +63,18 @@ void plan_with(benchmark::State& state, const char* planner) {
   state.counters["overhead"] = overhead;
 }
 
-void BM_KeepAll(benchmark::State& state) { plan_with(state, "keep_all"); }
-void BM_ChenSqrt(benchmark::State& state) { plan_with(state, "chen_sqrt"); }
-void BM_ChenGreedy(benchmark::State& state) { plan_with(state, "chen_greedy"); }
-void BM_Griewank(benchmark::State& state) { plan_with(state, "griewank"); }
+void BM_KeepAll(benchmark::State& state) {
+  plan_with(state, "keep_all");
+}
+void BM_ChenSqrt(benchmark::State& state) {
+  plan_with(state, "chen_sqrt");
+}
+void BM_ChenGreedy(benchmark::State& state) {
+  plan_with(state, "chen_greedy");
+}
+void BM_Griewank(benchmark::State& state) {
+  plan_with(state, "griewank");
+}
 BENCHMARK(BM_KeepAll)->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_ChenSqrt)->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_ChenGreedy)->Unit(benchmark::kMillisecond);
@@ -85,9 +92,15 @@ void pack_plan_of(benchmark::State& state, const char* planner) {
   state.counters["packed/live"] = ratio;
 }
 
-void BM_PackKeepAll(benchmark::State& state) { pack_plan_of(state, "keep_all"); }
-void BM_PackChenSqrt(benchmark::State& state) { pack_plan_of(state, "chen_sqrt"); }
-void BM_PackChenGreedy(benchmark::State& state) { pack_plan_of(state, "chen_greedy"); }
+void BM_PackKeepAll(benchmark::State& state) {
+  pack_plan_of(state, "keep_all");
+}
+void BM_PackChenSqrt(benchmark::State& state) {
+  pack_plan_of(state, "chen_sqrt");
+}
+void BM_PackChenGreedy(benchmark::State& state) {
+  pack_plan_of(state, "chen_greedy");
+}
 BENCHMARK(BM_PackKeepAll)->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_PackChenSqrt)->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_PackChenGreedy)->Unit(benchmark::kMillisecond);

@@ -51,8 +51,8 @@ Status write_file(const std::string& path, std::string_view content) {
   // A device or pipe is written directly: renaming over it would replace it.
   std::error_code ignored;
   const auto kind = std::filesystem::status(path, ignored).type();
-  const bool special = std::filesystem::exists(path, ignored) &&
-                       kind != std::filesystem::file_type::regular;
+  const bool special =
+      std::filesystem::exists(path, ignored) && kind != std::filesystem::file_type::regular;
   const std::string target = special ? path : temporary_beside(path);
   FilePointer file(std::fopen(target.c_str(), "wb"), &std::fclose);
   if (!file) return system_error("write", path, errno);

@@ -9,7 +9,8 @@
 namespace regen {
 
 // Refuses directories and files over `max_bytes`.
-Result<std::string> read_file(const std::string& path, std::size_t max_bytes = std::size_t{1} << 31);
+Result<std::string> read_file(const std::string& path,
+                              std::size_t max_bytes = std::size_t{1} << 31);
 
 // Writes beside the target and renames over it, so a failure leaves the old
 // file (or none); "-" writes to standard output.

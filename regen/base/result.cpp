@@ -4,10 +4,14 @@ namespace regen {
 
 int exit_status(ErrorCode code) {
   switch (code) {
-    case ErrorCode::kInfeasible: return 1;
-    case ErrorCode::kBadInput: return 2;
-    case ErrorCode::kMissing: return 2;
-    case ErrorCode::kLimit: return 3;
+    case ErrorCode::kInfeasible:
+      return 1;
+    case ErrorCode::kBadInput:
+      return 2;
+    case ErrorCode::kMissing:
+      return 2;
+    case ErrorCode::kLimit:
+      return 3;
   }
   return 2;
 }

@@ -24,10 +24,18 @@ struct Error {
   bool operator==(const Error&) const = default;
 };
 
-inline Error bad_input(std::string message) { return {ErrorCode::kBadInput, std::move(message)}; }
-inline Error infeasible(std::string message) { return {ErrorCode::kInfeasible, std::move(message)}; }
-inline Error limit_reached(std::string message) { return {ErrorCode::kLimit, std::move(message)}; }
-inline Error missing(std::string message) { return {ErrorCode::kMissing, std::move(message)}; }
+inline Error bad_input(std::string message) {
+  return {ErrorCode::kBadInput, std::move(message)};
+}
+inline Error infeasible(std::string message) {
+  return {ErrorCode::kInfeasible, std::move(message)};
+}
+inline Error limit_reached(std::string message) {
+  return {ErrorCode::kLimit, std::move(message)};
+}
+inline Error missing(std::string message) {
+  return {ErrorCode::kMissing, std::move(message)};
+}
 
 // 1 infeasible, 2 bad usage or input (or a missing program), 3 limit reached.
 int exit_status(ErrorCode code);
@@ -90,10 +98,9 @@ class [[nodiscard]] Status {
 }  // namespace regen
 
 // Leaves the enclosing function with the error of `expression` if it failed.
-#define REGEN_TRY(expression)                                  \
-  do {                                                         \
-    if (auto regen_status_ = (expression); !regen_status_.ok()) \
-      return regen_status_.error();                            \
+#define REGEN_TRY(expression)                                                                 \
+  do {                                                                                        \
+    if (auto regen_status_ = (expression); !regen_status_.ok()) return regen_status_.error(); \
   } while (false)
 
 #define REGEN_CONCAT_INNER(a, b) a##b

@@ -32,6 +32,8 @@ std::string on_one_line(std::string_view text, std::size_t limit) {
   return text.size() > limit ? shown + "..." : shown;
 }
 
-std::string in_quotes(std::string_view text) { return "'" + on_one_line(text, 60) + "'"; }
+std::string in_quotes(std::string_view text) {
+  return "'" + on_one_line(text, 60) + "'";
+}
 
 }  // namespace regen

@@ -12,7 +12,9 @@ namespace {
 
 constexpr std::string_view kByteForms = "a number of bytes such as 8GiB, 500MB or 16e9";
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+char lower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
 
 // The factor of a unit suffix, or 0 when it is none.
 double unit_factor(std::string_view suffix) {
@@ -43,7 +45,9 @@ std::string scaled(double value, double base, const auto& names, const char* uni
 
 }  // namespace
 
-std::string_view to_string(CostUnit unit) { return unit == CostUnit::kSecond ? "second" : "flop"; }
+std::string_view to_string(CostUnit unit) {
+  return unit == CostUnit::kSecond ? "second" : "flop";
+}
 
 Result<CostUnit> parse_cost_unit(std::string_view text) {
   if (text == "second") return CostUnit::kSecond;

@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "regen/base/file.h"
-#include "regen/cost/cost_table.h"
 #include "regen/base/json.h"
 #include "regen/base/text.h"
+#include "regen/cost/cost_table.h"
 
 namespace regen {
 namespace {

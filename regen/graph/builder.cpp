@@ -37,7 +37,9 @@ bool contains(const std::vector<TensorId>& list, TensorId t) {
   return std::find(list.begin(), list.end(), t) != list.end();
 }
 
-bool valid_cost(double cost) { return std::isfinite(cost) && cost >= 0; }
+bool valid_cost(double cost) {
+  return std::isfinite(cost) && cost >= 0;
+}
 
 }  // namespace
 
@@ -117,7 +119,8 @@ bool GraphBuilder::check_outputs(const OpSpec& op, const std::vector<TensorId>& 
 }
 
 bool GraphBuilder::check_variant(const OpSpec& op, const VariantSpec& variant) {
-  const std::string where = "op " + in_quotes(op.name) + " variant " + in_quotes(variant.name) + ": ";
+  const std::string where =
+      "op " + in_quotes(op.name) + " variant " + in_quotes(variant.name) + ": ";
   if (!valid_cost(variant.cost) || !valid_cost(variant.rerun_cost.value_or(0)) ||
       !valid_cost(variant.flops) || !valid_cost(variant.traffic)) {
     fail(where + "cost, rerun cost, flops and traffic must be finite and not negative");
@@ -135,8 +138,9 @@ bool GraphBuilder::check_variant(const OpSpec& op, const VariantSpec& variant) {
   }
   for (TensorId t : variant.extra_outputs) {
     if (t.index() < num_tensors() && graph_.tensor_kinds_[t] == TensorKind::kOutput) {
-      fail(where + "makes the extra " + describe(t) +
-           " of kind output, expected another kind: the step must end with it whatever the variant");
+      fail(
+          where + "makes the extra " + describe(t) +
+          " of kind output, expected another kind: the step must end with it whatever the variant");
       return false;
     }
   }

@@ -2,9 +2,9 @@
 #include <limits>
 #include <span>
 
-#include "regen/graph/builder.h"
 #include "regen/base/json.h"
 #include "regen/base/text.h"
+#include "regen/graph/builder.h"
 #include "regen/graph/format_lower_sets.h"
 #include "regen/graph/format_order.h"
 

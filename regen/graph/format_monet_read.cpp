@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <array>
 
-#include "regen/graph/format_monet_json.h"
 #include "regen/base/text.h"
+#include "regen/graph/format_monet_json.h"
 
 namespace regen {
 namespace {

@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "regen/graph/format_monet_json.h"
 #include "regen/base/text.h"
+#include "regen/graph/format_monet_json.h"
 
 namespace regen {
 namespace {

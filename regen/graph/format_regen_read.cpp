@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <optional>
 
-#include "regen/graph/builder.h"
 #include "regen/base/json.h"
 #include "regen/base/text.h"
+#include "regen/graph/builder.h"
 #include "regen/graph/format_order.h"
 #include "regen/graph/format_regen.h"
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
-#include "regen/graph/format_dot.h"
 #include "regen/base/json.h"
 #include "regen/base/text.h"
+#include "regen/graph/format_dot.h"
 #include "regen/graph/format_lower_sets.h"
 #include "regen/graph/format_monet.h"
 #include "regen/graph/format_regen.h"

@@ -43,8 +43,12 @@ class Hasher {
 
 }  // namespace
 
-std::string_view to_string(TensorKind kind) { return kKindNames[static_cast<std::size_t>(kind)]; }
-std::string_view to_string(Phase phase) { return kPhaseNames[static_cast<std::size_t>(phase)]; }
+std::string_view to_string(TensorKind kind) {
+  return kKindNames[static_cast<std::size_t>(kind)];
+}
+std::string_view to_string(Phase phase) {
+  return kPhaseNames[static_cast<std::size_t>(phase)];
+}
 
 Result<TensorKind> parse_tensor_kind(std::string_view text) {
   return parse_name<TensorKind>(kKindNames, text, "tensor kind");

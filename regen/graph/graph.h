@@ -42,7 +42,9 @@ Result<TensorKind> parse_tensor_kind(std::string_view text);
 Result<Phase> parse_phase(std::string_view text);
 
 // Fixed tensors are on the device before, during and after the step.
-constexpr bool is_fixed(TensorKind kind) { return kind <= TensorKind::kState; }
+constexpr bool is_fixed(TensorKind kind) {
+  return kind <= TensorKind::kState;
+}
 
 struct TensorSpec {
   std::string name;
@@ -56,14 +58,14 @@ struct TensorSpec {
 struct VariantSpec {
   std::string name;
   double cost = 0;
-  std::optional<double> rerun_cost;           // absent: as `cost`
-  Bytes workspace = 0;                        // bytes in use only while the op runs
-  std::optional<std::vector<TensorId>> reads; // absent: all inputs of the op
-  std::vector<TensorId> extra_outputs;        // made by this variant only (a packed mask); never
-                                              // of kind output
-  TensorId overwrites;                        // an input that becomes the op's first output
-  double flops = 0;                           // arithmetic, for cost models; 0: unknown
-  double traffic = 0;                         // bytes moved through device memory; 0: unknown
+  std::optional<double> rerun_cost;            // absent: as `cost`
+  Bytes workspace = 0;                         // bytes in use only while the op runs
+  std::optional<std::vector<TensorId>> reads;  // absent: all inputs of the op
+  std::vector<TensorId> extra_outputs;         // made by this variant only (a packed mask); never
+                                               // of kind output
+  TensorId overwrites;                         // an input that becomes the op's first output
+  double flops = 0;                            // arithmetic, for cost models; 0: unknown
+  double traffic = 0;                          // bytes moved through device memory; 0: unknown
 
   bool operator==(const VariantSpec&) const = default;
 };
@@ -76,7 +78,7 @@ struct OpSpec {
   std::vector<TensorId> outputs;
   std::vector<TensorId> mutates;  // fixed tensors changed in place; such an op runs exactly once
   bool recomputable = true;
-  bool random = false;            // a re-run replays the saved generator state
+  bool random = false;  // a re-run replays the saved generator state
   std::vector<VariantSpec> variants;
   std::string attributes;
 

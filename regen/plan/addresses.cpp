@@ -15,10 +15,17 @@ class LifetimeWalk {
     for (now_ = 0; now_ < end; ++now_) {
       const Step& step = plan_.steps[static_cast<std::size_t>(now_)];
       switch (step.kind()) {
-        case StepKind::kCompute: compute(step.variant(graph_)); break;
-        case StepKind::kFetch: allocate(step.tensor(), end); break;
-        case StepKind::kRelease: release(step.tensor()); break;
-        case StepKind::kOffload: break;
+        case StepKind::kCompute:
+          compute(step.variant(graph_));
+          break;
+        case StepKind::kFetch:
+          allocate(step.tensor(), end);
+          break;
+        case StepKind::kRelease:
+          release(step.tensor());
+          break;
+        case StepKind::kOffload:
+          break;
       }
     }
     return std::move(lifetimes_);

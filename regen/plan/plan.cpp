@@ -19,7 +19,8 @@ std::string describe(const Graph& graph, const Step& step) {
     if (step.choice() > 0) text += " variant " + std::to_string(step.choice());
   } else {
     text += " " + std::to_string(step.tensor().index());
-    if (step.tensor().index() < graph.num_tensors()) text += " " + in_quotes(graph.name(step.tensor()));
+    if (step.tensor().index() < graph.num_tensors())
+      text += " " + in_quotes(graph.name(step.tensor()));
   }
   return text;
 }

@@ -10,7 +10,9 @@
 namespace regen {
 namespace {
 
-TensorId output_of(const Graph& graph, std::size_t op) { return graph.outputs(OpId(op))[0]; }
+TensorId output_of(const Graph& graph, std::size_t op) {
+  return graph.outputs(OpId(op))[0];
+}
 
 // Items 1 and 2 of the published strategy: gradients are kept from their making to their last
 // use, and every input is there at the stage of its reader.
@@ -77,8 +79,10 @@ std::vector<OpId> candidate_checkpoints(const Graph& graph, CandidateSet set,
 
 Result<std::size_t> mirrored_forward_ops(const Graph& graph) {
   const Error error = bad_input(
-      "accounting checkmate needs a graph of n forward ops, a loss and n mirrored backward ops with "
-      "one output each, as zoo: gives with --backward checkmate; graph '" + graph.name() + "' is not");
+      "accounting checkmate needs a graph of n forward ops, a loss and n mirrored backward ops "
+      "with "
+      "one output each, as zoo: gives with --backward checkmate; graph '" +
+      graph.name() + "' is not");
   if (graph.num_ops() % 2 == 0) return error;
   const std::size_t n = graph.num_ops() / 2;
   for (OpId op : graph.ops()) {

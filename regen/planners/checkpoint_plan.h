@@ -20,7 +20,8 @@ struct Candidate {
 enum class CandidateSet : std::uint8_t { kArticulationPoints, kAll };
 
 // In the order in which the accounting walks them: ascending, or as a CPython set is iterated.
-std::vector<OpId> candidate_checkpoints(const Graph& graph, CandidateSet set, Accounting accounting);
+std::vector<OpId> candidate_checkpoints(const Graph& graph, CandidateSet set,
+                                        Accounting accounting);
 
 // The plan that keeps the outputs of `checkpoints` (any order) and recomputes between them.
 // Checkmate's accounting needs a mirrored graph.

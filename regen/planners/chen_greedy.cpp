@@ -17,9 +17,9 @@ Result<Proposal> plan_greedy(const Problem& problem, CandidateSet set, Effort& e
     return bad_input("greedy points: " + std::to_string(points) +
                      " is out of range, expected 1 to 100000");
   }
-  REGEN_ASSIGN(const Candidate scale,
-               plan_checkpoints(problem, sqrt_checkpoints(graph, CandidateSet::kAll, accounting),
-                                effort));
+  REGEN_ASSIGN(
+      const Candidate scale,
+      plan_checkpoints(problem, sqrt_checkpoints(graph, CandidateSet::kAll, accounting), effort));
   const auto unit = static_cast<double>(scale.simulation.activation_peak_bytes);
   const std::vector<OpId> candidates = candidate_checkpoints(graph, set, accounting);
   const std::vector<OpId> walk = greedy_walk(graph, accounting);

@@ -20,7 +20,7 @@ constexpr std::size_t kMaxSlots = 64;
 
 // The forward pass as a chain of blocks, each ending with an articulation point.
 struct BlockChain {
-  std::vector<OpId> ends;            // last op of each block
+  std::vector<OpId> ends;  // last op of each block
   std::vector<double> costs;
   std::vector<std::int64_t> reversed_from;  // first stage that reverses the block or an earlier one
   IdVector<OpId, std::uint32_t> block;      // of each forward op; beyond the last: the last
@@ -139,7 +139,8 @@ Result<Candidate> plan_slots(const Problem& problem, const BlockChain& chain,
     const std::int64_t made = stored.from == chain.ends.size()
                                   ? static_cast<std::int64_t>(end.index())
                                   : chain.reversed_from[stored.from];
-    const std::int64_t last = stored.block == 0 ? stages - 1 : chain.reversed_from[stored.block - 1];
+    const std::int64_t last =
+        stored.block == 0 ? stages - 1 : chain.reversed_from[stored.block - 1];
     for (TensorId t : graph.outputs(end)) schedule.keep(t, made + 1, last);
   }
   schedule.complete();
@@ -176,10 +177,11 @@ Result<Proposal> plan_griewank(const Problem& problem, Effort& effort) {
   find_reversal_stages(graph, chain);
   const std::optional<std::int64_t> wanted = problem.options.slots;
   if (wanted && (*wanted < 1 || *wanted > 1'000'000)) {
-    return bad_input("slots: " + std::to_string(*wanted) + " is out of range, expected 1 to 1000000");
+    return bad_input("slots: " + std::to_string(*wanted) +
+                     " is out of range, expected 1 to 1000000");
   }
-  const std::size_t most = std::min({chain.ends.size(), kMaxSlots,
-                                     static_cast<std::size_t>(wanted.value_or(1'000'000))});
+  const std::size_t most = std::min(
+      {chain.ends.size(), kMaxSlots, static_cast<std::size_t>(wanted.value_or(1'000'000))});
   const BinomialTable table(chain.costs, most);
   BestCandidate best(problem);
   for (std::size_t slots = wanted ? most : 1; slots <= most; ++slots) {

@@ -53,7 +53,7 @@ class Search {
   Result<std::int64_t> largest_fitting_index() {
     REGEN_ASSIGN(const std::int64_t guess, guess_index());
     REGEN_ASSIGN(const bool guess_fits, fits(guess));
-    std::int64_t low = guess_fits ? guess : -1;  // fits, or -1
+    std::int64_t low = guess_fits ? guess : -1;                 // fits, or -1
     std::int64_t high = guess_fits ? last_index() + 1 : guess;  // does not fit, or beyond the end
     for (std::int64_t stride = 1; guess_fits && low + stride < high; stride *= 2) {
       REGEN_ASSIGN(const bool good, fits(low + stride));
@@ -91,8 +91,7 @@ class Search {
                          (static_cast<double>(available) / static_cast<double>(peak));
     const double index = (batch - static_cast<double>(problem_.grid.start)) /
                          static_cast<double>(problem_.grid.step);
-    return static_cast<std::int64_t>(
-        std::clamp(index, 0.0, static_cast<double>(last_index())));
+    return static_cast<std::int64_t>(std::clamp(index, 0.0, static_cast<double>(last_index())));
   }
 
   // Absent when the fixed bytes alone do not fit.
@@ -145,7 +144,8 @@ class Search {
 Result<MaxBatchAnswer> max_batch(std::string_view planner, const MaxBatchProblem& problem) {
   if (problem.grid.start < 1 || problem.grid.step < 1 || problem.grid.start > problem.largest) {
     return bad_input("grid " + std::to_string(problem.grid.start) + ":" +
-                     std::to_string(problem.grid.step) + " is out of range, expected a start from 1 to " +
+                     std::to_string(problem.grid.step) +
+                     " is out of range, expected a start from 1 to " +
                      std::to_string(problem.largest) + " and a step of at least 1");
   }
   return Search(planner, problem).run();

@@ -33,8 +33,8 @@ Result<Proposal> proposal_of(const PlannerEntry& entry, const Problem& problem, 
 // Which limit the plan breaks, for people.
 std::string over_limit_note(const Problem& problem, const Simulation& simulation) {
   if (problem.budget && simulation.peak_bytes > *problem.budget) {
-    return "its plan needs " + format_grouped(simulation.peak_bytes) +
-           " bytes, the budget is " + format_grouped(*problem.budget);
+    return "its plan needs " + format_grouped(simulation.peak_bytes) + " bytes, the budget is " +
+           format_grouped(*problem.budget);
   }
   if (problem.host_budget && simulation.host_peak_bytes > *problem.host_budget) {
     return "its plan needs " + format_grouped(simulation.host_peak_bytes) +
@@ -92,7 +92,8 @@ Result<Outcome> solve(std::string_view planner, const Problem& problem, const Li
   REGEN_ASSIGN(outcome.simulation, simulate(graph, *proposal.plan, {.link = problem.link}));
   REGEN_ASSIGN(const Validation validation, validate(graph, *proposal.plan, {}));
   if (validation.peak_bytes != outcome.simulation.peak_bytes) {
-    return bad_input("planner " + outcome.planner + ": simulator and validator disagree on the peak (" +
+    return bad_input("planner " + outcome.planner +
+                     ": simulator and validator disagree on the peak (" +
                      std::to_string(outcome.simulation.peak_bytes) + " and " +
                      std::to_string(validation.peak_bytes) + " bytes); please report this");
   }

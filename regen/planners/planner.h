@@ -28,9 +28,9 @@ Result<Accounting> parse_accounting(std::string_view text);
 
 struct PlannerOptions {
   Accounting accounting = Accounting::kPlain;
-  int greedy_points = 60;               // chen_greedy: how many segment sizes are tried, 1..100000
-  std::optional<std::int64_t> slots;    // griewank: this many checkpoints; absent: tries all
-  std::uint64_t seed = 0;               // for planners that draw random numbers
+  int greedy_points = 60;             // chen_greedy: how many segment sizes are tried, 1..100000
+  std::optional<std::int64_t> slots;  // griewank: this many checkpoints; absent: tries all
+  std::uint64_t seed = 0;             // for planners that draw random numbers
 };
 
 // A planning problem. The graph must outlive it.
@@ -71,7 +71,7 @@ struct Outcome {
   std::string planner;
   PlanStatus status = PlanStatus::kUnknown;
   std::optional<Plan> plan;
-  Simulation simulation;   // of `plan`, if there is one
+  Simulation simulation;  // of `plan`, if there is one
   double base_cost = 0;
   double lower_bound = 0;  // at least the trivial one: every op once, each in its cheapest way
   double gap = 0;          // (cost - lower_bound) / cost, 0 without a plan

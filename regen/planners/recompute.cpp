@@ -117,10 +117,10 @@ Status check_sequences_possible(const Graph& graph) {
     const TensorId old = graph.overwrites(base_variant(graph, op));
     if (!old.valid()) continue;
     if (graph.consumers(old).size() > 1 || graph.kind(old) == TensorKind::kOutput) {
-      return limit_reached("op " + std::to_string(op.index()) + " '" + graph.name(op) +
-                           "' overwrites tensor " + std::to_string(old.index()) + " '" +
-                           graph.name(old) +
-                           "' in every variant while others need it, which this planner cannot handle");
+      return limit_reached(
+          "op " + std::to_string(op.index()) + " '" + graph.name(op) + "' overwrites tensor " +
+          std::to_string(old.index()) + " '" + graph.name(old) +
+          "' in every variant while others need it, which this planner cannot handle");
     }
   }
   return {};
@@ -172,8 +172,8 @@ IdVector<OpId, char> repeatable_ops(const Graph& graph, bool forward_only) {
     }
     const bool changed = std::ranges::any_of(
         graph.inputs(op), [&](TensorId t) { return changed_by[t] <= last_call[op]; });
-    repeatable[op] = graph.recomputable(op) && !changed &&
-                     (!forward_only || graph.phase(op) == Phase::kForward);
+    repeatable[op] =
+        graph.recomputable(op) && !changed && (!forward_only || graph.phase(op) == Phase::kForward);
   }
   // An op that destroys its input needs it made once more.
   for (OpId op : graph.ops()) {
@@ -247,8 +247,7 @@ std::vector<OpId> keep_last_sequence(const Graph& graph, std::size_t max_steps, 
   const IdVector<OpId, char> repeatable = repeatable_ops(graph, /*forward_only=*/false);
   OpId previous;
   for (OpId op : graph.ops()) {
-    const std::vector<OpId> missing =
-        closure.missing_for(graph.reads(base_variant(graph, op)));
+    const std::vector<OpId> missing = closure.missing_for(graph.reads(base_variant(graph, op)));
     for (OpId again : missing) sequence.push_back(again);
     sequence.push_back(op);
     // An op that may not run again keeps what it made.

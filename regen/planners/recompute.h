@@ -39,7 +39,7 @@ IdVector<OpId, char> repeatable_ops(const Graph& graph, bool forward_only);
 // missing before it; what belongs to the same segment is then kept until its last use, what lies
 // before it only for this recomputation. Gradients are never recomputed.
 struct Checkpoints {
-  IdVector<OpId, bool> checkpoint;   // false for ops that are not forward
+  IdVector<OpId, bool> checkpoint;  // false for ops that are not forward
   IdVector<OpId, std::uint32_t> segment;
 };
 

@@ -42,7 +42,9 @@ std::string canonical(std::string_view name) {
 
 }  // namespace
 
-std::span<const PlannerEntry> planner_registry() { return entries(); }
+std::span<const PlannerEntry> planner_registry() {
+  return entries();
+}
 
 Result<const PlannerEntry*> find_planner(std::string_view name) {
   const std::string wanted = canonical(name);

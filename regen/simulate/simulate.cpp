@@ -55,10 +55,14 @@ class Simulator {
  private:
   bool run_step(const Step& step) {
     switch (step.kind()) {
-      case StepKind::kCompute: return compute(step);
-      case StepKind::kOffload: return offload(step.tensor());
-      case StepKind::kRelease: return release(step.tensor());
-      case StepKind::kFetch: return fetch(step.tensor());
+      case StepKind::kCompute:
+        return compute(step);
+      case StepKind::kOffload:
+        return offload(step.tensor());
+      case StepKind::kRelease:
+        return release(step.tensor());
+      case StepKind::kFetch:
+        return fetch(step.tensor());
     }
     return false;
   }
@@ -100,7 +104,8 @@ class Simulator {
     const TensorId overwritten = graph_.overwrites(variant);
     if (overwritten.valid()) {
       TensorState& old = tensors_[overwritten];
-      if (tensors_[graph_.makes(variant)[0]].on_device) return refuse("its output is there already");
+      if (tensors_[graph_.makes(variant)[0]].on_device)
+        return refuse("its output is there already");
       if (old.offload != kNoCopy) start = std::max(start, engines_.finish(old.offload));
       old.offload = kNoCopy;
     }

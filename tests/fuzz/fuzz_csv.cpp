@@ -18,9 +18,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   options.limits.work = 20'000;
   const auto packing = regen::pack(table->lifetimes, options);
   if (!packing.ok()) return 0;
-  if (packing->height < packing->lower_bound || packing->lower_bound < packing->max_load) std::abort();
-  const auto checked = regen::check_packing(table->lifetimes, packing->offsets, packing->height,
-                                            options.alignment);
+  if (packing->height < packing->lower_bound || packing->lower_bound < packing->max_load)
+    std::abort();
+  const auto checked =
+      regen::check_packing(table->lifetimes, packing->offsets, packing->height, options.alignment);
   if (!checked.ok()) std::abort();
   const auto packed = regen::format_lifetimes_csv(*table, packing->offsets);
   if (!regen::parse_lifetimes_csv(packed, "packed").ok()) std::abort();

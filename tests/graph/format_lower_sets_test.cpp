@@ -71,18 +71,6 @@ std::string error_of(std::string_view text) {
   return graph.ok() ? "no error" : graph.error().message;
 }
 
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const auto at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
-}
-
-std::vector<std::size_t> indices(std::span<const TensorId> list) {
-  std::vector<std::size_t> out;
-  for (TensorId t : list) out.push_back(t.index());
-  return out;
-}
-
 TEST(FormatLowerSets, KeepsTheTextByteForByte) {
   const auto file = read_lower_set_file(kSmall, "g.txt");
   ASSERT_TRUE(file.ok()) << file.error().message;

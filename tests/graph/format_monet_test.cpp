@@ -44,18 +44,6 @@ std::string error_of(std::string_view text) {
   return graph.ok() ? "no error" : graph.error().message;
 }
 
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const auto at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
-}
-
-std::vector<std::size_t> indices(std::span<const TensorId> list) {
-  std::vector<std::size_t> out;
-  for (TensorId t : list) out.push_back(t.index());
-  return out;
-}
-
 TEST(FormatMonet, KeepsEveryField) {
   const auto instance = read_monet_instance(kSmall, "m.json");
   ASSERT_TRUE(instance.ok()) << instance.error().message;

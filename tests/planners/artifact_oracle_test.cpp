@@ -101,9 +101,8 @@ Judgement published_simulator(const Nodes& g, const Matrix& R, const Matrix& S) 
   for (std::size_t t = 0; t < T; ++t) {
     const auto used_after = [&](std::size_t u, std::int64_t i) {
       if (t + 1 < T && S[t + 1][u]) return true;
-      return std::ranges::any_of(g.after[u], [&](std::size_t v) {
-        return static_cast<std::int64_t>(v) > i && R[t][v];
-      });
+      return std::ranges::any_of(
+          g.after[u], [&](std::size_t v) { return static_cast<std::int64_t>(v) > i && R[t][v]; });
     };
     const auto release = [&](std::size_t u) {
       live.erase(u);
@@ -161,9 +160,9 @@ Graph random_mirrored_graph(Random& random) {
       }
     }
     bytes.push_back(random.between(0, 20));
-    value[i] = builder.add_simple_op("f" + std::to_string(i), "f", Phase::kForward, inputs,
-                                     bytes[i], TensorKind::kActivation,
-                                     static_cast<double>(random.between(0, 9)));
+    value[i] =
+        builder.add_simple_op("f" + std::to_string(i), "f", Phase::kForward, inputs, bytes[i],
+                              TensorKind::kActivation, static_cast<double>(random.between(0, 9)));
   }
   value[n] = builder.add_simple_op("loss", "loss", Phase::kLoss, {value[n - 1]}, 4,
                                    TensorKind::kActivation, 0);
@@ -172,9 +171,9 @@ Graph random_mirrored_graph(Random& random) {
     for (std::size_t j : consumers[i]) inputs.push_back(value[j]);
     for (std::size_t j : consumers[i]) inputs.push_back(value[2 * n - j]);
     if (i + 1 == n) inputs.push_back(value[n]);
-    value[2 * n - i] = builder.add_simple_op("b" + std::to_string(i), "b", Phase::kBackward, inputs,
-                                             bytes[i], TensorKind::kGradient,
-                                             static_cast<double>(random.between(0, 9)));
+    value[2 * n - i] =
+        builder.add_simple_op("b" + std::to_string(i), "b", Phase::kBackward, inputs, bytes[i],
+                              TensorKind::kGradient, static_cast<double>(random.between(0, 9)));
   }
   return std::move(builder).build().value();
 }

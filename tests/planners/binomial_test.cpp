@@ -67,7 +67,8 @@ TEST(Binomial, EqualsExhaustiveSearch) {
   for (int round = 0; round < 300; ++round) {
     const auto blocks = static_cast<std::size_t>(random.between(1, 6));
     std::vector<double> costs;
-    for (std::size_t i = 0; i < blocks; ++i) costs.push_back(static_cast<double>(random.between(1, 9)));
+    for (std::size_t i = 0; i < blocks; ++i)
+      costs.push_back(static_cast<double>(random.between(1, 9)));
     const BinomialTable table(costs, blocks);
     const double forward = std::accumulate(costs.begin(), costs.end(), 0.0);
     for (std::size_t slots = 0; slots <= blocks; ++slots) {

@@ -45,16 +45,15 @@ TEST_P(Vgg19Rows, CostAndPeakAreThePublishedOnes) {
   EXPECT_EQ(outcome.base_cost, 58'896'187'392.0);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Reference, Vgg19Rows,
-    testing::Values(Row{"keep_all", 58'896'187'392.0, 81'723'296},
-                    Row{"keep_all_ap", 58'896'187'392.0, 81'723'296},
-                    Row{"chen_sqrt", 72'512'667'648.0, 69'447'584},
-                    Row{"chen_sqrt_noap", 72'512'667'648.0, 69'447'584},
-                    Row{"chen_greedy", 71'005'863'936.0, 51'380'224},
-                    Row{"chen_greedy_noap", 71'005'863'936.0, 51'380'224},
-                    Row{"last_node", 389'852'987'392.0, 51'380'224}),
-    [](const auto& row) { return std::string(row.param.planner); });
+INSTANTIATE_TEST_SUITE_P(Reference, Vgg19Rows,
+                         testing::Values(Row{"keep_all", 58'896'187'392.0, 81'723'296},
+                                         Row{"keep_all_ap", 58'896'187'392.0, 81'723'296},
+                                         Row{"chen_sqrt", 72'512'667'648.0, 69'447'584},
+                                         Row{"chen_sqrt_noap", 72'512'667'648.0, 69'447'584},
+                                         Row{"chen_greedy", 71'005'863'936.0, 51'380'224},
+                                         Row{"chen_greedy_noap", 71'005'863'936.0, 51'380'224},
+                                         Row{"last_node", 389'852'987'392.0, 51'380'224}),
+                         [](const auto& row) { return std::string(row.param.planner); });
 
 // The artifact's own table gives 108,266,881,024; our schedule is optimal, so it may be cheaper.
 TEST(Vgg19, GriewankWithFiveSlotsIsNoWorseThanPublished) {
@@ -75,8 +74,8 @@ TEST(Vgg19, GreedyFrontierIsThePublishedOne) {
   };
   Effort effort;
   const Problem problem{.graph = &graph, .options = {.accounting = Accounting::kCheckmate}};
-  const auto candidates = candidate_checkpoints(graph, CandidateSet::kArticulationPoints,
-                                                Accounting::kCheckmate);
+  const auto candidates =
+      candidate_checkpoints(graph, CandidateSet::kArticulationPoints, Accounting::kCheckmate);
   const auto walk = greedy_walk(graph, Accounting::kCheckmate);
   std::map<Bytes, std::pair<double, std::vector<std::size_t>>> found;
   for (int i = 0; i < 60; ++i) {
@@ -131,9 +130,7 @@ INSTANTIATE_TEST_SUITE_P(
 std::int64_t largest_batch(const char* model, const char* planner, Accounting accounting,
                            BatchGrid grid = {}) {
   MaxBatchProblem problem{.memory = 16'000'000'000};
-  problem.graph_at = [model](std::int64_t batch) {
-    return zoo_graph(model, {.batch = batch});
-  };
+  problem.graph_at = [model](std::int64_t batch) { return zoo_graph(model, {.batch = batch}); };
   problem.options.accounting = accounting;
   problem.grid = grid;
   const auto answer = max_batch(planner, problem);

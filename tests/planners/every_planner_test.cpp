@@ -16,7 +16,8 @@ namespace {
 class EveryPlanner : public ::testing::TestWithParam<std::string> {};
 
 void expect_sound(const Graph& graph, const Problem& problem, const Outcome& outcome) {
-  const bool claims = outcome.status == PlanStatus::kFeasible || outcome.status == PlanStatus::kOptimal;
+  const bool claims =
+      outcome.status == PlanStatus::kFeasible || outcome.status == PlanStatus::kOptimal;
   if (!outcome.plan) {
     EXPECT_FALSE(claims);
     return;
@@ -104,7 +105,9 @@ TEST(Registry, RefusesUnknownNamesWithTheList) {
   EXPECT_NE(entry.error().message.find("chen_sqrt"), std::string::npos);
 }
 
-TEST(Registry, IgnoresLetterCase) { EXPECT_EQ((*find_planner("Chen_Greedy"))->name, "chen_greedy"); }
+TEST(Registry, IgnoresLetterCase) {
+  EXPECT_EQ((*find_planner("Chen_Greedy"))->name, "chen_greedy");
+}
 
 TEST(Solve, ABudgetBelowTheStructuralBoundIsInfeasibleAndSaysWhy) {
   const Graph graph = zoo_graph("VGG19").value();
@@ -128,8 +131,8 @@ TEST(Solve, APlanOverTheBudgetIsUnknownNotInfeasible) {
 
 TEST(Solve, CheckmateAccountingNeedsAMirroredGraph) {
   const Graph graph = zoo_graph("VGG19", {.backward = BackwardStyle::kExact}).value();
-  const auto outcome = solve(
-      "keep_all", {.graph = &graph, .options = {.accounting = Accounting::kCheckmate}});
+  const auto outcome =
+      solve("keep_all", {.graph = &graph, .options = {.accounting = Accounting::kCheckmate}});
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.error().code, ErrorCode::kBadInput);
 }

@@ -88,12 +88,12 @@ TEST_F(SmallStep, EveryTensorIsReleasedAfterItsLastUse) {
   // d goes after loss; c and loss after gd; and so on; gb and ga at the end.
   std::vector<std::string> steps;
   for (const Step& step : plan.steps) steps.push_back(describe(graph_, step));
-  EXPECT_THAT(steps, ElementsAre("compute 0 'a'", "compute 1 'b'", "compute 2 'c'", "compute 3 'd'",
-                                 "compute 4 'loss'", "release 3 'd'", "compute 5 'gd'",
-                                 "release 2 'c'", "release 4 'loss'", "compute 6 'gc'",
-                                 "release 1 'b'", "release 5 'gd'", "compute 7 'gb'",
-                                 "release 0 'a'", "release 6 'gc'", "compute 8 'ga'",
-                                 "release 7 'gb'", "release 8 'ga'"));
+  EXPECT_THAT(steps,
+              ElementsAre("compute 0 'a'", "compute 1 'b'", "compute 2 'c'", "compute 3 'd'",
+                          "compute 4 'loss'", "release 3 'd'", "compute 5 'gd'", "release 2 'c'",
+                          "release 4 'loss'", "compute 6 'gc'", "release 1 'b'", "release 5 'gd'",
+                          "compute 7 'gb'", "release 0 'a'", "release 6 'gc'", "compute 8 'ga'",
+                          "release 7 'gb'", "release 8 'ga'"));
   const auto simulation = simulate(graph_, plan);
   ASSERT_TRUE(simulation.ok());
   EXPECT_EQ(simulation->peak_bytes, 5);  // a, b, c, d, loss
@@ -103,8 +103,8 @@ TEST_F(SmallStep, EveryTensorIsReleasedAfterItsLastUse) {
 TEST(PlanFromSequence, OverwritesAnInputThatIsNotNeededAgain) {
   for (const bool needed_again : {false, true}) {
     GraphBuilder builder("in place");
-    const TensorId x = builder.add_simple_op("x", "f", Phase::kForward, {}, 8,
-                                             TensorKind::kActivation, 1);
+    const TensorId x =
+        builder.add_simple_op("x", "f", Phase::kForward, {}, 8, TensorKind::kActivation, 1);
     const TensorId y = builder.add_tensor({.name = "y", .bytes = 8});
     builder.add_op({.name = "relu",
                     .type = "relu",

@@ -41,9 +41,8 @@ TEST(Simulate, KeepingEverythingCostsTheSumAndHoldsEverything) {
 }
 
 TEST(Simulate, ARecomputationCostsItsRerun) {
-  const Simulation s =
-      run(three_ops(), {Step::compute(kA), Step::compute(kB), Step::release(kTa), Step::compute(kA),
-                        Step::compute(kC)});
+  const Simulation s = run(three_ops(), {Step::compute(kA), Step::compute(kB), Step::release(kTa),
+                                         Step::compute(kA), Step::compute(kC)});
   EXPECT_EQ(s.cost, 13);  // a twice
   EXPECT_EQ(s.recomputed, 1u);
   EXPECT_EQ(s.peak_bytes, 7);
@@ -95,11 +94,11 @@ TEST(Simulate, BothDirectionsShareAJointLimit) {
       builder.add_simple_op("y", "f", Phase::kForward, {}, 6, TensorKind::kActivation, 1);
   builder.add_simple_op("z", "f", Phase::kForward, {x, y}, 1, TensorKind::kOutput, 1);
   const Graph graph = std::move(builder).build().value();
-  const Simulation s = run(graph,
-                           {Step::compute(OpId(0)), Step::offload(x), Step::release(x),
-                            Step::compute(OpId(1)), Step::offload(y), Step::fetch(x),
-                            Step::compute(OpId(2))},
-                           {.link = {.to_host = 1, .to_device = 1, .both = 1.5}, .record = true});
+  const Simulation s =
+      run(graph,
+          {Step::compute(OpId(0)), Step::offload(x), Step::release(x), Step::compute(OpId(1)),
+           Step::offload(y), Step::fetch(x), Step::compute(OpId(2))},
+          {.link = {.to_host = 1, .to_device = 1, .both = 1.5}, .record = true});
   // x 0..1, out 1..7, y 7..8; from 8 on y goes out and x comes back, 6 / 0.75 = 8 long; z 16..17.
   EXPECT_EQ(s.records[4].end, 16);
   EXPECT_EQ(s.records[5].end, 16);
@@ -109,7 +108,8 @@ TEST(Simulate, BothDirectionsShareAJointLimit) {
 TEST(Simulate, WorkspaceCountsOnlyWhileTheOpRuns) {
   GraphBuilder builder("workspace");
   const TensorId a = builder.add_tensor({.name = "a", .bytes = 4});
-  builder.add_op({.name = "a", .type = "f", .outputs = {a}, .variants = {{.cost = 1, .workspace = 9}}});
+  builder.add_op(
+      {.name = "a", .type = "f", .outputs = {a}, .variants = {{.cost = 1, .workspace = 9}}});
   builder.add_simple_op("b", "f", Phase::kForward, {a}, 2, TensorKind::kOutput, 1);
   const Graph graph = std::move(builder).build().value();
   const Simulation s =
