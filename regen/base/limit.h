@@ -12,6 +12,8 @@ namespace regen {
 struct Limits {
   double seconds = std::numeric_limits<double>::infinity();
   std::int64_t work = std::numeric_limits<std::int64_t>::max();
+  // Set from outside (Ctrl-C) to end the search with what it has; must outlive the search.
+  const std::atomic<bool>* interrupt = nullptr;
 };
 
 // Counts the work of one search and says when to stop. One thread at a time,
@@ -23,10 +25,15 @@ class Effort {
   void add(std::int64_t work) { work_ += work; }
   void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
 
-  bool exhausted() const {
-    return cancelled_.load(std::memory_order_relaxed) || work_ >= limits_.work ||
-           seconds() >= limits_.seconds;
+  bool interrupted() const {
+    return cancelled_.load(std::memory_order_relaxed) ||
+           (limits_.interrupt != nullptr && limits_.interrupt->load(std::memory_order_relaxed));
   }
+  bool exhausted() const {
+    return interrupted() || work_ >= limits_.work || seconds() >= limits_.seconds;
+  }
+  double seconds_left() const { return limits_.seconds - seconds(); }
+  std::int64_t work_left() const { return limits_.work - work_; }
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   std::int64_t work() const { return work_; }
   const Limits& limits() const { return limits_; }

@@ -57,6 +57,31 @@ Result<Accounting> parse_accounting(std::string_view text) {
                    "', expected plain or checkmate");
 }
 
+template <>
+std::span<const std::string_view> choice_names<ImposedSchedule>() {
+  static constexpr std::array<std::string_view, 3> kNames{"frontier", "cover_all", "cover_last"};
+  return kNames;
+}
+
+template <>
+std::span<const std::string_view> choice_names<Rounding>() {
+  static constexpr std::array<std::string_view, 4> kNames{"sweep", "half", "random_threshold",
+                                                          "randomised"};
+  return kNames;
+}
+
+template <>
+std::span<const std::string_view> choice_names<Preference>() {
+  static constexpr std::array<std::string_view, 2> kNames{"time", "memory"};
+  return kNames;
+}
+
+template <>
+std::span<const std::string_view> choice_names<LowerSetModel>() {
+  static constexpr std::array<std::string_view, 2> kNames{"liveness", "published"};
+  return kNames;
+}
+
 std::string_view to_string(PlanStatus status) {
   constexpr std::array<std::string_view, 4> kNames{"optimal", "feasible", "infeasible", "unknown"};
   return kNames[static_cast<std::size_t>(status)];

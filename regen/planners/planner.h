@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -26,12 +27,40 @@ enum class Accounting : std::uint8_t {
 std::string_view to_string(Accounting accounting);
 Result<Accounting> parse_accounting(std::string_view text);
 
+// Which schedules the integer program may choose from: each op runs for the first time in a stage
+// of its own (the published one), or the stages only have to run every op, or only the last one.
+enum class ImposedSchedule : std::uint8_t { kFrontier, kCoverAll, kCoverLast };
+
+// How a fractional schedule becomes a whole one.
+enum class Rounding : std::uint8_t { kSweep, kHalf, kRandomThreshold, kRandomised };
+
+// Of all strategies within the budget, lower sets can take the fastest, or the one that caches
+// least and so peaks lowest once values are released at their last use.
+enum class Preference : std::uint8_t { kTime, kMemory };
+
+// Lower sets: how memory and overhead are counted while planning.
+enum class LowerSetModel : std::uint8_t { kLiveness, kPublished };
+
+// The names in the command line of the values of each of these, in their order.
+template <class Choice>
+std::span<const std::string_view> choice_names();
+
 struct PlannerOptions {
   Accounting accounting = Accounting::kPlain;
   int greedy_points = 60;             // chen_greedy: how many segment sizes are tried, 1..100000
   std::optional<std::int64_t> slots;  // griewank: this many checkpoints; absent: tries all
   std::uint64_t seed = 0;             // for planners that draw random numbers
+  bool recompute_gradients = true;    // checkmate: may ops after the forward pass run again?
+  ImposedSchedule schedule = ImposedSchedule::kFrontier;   // checkmate
+  Rounding rounding = Rounding::kSweep;                    // checkmate_lp
+  int samples = 100;                                       // checkmate_lp: random draws
+  Preference prefer = Preference::kTime;                   // lower sets
+  LowerSetModel lower_set_model = LowerSetModel::kLiveness;
 };
+
+// Told whenever a search knows more: the best cost so far, if any, and a proven bound.
+using SearchObserver =
+    std::function<void(double seconds, std::optional<double> incumbent, double lower_bound)>;
 
 // A planning problem. The graph must outlive it.
 struct Problem {
@@ -44,12 +73,13 @@ struct Problem {
   // The most a plan may cost; absent: no limit.
   std::optional<double> cost_cap;
   PlannerOptions options;
+  SearchObserver observer;  // may be empty
 };
 
 enum class PlanStatus : std::uint8_t {
   kOptimal,     // proven: no plan of the planner's class is cheaper
   kFeasible,    // a plan within the limits
-  kInfeasible,  // proven: there is no plan within the limits
+  kInfeasible,  // proven: no plan of the planner's class is within the limits
   kUnknown,     // none found, none excluded
 };
 

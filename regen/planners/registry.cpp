@@ -1,16 +1,16 @@
 #include "regen/planners/registry.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
+#include <vector>
 
 #include "regen/planners/planner_list.h"
 
 namespace regen {
 namespace {
 
-const std::array<PlannerEntry, 8>& entries() {
-  static const std::array<PlannerEntry, 8> kEntries{{
+const std::vector<PlannerEntry>& entries() {
+  static const std::vector<PlannerEntry> kEntries{
       {"keep_all", "keeps every value until its last use: no recomputation", plan_keep_all},
       {"keep_all_ap", "keeps the values of articulation points, recomputes between them",
        plan_keep_all_ap},
@@ -22,7 +22,7 @@ const std::array<PlannerEntry, 8>& entries() {
       {"chen_greedy_noap", "chen_greedy over all forward ops", plan_chen_greedy_noap},
       {"griewank", "optimal binomial checkpointing on the chain of articulation points",
        plan_griewank},
-  }};
+  };
   return kEntries;
 }
 
