@@ -1,11 +1,14 @@
 #include "regen/planners/frontier_search.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 
 namespace regen {
 namespace {
 
+constexpr std::size_t kDropsTried = 16;
+constexpr double kBlindTrial = 0.05;
 constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
 
 }  // namespace
@@ -95,40 +98,62 @@ std::vector<FrontierSearch::Move> FrontierSearch::keeps() {
   return moves;
 }
 
+// The drop that costs least for what it takes off the overflow, with some noise in the judgement.
+std::optional<FrontierSearch::Move> FrontierSearch::best_drop(const Schedule& schedule,
+                                                              const std::vector<Move>& moves) {
+  std::optional<Move> best;
+  double best_price = std::numeric_limits<double>::infinity();
+  const double small = 1e-6 * frontier_.base_cost / static_cast<double>(frontier_.num_ops);
+  KeepMatrix trial = schedule.keep;
+  for (const Move& move : moves) {
+    trial.clear(move.value, move.first, move.last);
+    const auto score = evaluate(trial);
+    for (std::size_t t = move.first; t <= move.last; ++t) {
+      if (schedule.keep.get(t, move.value)) trial.set(t, move.value);
+    }
+    if (!score || score->overflow >= schedule.score.overflow) continue;
+    const double gain = static_cast<double>(schedule.score.overflow - score->overflow);
+    const double noise = 0.75 + 0.5 * random_.real();
+    const double price = noise * (score->cost - schedule.score.cost + small) / gain;
+    if (price < best_price) {
+      best_price = price;
+      best = move;
+    }
+  }
+  return best;
+}
+
 bool FrontierSearch::repair(Schedule& schedule) {
   for (int stuck = 0; stuck < 4 && !effort_.exhausted();) {
     schedule.score = *evaluate(schedule.keep);
     if (schedule.score.fits()) return true;
     const auto step = overflowing_step();
     if (!step) continue;
-    const Move* best = nullptr;
-    double best_price = std::numeric_limits<double>::infinity();
-    const std::vector<Move> moves = drops_at(*step);
-    KeepMatrix trial = schedule.keep;
-    for (const Move& move : moves) {
-      trial.clear(move.value, move.first, move.last);
-      const auto score = evaluate(trial);
-      for (std::size_t t = move.first; t <= move.last; ++t) {
-        if (schedule.keep.get(t, move.value)) trial.set(t, move.value);
-      }
-      if (!score || score->overflow >= schedule.score.overflow) continue;
-      const double gain = static_cast<double>(schedule.score.overflow - score->overflow);
-      const double noise = 0.75 + 0.5 * random_.real();
-      const double price = noise * (score->cost - schedule.score.cost +
-                                    1e-6 * frontier_.base_cost / static_cast<double>(frontier_.num_ops)) /
-                           gain;
-      if (price < best_price) {
-        best_price = price;
-        best = &move;
-      }
-    }
-    if (best == nullptr) {
+    std::vector<Move> moves = drops_at(*step);
+    // The cheap ones for their size first; the others only if none of those helps.
+    std::ranges::sort(moves, {}, [&](const Move& move) {
+      return frontier_.rerun_cost[OpId(frontier_.producer[move.value])] /
+             static_cast<double>(frontier_.bytes[move.value]);
+    });
+    const std::size_t few = std::min(moves.size(), kDropsTried);
+    std::optional<Move> best = best_drop(schedule, {moves.begin(), moves.begin() + few});
+    if (!best) best = best_drop(schedule, {moves.begin() + few, moves.end()});
+    if (best) {
+      schedule.keep.clear(best->value, best->first, best->last);
+    } else {
       ++stuck;
-      continue;
     }
-    schedule.keep.clear(best->value, best->first, best->last);
   }
   return false;
+}
+
+std::vector<Bytes> FrontierSearch::stage_peaks() const {
+  std::vector<Bytes> peaks(frontier_.num_ops, 0);
+  for (std::size_t s = 0; s < evaluator_.sequence().size(); ++s) {
+    Bytes& peak = peaks[evaluator_.stage_of(s)];
+    peak = std::max(peak, evaluator_.memory(s));
+  }
+  return peaks;
 }
 
 void FrontierSearch::improve(Schedule& schedule) {
@@ -137,11 +162,17 @@ void FrontierSearch::improve(Schedule& schedule) {
     better = false;
     schedule.score = *evaluate(schedule.keep);
     std::vector<Move> moves = keeps();
-    std::ranges::sort(moves, [&](const Move& a, const Move& b) {
-      return frontier_.rerun_cost[OpId(frontier_.producer[a.value])] >
-             frontier_.rerun_cost[OpId(frontier_.producer[b.value])];
+    const std::vector<Bytes> peaks = stage_peaks();
+    std::ranges::stable_sort(moves, std::greater(), [&](const Move& move) {
+      return frontier_.rerun_cost[OpId(frontier_.producer[move.value])];
     });
     for (const Move& move : moves) {
+      // A stage in between without room for it: nearly always in vain, so rarely tried.
+      const bool room = std::all_of(
+          peaks.begin() + static_cast<std::ptrdiff_t>(move.first),
+          peaks.begin() + static_cast<std::ptrdiff_t>(std::min(move.last, peaks.size())),
+          [&](Bytes peak) { return peak + frontier_.bytes[move.value] <= budget_; });
+      if (!room && !random_.chance(kBlindTrial)) continue;
       KeepMatrix trial = schedule.keep;
       trial.set(move.value, move.first, move.last);
       const auto score = evaluate(trial);
@@ -157,7 +188,7 @@ void FrontierSearch::perturb(Schedule& schedule) {
   evaluate(schedule.keep);
   const std::vector<Move> moves = keeps();
   if (moves.empty()) return;
-  const std::int64_t count = random_.between(1, std::min<std::int64_t>(6, std::ssize(moves)));
+  const std::int64_t count = random_.between(1, std::min<std::int64_t>(16, std::ssize(moves)));
   for (std::int64_t i = 0; i < count; ++i) {
     const Move& move = moves[static_cast<std::size_t>(random_.between(0, std::ssize(moves) - 1))];
     schedule.keep.set(move.value, move.first, move.last);
@@ -190,7 +221,7 @@ void FrontierSearch::run(int rounds, std::int64_t work, double goal,
     perturb(trial);
     if (!repair(trial)) continue;
     improve(trial);
-    const double slack = random_.between(0, 9) == 0 ? 1.002 : 1.0;
+    const double slack = 1 + 0.001 * random_.real() * random_.real();
     if (trial.score.cost <= current.score.cost * slack) current = trial;
     if (trial.score.cost < best_->score.cost) {
       idle = 0;

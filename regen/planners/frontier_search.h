@@ -47,7 +47,9 @@ class FrontierSearch {
   void perturb(Schedule& schedule);
   void offer(const Schedule& schedule);
   std::vector<Move> drops_at(std::size_t step);
+  std::optional<Move> best_drop(const Schedule& schedule, const std::vector<Move>& moves);
   std::vector<Move> keeps();
+  std::vector<Bytes> stage_peaks() const;
   std::optional<std::size_t> overflowing_step();
 
   const Frontier& frontier_;
