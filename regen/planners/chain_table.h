@@ -1,0 +1,117 @@
+// The cheapest persistent schedules of a chain of blocks, by dynamic programming.
+//
+// reverse(s..t) means: the input of block s is there, the blocks behind t are reversed; do what is
+// needed to reverse t, t-1, ..., s. The schedules of the class are those that come about so:
+//
+//   last   s = t: run block s, keeping what its reversal reads, and reverse it
+//   save   run block s, keeping its value and what its reversal reads; reverse(s+1..t); reverse s
+//   store  for some k in s+1..t: run s..k-1, keeping only the value of k-1, the input of k;
+//          reverse(k..t); reverse(s..k-1). Where the reversal of k-1 reads the stored value, it may
+//          stay until then, so that it need not be made again.
+//   next   only if t can be reversed without its input: reverse t at once; reverse(s..t-1)
+//
+// A value that is kept stays until its last use ("persistent"); a re-run runs only the ops of the
+// block that what it keeps depends on. Where `next` is possible nothing else is tried. The ranges
+// that end with the last block are those that run for the first time.
+//
+// For every range the table holds the least cost against memory, for four cases: the value of t is
+// there already or not, the input of s is counted by somebody else or not.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "regen/base/limit.h"
+#include "regen/planners/chain_costs.h"
+#include "regen/planners/staircase.h"
+
+namespace regen {
+
+// One run of a block in a schedule.
+struct ChainRun {
+  enum Kind : std::uint8_t { kPass, kSave, kLast, kLastWithValue, kReversal };
+  std::size_t block = 0;
+  Kind kind = kPass;
+  bool first = false;  // forward runs: for the first time
+
+  bool operator==(const ChainRun&) const = default;
+};
+
+struct ChainTableOptions {
+  Bytes budget = 0;  // fixed bytes left out
+  // Schedules that cost more than this need not be found.
+  double most_cost = kImpossible;
+  std::size_t max_corners = 0;  // of one range; above it staircases are thinned
+};
+
+class ChainTable {
+ public:
+  // Counts corners as work. The costs must outlive the table.
+  ChainTable(std::span<const BlockCosts> blocks, const ChainTableOptions& options, Effort& effort);
+
+  bool complete() const { return complete_; }  // false: `effort` ran out, nothing can be asked
+  bool thinned() const { return thinned_; }
+  // Of the whole chain.
+  const Staircase& costs() const { return cells_[root()]; }
+  // The runs of a cheapest schedule with this many bytes, which must be possible.
+  std::vector<ChainRun> schedule(Bytes bytes) const;
+
+ private:
+  struct Range {
+    std::size_t s = 0;
+    std::size_t t = 0;
+    bool value_there = false;    // of t
+    bool input_counted = false;  // of s, by others
+  };
+  struct Way {
+    enum Kind : std::uint8_t { kLast, kSave, kStore, kNext };
+    Kind kind = kLast;
+    std::size_t k = 0;
+    Bytes bytes = 0;
+    double cost = 0;
+    std::optional<Range> first;
+    Bytes first_held = 0;
+    std::optional<Range> second;  // nothing is held for it
+  };
+
+  std::size_t index(const Range& range) const {
+    return ((range.s * blocks_.size() + range.t) * 2 + (range.value_there ? 1 : 0)) * 2 +
+           (range.input_counted ? 1 : 0);
+  }
+  std::size_t root() const { return index({.s = 0, .t = blocks_.size() - 1}); }
+  bool first_run(const Range& range) const { return range.t + 1 == blocks_.size(); }
+  // Whether the case can come up.
+  bool occurs(const Range& range) const;
+  bool must_do_next(const Range& range) const;
+  bool needs_input(std::size_t s, std::size_t t, bool value_there) const;
+  Bytes base(const Range& range, std::size_t block) const;
+
+  Way way_last(const Range& range) const;
+  Way way_save(const Range& range) const;
+  Way way_next(const Range& range) const;
+  template <typename Visit>
+  void for_each_store(const Range& range, const Visit& visit) const;
+  template <typename Visit>
+  void for_each_way(const Range& range, const Visit& visit) const;
+  template <typename Visit>
+  void for_each_range(const Visit& visit);
+
+  StairSum sum(const Way& way) const;
+  void find_needs();
+  void find_free_costs();
+  void fill(const Range& range, double slack, Effort& effort);
+  void unroll(const Range& range, Bytes bytes, std::vector<ChainRun>& runs) const;
+
+  std::span<const BlockCosts> blocks_;
+  ChainTableOptions options_;
+  std::vector<char> needs_input_;   // by index(), input_counted false
+  std::vector<double> free_costs_;  // least cost of each range without a budget
+  std::vector<Staircase> cells_;
+  StairMinimum minimum_;
+  bool complete_ = true;
+  bool thinned_ = false;
+};
+
+}  // namespace regen
