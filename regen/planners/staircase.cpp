@@ -1,34 +1,47 @@
 #include "regen/planners/staircase.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace regen {
 namespace {
 
 constexpr Bytes kNever = std::numeric_limits<Bytes>::max() / 4;
 
-// The part of a sum that is one staircase, from left to right.
+// Stands for an absent part: costs nothing and is always possible.
+const Staircase& no_stairs() {
+  static const Staircase kStairs{{std::numeric_limits<Bytes>::min() / 4, 0.0}};
+  return kStairs;
+}
+
+// One part of a sum, from left to right.
 class Walker {
  public:
-  Walker(const Staircase* stairs, Bytes held, Bytes from) : stairs_(stairs), held_(held) {
-    if (stairs_ != nullptr)
-      while (next() <= from) ++at_;
+  Walker(const Staircase* stairs, Bytes held, Bytes from) : held_(held) {
+    const Staircase& all = stairs == nullptr ? no_stairs() : *stairs;
+    end_ = all.data() + all.size();
+    at_ = std::upper_bound(all.data(), end_, from - held,
+                           [](Bytes bytes, const Corner& c) { return bytes < c.bytes; }) -
+          1;
   }
-  double cost() const { return stairs_ == nullptr ? 0.0 : (*stairs_)[at_].cost; }
+  double cost() const { return at_->cost; }
   // Where the next corner lies.
-  Bytes next() const {
-    if (stairs_ == nullptr || at_ + 1 >= stairs_->size()) return kNever;
-    return (*stairs_)[at_ + 1].bytes + held_;
-  }
-  void go_to(Bytes bytes) {
-    if (next() <= bytes) ++at_;
-  }
+  Bytes next() const { return at_ + 1 == end_ ? kNever : at_[1].bytes + held_; }
+  void advance() { ++at_; }
 
  private:
-  const Staircase* stairs_;
+  const Corner* at_;
+  const Corner* end_;
   Bytes held_;
-  std::size_t at_ = 0;
 };
+
+// From how many bytes on the part costs at most `most`.
+Bytes bytes_for(const Staircase* stairs, Bytes held, double most) {
+  if (stairs == nullptr) return 0;
+  const auto found = std::ranges::partition_point(
+      *stairs, [&](const Corner& corner) { return corner.cost > most; });
+  return found == stairs->end() ? kNever : found->bytes + held;
+}
 
 double part_cost(const Staircase* stairs, Bytes bytes) {
   return stairs == nullptr ? 0.0 : cost_at(*stairs, bytes);
@@ -59,24 +72,45 @@ Bytes least_bytes(const StairSum& sum) {
 }
 
 std::size_t StairMinimum::add(const StairSum& sum, double most) {
-  const Bytes from = least_bytes(sum);
+  Bytes from = least_bytes(sum);
   if (from > budget_) return 1;
   const double lowest = cost_at(sum, budget_);
   if (lowest > most || cost_at(best_, from) <= lowest) return 1;
-  list_corners(sum, from);
+  // Each part at its cheapest says how cheap the other one has to be.
+  const double first = part_cost(sum.first, budget_ - sum.first_held);
+  const double second = part_cost(sum.second, budget_ - sum.second_held);
+  from = std::max({from, bytes_for(sum.first, sum.first_held, most - sum.cost - second),
+                   bytes_for(sum.second, sum.second_held, most - sum.cost - first)});
+  // Where the others reach the lowest cost of this one, it is of no more use.
+  const Bytes until = std::min(budget_, bytes_for(&best_, 0, lowest) - 1);
+  const std::size_t steps = list_improvements(sum, from, until, most);
+  if (added_.empty()) return steps;
   merge();
-  return added_.size() + best_.size();
+  return steps + best_.size();
 }
 
-void StairMinimum::list_corners(const StairSum& sum, Bytes from) {
+std::size_t StairMinimum::list_improvements(const StairSum& sum, Bytes from, Bytes until,
+                                            double most) {
+  added_.clear();
+  if (from > until) return 1;
   Walker first(sum.first, sum.first_held, from);
   Walker second(sum.second, sum.second_held, from);
-  added_.clear();
-  for (Bytes bytes = from; bytes <= budget_; bytes = std::min(first.next(), second.next())) {
-    first.go_to(bytes);
-    second.go_to(bytes);
-    added_.push_back({bytes, sum.cost + first.cost() + second.cost()});
+  std::size_t steps = 0;
+  std::size_t known = 0;  // corners of best_ at or before the present bytes
+  double to_beat = std::nextafter(most, kImpossible);
+  for (Bytes bytes = from; bytes <= until; ++steps) {
+    const double cost = sum.cost + first.cost() + second.cost();
+    while (known < best_.size() && best_[known].bytes <= bytes) {
+      to_beat = std::min(to_beat, best_[known++].cost);
+    }
+    if (cost < to_beat) added_.push_back({bytes, cost});
+    const Bytes next_first = first.next();
+    const Bytes next_second = second.next();
+    bytes = std::min(next_first, next_second);
+    if (next_first == bytes) first.advance();
+    if (next_second == bytes) second.advance();
   }
+  return steps;
 }
 
 void StairMinimum::merge() {

@@ -55,7 +55,8 @@ class StairMinimum {
   const Staircase& best() const { return best_; }
 
  private:
-  void list_corners(const StairSum& sum, Bytes from);
+  // Into `added_`, the corners of the sum that lie below `best_`, between `from` and `until`.
+  std::size_t list_improvements(const StairSum& sum, Bytes from, Bytes until, double most);
   void merge();
 
   Bytes budget_ = 0;
