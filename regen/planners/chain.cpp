@@ -20,19 +20,30 @@ constexpr std::size_t kCoarseCorners = 16;
 constexpr std::size_t kMaxCorners = 4096;
 constexpr Bytes kNoBudget = std::numeric_limits<Bytes>::max() / 8;
 
-std::vector<OpId> to_ops(const ChainBlocks& chain, const std::vector<ChainRun>& runs) {
+// The ops of one run.
+std::vector<OpId> ops_of(const ChainBlock& block, const ChainRun& run) {
+  switch (run.kind) {
+    case ChainRun::kPass:
+      return run.first ? block.ops : block.pass;
+    case ChainRun::kSave:
+      return run.first ? block.ops : block.save;
+    case ChainRun::kLast:
+      return run.first ? block.ops : block.last[run.pending];
+    case ChainRun::kEarly:
+      return block.early;
+    case ChainRun::kReversal:
+      break;
+  }
+  std::vector<OpId> ops = run.pending == kBoth ? block.early : std::vector<OpId>{};
+  ops.insert(ops.end(), block.late.begin(), block.late.end());
+  return ops;
+}
+
+std::vector<OpId> to_sequence(const ChainBlocks& chain, const std::vector<ChainRun>& runs) {
   std::vector<OpId> sequence;
   for (const ChainRun& run : runs) {
-    const ChainBlock& block = chain.blocks[run.block];
-    const std::vector<OpId>* ops = &block.ops;
-    if (run.kind == ChainRun::kReversal) {
-      ops = &block.reversal;
-    } else if (!run.first) {
-      ops = run.kind == ChainRun::kPass   ? &block.pass
-            : run.kind == ChainRun::kSave ? &block.save
-                                          : &block.last[run.kind == ChainRun::kLastWithValue];
-    }
-    sequence.insert(sequence.end(), ops->begin(), ops->end());
+    const std::vector<OpId> ops = ops_of(chain.blocks[run.block], run);
+    sequence.insert(sequence.end(), ops.begin(), ops.end());
   }
   return sequence;
 }
@@ -90,7 +101,7 @@ Result<ChainSchedule> chain_schedule(const Graph& graph, std::optional<Bytes> bu
     return limit_reached(coarse.complete() ? "no persistent schedule of the chain fits"
                                            : "a limit was reached before a schedule was found");
   }
-  return ChainSchedule{.sequence = to_ops(chain, table.schedule(best->bytes)),
+  return ChainSchedule{.sequence = to_sequence(chain, table.schedule(best->bytes)),
                        .num_blocks = chain.blocks.size(),
                        .proven = chain.exact && !chain.merged && !table.thinned()};
 }

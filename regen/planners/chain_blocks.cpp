@@ -1,6 +1,7 @@
 #include "regen/planners/chain_blocks.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "regen/planners/recompute.h"
 
@@ -128,28 +129,77 @@ class BlockMaker {
     }
   }
 
-  // Whether the reversal of block `b` may read t.
+  // Whether the late part of block `b` may read t; the early part reads the value alone.
   bool allows(std::size_t b, TensorId t) const {
     const std::size_t home = block_of(t);
     return b == home || (b == home + 1 && passes_on(t));
   }
 
-  // Each op behind the forward pass goes to the latest block, at most that of the op before it,
-  // where it finds all it reads. If there is none, what is not found there has to last.
-  void assign_reversals() {
+  // The block for which the op belongs to the early part: it reads that block's value and no
+  // other that can be dropped. None otherwise.
+  std::optional<std::size_t> early_block(OpId op) const {
+    std::optional<std::size_t> found;
+    for (TensorId t : reads(op)) {
+      if (!droppable(t)) continue;
+      const std::size_t home = block_of(t);
+      if (!passes_on(t) || (found && *found != home)) return std::nullopt;
+      found = home;
+    }
+    return found;
+  }
+
+  std::size_t latest_block(OpId op, std::size_t at) const {
+    for (TensorId t : reads(op)) {
+      if (droppable(t)) at = std::min(at, block_of(t) + (passes_on(t) ? 1 : 0));
+    }
+    return at;
+  }
+
+  // With each op behind the forward pass in the latest block, at most that of the op before it,
+  // where it finds all it reads. Where there is none, what is not found has to last.
+  void pin_what_is_out_of_reach() {
     std::size_t at = chain_.blocks.size() - 1;
     for (std::size_t i = chain_.num_forward; i < graph_.num_ops(); ++i) {
-      std::size_t latest = at;
+      at = latest_block(OpId(i), at);
       for (TensorId t : reads(OpId(i))) {
-        if (!droppable(t)) continue;
-        latest = std::min(latest, block_of(t) + (passes_on(t) ? 1 : 0));
+        if (droppable(t) && !allows(at, t)) chain_.lasting[t] = 1;
       }
+    }
+  }
+
+  // For each op behind the forward pass the earliest block, counted from the front, to which it
+  // may belong so that the ops from it on still find what they read.
+  std::vector<std::size_t> earliest_blocks() const {
+    std::vector<std::size_t> earliest(graph_.num_ops() + 1, 0);
+    for (std::size_t i = graph_.num_ops(); i-- > chain_.num_forward;) {
+      earliest[i] = earliest[i + 1];
       for (TensorId t : reads(OpId(i))) {
-        if (droppable(t) && !allows(latest, t)) chain_.lasting[t] = 1;
+        if (droppable(t)) earliest[i] = std::max(earliest[i], block_of(t));
       }
-      at = latest;
-      block_[OpId(i)] = static_cast<std::uint32_t>(at);
-      chain_.blocks[at].reversal.emplace_back(i);
+    }
+    return earliest;
+  }
+
+  // Ops that read one value alone go to the early part of its block, as long as no later op needs
+  // more of the blocks behind; the others to the latest late part they can.
+  void assign_reversals() {
+    pin_what_is_out_of_reach();
+    const std::vector<std::size_t> earliest = earliest_blocks();
+    std::size_t at = chain_.blocks.size() - 1;
+    bool early = false;
+    for (std::size_t i = chain_.num_forward; i < graph_.num_ops(); ++i) {
+      const OpId op(i);
+      const auto own = early_block(op);
+      const auto wanted = [&](TensorId t) { return droppable(t); };
+      if (own && *own >= earliest[i] && (*own < at || (*own == at && early))) {
+        at = *own;
+        early = true;
+      } else if (std::ranges::any_of(reads(op), wanted)) {
+        at = latest_block(op, at);
+        early = false;
+      }
+      block_[op] = static_cast<std::uint32_t>(at);
+      (early ? chain_.blocks[at].early : chain_.blocks[at].late).push_back(op);
     }
   }
 
@@ -169,19 +219,24 @@ class BlockMaker {
 
   void find_reads(std::size_t b) {
     ChainBlock& block = chain_.blocks[b];
-    for (OpId op : block.reversal) {
+    for (OpId op : block.late) {
       for (TensorId t : reads(op)) {
         if (!droppable(t)) continue;
         if (block_of(t) != b) {
           block.reads_input = true;
         } else if (!marked_[t]) {
           marked_[t] = 1;
-          block.saved.push_back(t);
-          block.reads_value = block.reads_value || t == block.value;
+          block.saved_late.push_back(t);
         }
       }
     }
+    block.saved = block.saved_late;
+    const auto reads_it = [&](OpId op) { return reads_tensor(op, block.value); };
+    const bool wanted = block.value.valid() && droppable(block.value) && !marked_[block.value];
+    if (wanted && std::ranges::any_of(block.early, reads_it)) block.saved.push_back(block.value);
   }
+
+  bool reads_tensor(OpId op, TensorId t) const { return std::ranges::count(reads(op), t) > 0; }
 
   // The ops of the block without which some of `wanted` cannot be made, ascending.
   std::vector<OpId> needed_for(std::size_t b, std::vector<TensorId> wanted, TensorId there) {
@@ -207,11 +262,12 @@ class BlockMaker {
     all.push_back(block.value);
     block.pass = needed_for(b, {block.value}, TensorId::none());
     block.save = needed_for(b, all, TensorId::none());
-    block.last[0] = needed_for(b, block.saved, TensorId::none());
-    block.last[1] = needed_for(b, block.saved, block.value);
+    block.last[kBoth] = needed_for(b, block.saved, TensorId::none());
+    block.last[kLate] = needed_for(b, block.saved_late, TensorId::none());
+    block.last[kLateWithValue] = needed_for(b, block.saved_late, block.value);
     if (b == 0 || b + 1 == chain_.blocks.size()) return;
     const TensorId input = chain_.blocks[b - 1].value;
-    const auto reads_it = [&](OpId op) { return std::ranges::count(reads(op), input) > 0; };
+    const auto reads_it = [&](OpId op) { return reads_tensor(op, input); };
     chain_.exact = chain_.exact && std::ranges::any_of(block.pass, reads_it);
   }
 
@@ -219,7 +275,7 @@ class BlockMaker {
   const std::size_t max_blocks_;
   const IdVector<OpId, char> repeatable_;
   IdVector<OpId, std::uint32_t> block_;  // of a forward op, or of the block that an op reverses
-  IdVector<TensorId, char> marked_;      // is in some block's `saved`
+  IdVector<TensorId, char> marked_;      // is in some block's `saved_late`
   IdVector<OpId, std::uint32_t> round_found_;  // the last call of needed_for that found the op
   std::uint32_t round_ = 0;
   ChainBlocks chain_;

@@ -2,12 +2,12 @@
 //
 //   forward ops    a  b  c | d  e | f  g        a cut lies where one value alone is read later
 //   blocks           0        1      2          (what must stay anyway is not counted)
-//   ops behind     [loss g' f'] [e' d'] [c' b' a']   the reversals of blocks 2, 1, 0
+//   ops behind     [loss g' f'] (e') [d'] (c') [b' a']
 //
-// The forward pass is everything before the first op of another phase; the ops behind it are cut,
-// in their order, into one reversal for each block. The reversal of block b reads nothing of the
-// forward pass but values made in block b, its input (the value of block b - 1) and lasting
-// values. An op joins the latest block that allows this, so that it runs as soon as it can.
+// The forward pass is everything before the first op of another phase. The ops behind it are cut,
+// in their order, into what each block needs to be reversed: (first what needs no forward value but
+// the block's own), called its early part, then [what may read all values made in the block, and
+// its input, the value of the block before], its late part. Lasting values may be read anywhere.
 #pragma once
 
 #include <array>
@@ -19,17 +19,26 @@
 namespace regen {
 
 struct ChainBlock {
-  std::vector<OpId> ops;        // forward, ascending: what the first run runs
-  TensorId value;               // what later blocks read; none: nothing, or only lasting values
-  std::vector<OpId> reversal;   // ascending; may be empty
-  std::vector<TensorId> saved;  // values of this block that its reversal reads, lasting ones aside
-  bool reads_input = false;     // the reversal reads the value of the block before,
-  bool reads_value = false;     // or that of this block (then it is in `saved`)
+  std::vector<OpId> ops;    // forward, ascending: what the first run runs
+  TensorId value;           // what later blocks read; none: nothing, or only lasting values
+  std::vector<OpId> early;  // ascending, both may be empty; the last block has only a late part
+  std::vector<OpId> late;
+  // Values of this block, lasting ones aside, that the two parts or the late part alone read.
+  std::vector<TensorId> saved;
+  std::vector<TensorId> saved_late;
+  bool reads_input = false;  // the late part does
 
-  // What a re-run has to run, given the block's input,
-  std::vector<OpId> pass;                 // to have the value again,
-  std::vector<OpId> save;                 // to have the value and everything in `saved`,
-  std::array<std::vector<OpId>, 2> last;  // to have `saved`; [1]: the value is there already
+  // What a re-run has to run, given the block's input, to have
+  std::vector<OpId> pass;                 // the value,
+  std::vector<OpId> save;                 // the value and `saved`,
+  std::array<std::vector<OpId>, 3> last;  // what is still to be read, by Pending
+};
+
+// What of a block is still to be done when the blocks behind it are reversed.
+enum Pending : std::uint8_t {
+  kBoth,           // both parts
+  kLate,           // the late part; the value is gone
+  kLateWithValue,  // the late part; the value is there for it
 };
 
 struct ChainBlocks {

@@ -7,6 +7,8 @@
 namespace regen {
 namespace {
 
+constexpr std::array<Pending, 3> kAllPending{kBoth, kLate, kLateWithValue};
+
 // Goes through the steps of one run.
 class RunWalk {
  public:
@@ -111,9 +113,11 @@ class CostMaker {
     costs.value_bytes = value(b).valid() ? graph_.bytes(value(b)) : 0;
     for (TensorId t : block(b).saved) costs.saved_bytes += graph_.bytes(t);
     costs.reads_input = block(b).reads_input;
-    costs.reads_value = block(b).reads_value;
-    for (std::size_t there = 0; there < 2; ++there) {
-      costs.needs_input[there] = costs.reads_input || reads(block(b).last[there], in);
+    costs.has_early = !block(b).early.empty();
+    costs.saves_value = std::ranges::count(block(b).saved, value(b)) > 0;
+    costs.late_reads_value = std::ranges::count(block(b).saved_late, value(b)) > 0;
+    for (const Pending pending : kAllPending) {
+      costs.needs_input[pending] = costs.reads_input || reads(block(b).last[pending], in);
     }
   }
 
@@ -147,7 +151,7 @@ class CostMaker {
     BlockCosts& costs = costs_[b];
     const ChainInput own = costs.reads_input ? kStays : kGoes;
     std::vector<TensorId> all = block.saved;
-    if (!costs.reads_value) all.push_back(value(b));
+    if (!costs.saves_value) all.push_back(value(b));
     for (const bool first : {false, true}) {
       for (const ChainInput mode : {kGoes, kStays, kOthers}) {
         costs.pass[first][mode] =
@@ -156,12 +160,13 @@ class CostMaker {
       const auto& ops = first ? block.ops : block.save;
       costs.save[first] = {forward(b, ops, all, own, first), forward(b, ops, all, kOthers, first)};
     }
-    for (const bool there : {false, true}) {
-      const auto& ops = last(b) ? block.ops : block.last[there];
-      const TensorId kept = there ? value(b) : TensorId::none();
+    for (const Pending pending : kAllPending) {
+      const auto& ops = last(b) ? block.ops : block.last[pending];
+      const auto& saved = pending == kBoth ? block.saved : block.saved_late;
+      const TensorId there = pending == kLateWithValue ? value(b) : TensorId::none();
       for (const bool others : {false, true}) {
-        costs.last[there][others] =
-            forward(b, ops, block.saved, others ? kOthers : own, last(b), kept);
+        costs.last[pending][others] =
+            forward(b, ops, saved, others ? kOthers : own, last(b), there);
       }
     }
   }
@@ -175,38 +180,67 @@ class CostMaker {
     return bytes;
   }
 
-  // From the end to the front, because what a reversal must leave is what later ones read.
+  // From the end to the front, because what a part must leave is what later ones read.
   void fill_reversals() {
     std::vector<TensorId> needed;  // by what follows, made behind the forward pass
     for (TensorId t : graph_.tensors()) {
       if (graph_.kind(t) == TensorKind::kOutput && made_behind(t)) needed.push_back(t);
     }
     for (std::size_t b = 0; b < costs_.size(); ++b) {
-      const std::vector<TensorId> after = needed;
+      BlockCosts& costs = costs_[b];
+      std::vector<OpId> both = block(b).early;
+      both.insert(both.end(), block(b).late.begin(), block(b).late.end());
+      std::vector<TensorId> before_late;
+      std::vector<TensorId> before_both;
       for (const bool others : {true, false}) {
-        std::vector<TensorId> wanted = after;
-        wanted.insert(wanted.end(), lasting_.begin(), lasting_.end());
-        if (others && input(b).valid()) wanted.push_back(input(b));
-        const auto steps = steps_of_part(graph_, block(b).reversal, wanted);
-        needed = needed_before(steps, after);
-        costs_[b].reversal[others] = reversal(b, steps, needed, others);
+        const TensorId stays = others ? input(b) : TensorId::none();
+        const RunCost late =
+            part(b, block(b).late, block(b).saved_late, stays, needed, before_late);
+        costs.reversal[kLate][others] = costs.reversal[kLateWithValue][others] = late;
+        costs.reversal[kBoth][others] = part(b, both, block(b).saved, stays, needed, before_both);
       }
-      costs_[b].base = lasting_bytes(b);
-      for (TensorId t : needed) costs_[b].base += graph_.bytes(t);
+      costs.base[kBoth] = lasting_bytes(b) + sum_bytes(before_both);
+      costs.base[kLate] = costs.base[kLateWithValue] = lasting_bytes(b) + sum_bytes(before_late);
+      for (const bool stays : {false, true}) {
+        costs.early[stays] = early(b, stays, before_late);
+      }
+      needed = before_both;
     }
   }
 
-  RunCost reversal(std::size_t b, std::span<const Step> steps, const std::vector<TensorId>& there,
-                   bool others) {
+  Bytes sum_bytes(const std::vector<TensorId>& tensors) const {
+    Bytes bytes = 0;
+    for (TensorId t : tensors) bytes += graph_.bytes(t);
+    return bytes;
+  }
+
+  // What the ops take when `saved` and, if they read it, the input are there before, and `after`
+  // and `stays` have to be there at the end. If `stays` is the input, others count it. `before`
+  // becomes what they need of the values made behind the forward pass.
+  RunCost part(std::size_t b, const std::vector<OpId>& ops, const std::vector<TensorId>& saved,
+               TensorId stays, const std::vector<TensorId>& after, std::vector<TensorId>& before) {
+    std::vector<TensorId> wanted = after;
+    wanted.insert(wanted.end(), lasting_.begin(), lasting_.end());
+    if (stays.valid()) wanted.push_back(stays);
+    const auto steps = steps_of_part(graph_, ops, wanted);
+    before = needed_before(steps, after);
     for (TensorId t : lasting_) walk_.ignore(t);
-    for (TensorId t : there) walk_.put(t);
-    for (TensorId t : block(b).saved) walk_.put(t);
-    if (block(b).reads_input && input(b).valid()) {
-      others ? walk_.ignore(input(b)) : walk_.put(input(b));
+    for (TensorId t : before) walk_.put(t);
+    for (TensorId t : saved) walk_.put(t);
+    if (input(b).valid() && reads(ops, input(b))) {
+      stays == input(b) ? walk_.ignore(input(b)) : walk_.put(input(b));
     }
     RunCost run = walk_.walk(steps, /*first=*/true);
     run.peak += lasting_bytes(b);
     return run;
+  }
+
+  RunCost early(std::size_t b, bool value_stays, const std::vector<TensorId>& after) {
+    const TensorId own = value(b);
+    std::vector<TensorId> there;
+    if (own.valid()) there.push_back(own);
+    std::vector<TensorId> before;
+    return part(b, block(b).early, there, value_stays ? own : TensorId::none(), after, before);
   }
 
   bool made_behind(TensorId t) const {

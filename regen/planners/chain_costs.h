@@ -29,23 +29,28 @@ struct BlockCosts {
   Bytes input_bytes = 0;  // 0 for fixed and lasting ones
   Bytes value_bytes = 0;
   Bytes saved_bytes = 0;
-  bool reads_input = false;  // the reversal does
-  bool reads_value = false;
-  // Reversing the block needs its input; [1]: although the value is there already.
-  std::array<bool, 2> needs_input{};
+  bool reads_input = false;       // the late part does
+  bool saves_value = false;       // some part reads the value,
+  bool late_reads_value = false;  // namely the late one
+  bool has_early = false;
+  std::array<bool, 3> needs_input{};  // what is pending cannot be done without the input
 
   // Forward runs, [0] again, [1] for the first time.
   std::array<std::array<RunCost, 3>, 2> pass{};  // by ChainInput
   std::array<std::array<RunCost, 2>, 2> save{};  // [1]: the input is counted by others
-  // The run right before the reversal, [value is there][input is counted by others]; for the last
-  // block the first run, for the others a re-run. The value that is there is not counted.
-  std::array<std::array<RunCost, 2>, 2> last{};
-  // With everything that the ops behind the forward pass have made and still need, lasting
+  // The run right before what is pending, [Pending][input is counted by others]; for the last
+  // block the first run, for the others a re-run. A value that is there is not counted.
+  std::array<std::array<RunCost, 2>, 3> last{};
+  // The reversal, [Pending][input is counted by others], and the early part by itself, [the value
+  // stays]. With everything that the ops behind the forward pass have made and still need, lasting
   // values, the block's saved values, and the input unless others count it.
-  std::array<RunCost, 2> reversal{};
+  std::array<std::array<RunCost, 2>, 3> reversal{};
+  std::array<RunCost, 2> early{};
 
-  Bytes base = 0;        // what is there anyway when the later blocks are reversed
-  Bytes first_base = 0;  // what is there anyway when the block runs for the first time
+  // What is there anyway when this is pending (a value that is there aside), and when the block
+  // runs for the first time.
+  std::array<Bytes, 3> base{};
+  Bytes first_base = 0;
 };
 
 std::vector<BlockCosts> chain_costs(const Graph& graph, const ChainBlocks& chain);

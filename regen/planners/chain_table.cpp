@@ -7,7 +7,7 @@ namespace regen {
 ChainTable::ChainTable(std::span<const BlockCosts> blocks, const ChainTableOptions& options,
                        Effort& effort)
     : blocks_(blocks), options_(options) {
-  const std::size_t num_cells = blocks_.size() * blocks_.size() * 4;
+  const std::size_t num_cells = blocks_.size() * blocks_.size() * 6;
   cells_.resize(num_cells);
   find_needs();
   double slack = kImpossible;
@@ -22,18 +22,22 @@ ChainTable::ChainTable(std::span<const BlockCosts> blocks, const ChainTableOptio
 }
 
 bool ChainTable::occurs(const Range& range) const {
-  if (range.value_there && (first_run(range) || !blocks_[range.t].reads_value)) return false;
-  return !range.input_counted || (range.s > 0 && blocks_[range.s - 1].reads_value);
+  const BlockCosts& end = blocks_[range.t];
+  if (range.pending != kBoth && first_run(range)) return false;
+  if (range.pending == kLate && !end.has_early) return false;
+  if (range.pending == kLateWithValue && !end.late_reads_value) return false;
+  if (!range.input_counted) return true;
+  return range.s > 0 && (blocks_[range.s - 1].has_early || blocks_[range.s - 1].saves_value);
 }
 
-// Short ranges first: every way is made of shorter ones.
+// Every way is made of shorter ranges, or of the same one when its early part is done.
 template <typename Visit>
 void ChainTable::for_each_range(const Visit& visit) {
   for (std::size_t length = 0; length < blocks_.size(); ++length) {
     for (std::size_t s = 0; s + length < blocks_.size(); ++s) {
-      for (const bool value_there : {false, true}) {
+      for (const Pending pending : {kLateWithValue, kLate, kBoth}) {
         for (const bool input_counted : {false, true}) {
-          const Range range{s, s + length, value_there, input_counted};
+          const Range range{s, s + length, pending, input_counted};
           if (occurs(range)) visit(range);
         }
       }
@@ -42,7 +46,7 @@ void ChainTable::for_each_range(const Visit& visit) {
 }
 
 bool ChainTable::must_do_next(const Range& range) const {
-  return range.s < range.t && !first_run(range) && !blocks_[range.t].needs_input[range.value_there];
+  return range.s < range.t && !first_run(range) && !blocks_[range.t].needs_input[range.pending];
 }
 
 void ChainTable::find_needs() {
@@ -50,28 +54,32 @@ void ChainTable::find_needs() {
   for_each_range([&](const Range& range) {
     bool needs = true;
     if (range.s == range.t) {
-      needs = blocks_[range.s].needs_input[range.value_there];
+      needs = blocks_[range.s].needs_input[range.pending];
     } else if (must_do_next(range)) {
-      needs = needs_input(range.s, range.t - 1, false);
+      needs = needs_input(range.s, range.t - 1, kBoth);
     }
     needs_input_[index(range)] = needs;
   });
 }
 
-bool ChainTable::needs_input(std::size_t s, std::size_t t, bool value_there) const {
-  return needs_input_[index({s, t, value_there, false})] != 0;
+bool ChainTable::needs_input(std::size_t s, std::size_t t, Pending pending) const {
+  return needs_input_[index({s, t, pending, false})] != 0;
+}
+
+Bytes ChainTable::value_bytes(const Range& range) const {
+  return range.pending == kLateWithValue ? blocks_[range.t].value_bytes : 0;
 }
 
 // What is on the device during a forward run besides what the run itself counts.
 Bytes ChainTable::base(const Range& range, std::size_t block) const {
-  const Bytes there = first_run(range) ? blocks_[block].first_base : blocks_[range.t].base;
-  return there + (range.value_there ? blocks_[range.t].value_bytes : 0);
+  if (first_run(range)) return blocks_[block].first_base;
+  return blocks_[range.t].base[range.pending] + value_bytes(range);
 }
 
 ChainTable::Way ChainTable::way_last(const Range& range) const {
   const BlockCosts& block = blocks_[range.s];
-  const RunCost& run = block.last[range.value_there][range.input_counted];
-  const RunCost& reversal = block.reversal[range.input_counted];
+  const RunCost& run = block.last[range.pending][range.input_counted];
+  const RunCost& reversal = block.reversal[range.pending][range.input_counted];
   return {.kind = Way::kLast,
           .bytes = std::max(run.peak + base(range, range.s), reversal.peak),
           .cost = run.cost + reversal.cost};
@@ -80,54 +88,70 @@ ChainTable::Way ChainTable::way_last(const Range& range) const {
 ChainTable::Way ChainTable::way_save(const Range& range) const {
   const BlockCosts& block = blocks_[range.s];
   const RunCost& run = block.save[first_run(range)][range.input_counted];
-  const RunCost& reversal = block.reversal[range.input_counted];
+  const RunCost& reversal = block.reversal[kBoth][range.input_counted];
   const bool holds_input = !range.input_counted && block.reads_input;
   return {.kind = Way::kSave,
           .bytes = std::max(run.peak + base(range, range.s), reversal.peak),
           .cost = run.cost + reversal.cost,
-          .first = Range{range.s + 1, range.t, range.value_there, block.reads_value},
+          .first = Range{range.s + 1, range.t, range.pending, block.saves_value},
           .first_held = block.saved_bytes + (holds_input ? block.input_bytes : 0)};
 }
 
 ChainTable::Way ChainTable::way_next(const Range& range) const {
   const BlockCosts& block = blocks_[range.t];
-  const RunCost& run = block.last[range.value_there][1];
-  const RunCost& reversal = block.reversal[1];
-  const bool holds_input = !range.input_counted && needs_input(range.s, range.t - 1, false);
+  const RunCost& run = block.last[range.pending][1];
+  const RunCost& reversal = block.reversal[range.pending][1];
+  const bool holds_input = !range.input_counted && needs_input(range.s, range.t - 1, kBoth);
   const Bytes held = holds_input ? blocks_[range.s].input_bytes : 0;
   return {.kind = Way::kNext,
           .bytes = held + std::max(run.peak + base(range, range.t), reversal.peak),
           .cost = run.cost + reversal.cost,
-          .first = Range{range.s, range.t - 1, false, range.input_counted}};
+          .first = Range{range.s, range.t - 1, kBoth, range.input_counted}};
+}
+
+// `after` is what is pending of k-1 when reverse(s..k-1) begins.
+std::optional<ChainTable::Way> ChainTable::way_store(const Range& range, std::size_t k,
+                                                     Pending after, const Sweep& sweep) const {
+  const BlockCosts& start = blocks_[range.s];
+  const BlockCosts& before = blocks_[k - 1];
+  const Range second{range.s, k - 1, after, range.input_counted};
+  if (!occurs(second)) return std::nullopt;
+  const bool needed = needs_input(range.s, k - 1, after);
+  const ChainInput mode = range.input_counted ? kOthers : needed ? kStays : kGoes;
+  const RunCost& run = start.pass[first_run(range)][mode];
+  const Bytes held = mode == kStays ? start.input_bytes : 0;
+  Way way{.kind = Way::kStore,
+          .k = k,
+          .early = after != kBoth,
+          .bytes = std::max(run.peak + base(range, range.s), sweep.peak + held),
+          .cost = run.cost + sweep.cost,
+          .second = second};
+  if (k <= range.t) {
+    way.first = Range{k, range.t, range.pending, way.early};
+    way.first_held = held + (way.early ? before.value_bytes : 0);
+  }
+  if (way.early) {
+    const RunCost& early = before.early[after == kLateWithValue];
+    way.bytes = std::max(way.bytes, early.peak + held);
+    way.cost += early.cost;
+  }
+  return way;
 }
 
 template <typename Visit>
 void ChainTable::for_each_store(const Range& range, const Visit& visit) const {
-  const bool first = first_run(range);
-  const BlockCosts& start = blocks_[range.s];
-  Bytes rest_peak = 0;  // of the runs after that of s
-  double rest_cost = 0;
-  for (std::size_t k = range.s + 1; k <= range.t; ++k) {
-    const BlockCosts& before = blocks_[k - 1];
+  // With an early part pending, to do that alone is the last possibility.
+  const bool early_alone = range.pending == kBoth && !first_run(range);
+  Sweep sweep;
+  for (std::size_t k = range.s + 1; k <= range.t + (early_alone ? 1 : 0); ++k) {
     if (k - 1 > range.s) {
-      const RunCost& run = before.pass[first][kGoes];
-      rest_peak = std::max(rest_peak, run.peak + base(range, k - 1));
-      rest_cost += run.cost;
+      const RunCost& run = blocks_[k - 1].pass[first_run(range)][kGoes];
+      sweep.peak = std::max(sweep.peak, run.peak + base(range, k - 1));
+      sweep.cost += run.cost;
     }
-    for (const bool stays : {false, true}) {
-      if (stays && !before.reads_value) continue;
-      const bool needed = needs_input(range.s, k - 1, stays);
-      const ChainInput mode = range.input_counted ? kOthers : needed ? kStays : kGoes;
-      const RunCost& run = start.pass[first][mode];
-      const Bytes held = mode == kStays ? start.input_bytes : 0;
-      const Bytes rest = rest_peak == 0 ? 0 : rest_peak + held;
-      visit(Way{.kind = Way::kStore,
-                .k = k,
-                .bytes = std::max(run.peak + base(range, range.s), rest),
-                .cost = run.cost + rest_cost,
-                .first = Range{k, range.t, range.value_there, stays},
-                .first_held = held + (stays ? before.value_bytes : 0),
-                .second = Range{range.s, k - 1, stays, range.input_counted}});
+    for (const Pending after : {kBoth, kLate, kLateWithValue}) {
+      if (k > range.t && (after == kBoth || !blocks_[range.t].has_early)) continue;
+      if (const auto way = way_store(range, k, after, sweep)) visit(*way);
     }
   }
 }
@@ -135,8 +159,7 @@ void ChainTable::for_each_store(const Range& range, const Visit& visit) const {
 template <typename Visit>
 void ChainTable::for_each_way(const Range& range, const Visit& visit) const {
   if (must_do_next(range)) return visit(way_next(range));
-  if (range.s == range.t) return visit(way_last(range));
-  visit(way_save(range));
+  visit(range.s == range.t ? way_last(range) : way_save(range));
   for_each_store(range, visit);
 }
 
@@ -195,9 +218,8 @@ void ChainTable::unroll(const Range& range, Bytes bytes, std::vector<ChainRun>& 
   });
   const bool first = first_run(range);
   if (best.kind == Way::kLast || best.kind == Way::kNext) {
-    runs.push_back(
-        {range.t, range.value_there ? ChainRun::kLastWithValue : ChainRun::kLast, first});
-    runs.push_back({range.t, ChainRun::kReversal});
+    runs.push_back({range.t, ChainRun::kLast, first, range.pending});
+    runs.push_back({range.t, ChainRun::kReversal, first, range.pending});
   } else if (best.kind == Way::kSave) {
     runs.push_back({range.s, ChainRun::kSave, first});
   }
@@ -205,6 +227,7 @@ void ChainTable::unroll(const Range& range, Bytes bytes, std::vector<ChainRun>& 
     runs.push_back({b, ChainRun::kPass, first});
   }
   if (best.first) unroll(*best.first, bytes - best.first_held, runs);
+  if (best.early) runs.push_back({best.k - 1, ChainRun::kEarly});
   if (best.second) unroll(*best.second, bytes, runs);
   if (best.kind == Way::kSave) runs.push_back({range.s, ChainRun::kReversal});
 }

@@ -6,16 +6,18 @@
 //   last   s = t: run block s, keeping what its reversal reads, and reverse it
 //   save   run block s, keeping its value and what its reversal reads; reverse(s+1..t); reverse s
 //   store  for some k in s+1..t: run s..k-1, keeping only the value of k-1, the input of k;
-//          reverse(k..t); reverse(s..k-1). Where the reversal of k-1 reads the stored value, it may
-//          stay until then, so that it need not be made again.
+//          reverse(k..t); reverse(s..k-1). The value may stay after reverse(k..t): for the early
+//          part of k-1, which then runs at once, and further for the late part, so that it need
+//          not be made again. k = t+1 stands for doing only the early part of t.
 //   next   only if t can be reversed without its input: reverse t at once; reverse(s..t-1)
 //
 // A value that is kept stays until its last use ("persistent"); a re-run runs only the ops of the
-// block that what it keeps depends on. Where `next` is possible nothing else is tried. The ranges
-// that end with the last block are those that run for the first time.
+// block that what it keeps depends on, all before the part for which it is. Where `next` is
+// possible nothing else is tried. The ranges that end with the last block are those that run for
+// the first time.
 //
-// For every range the table holds the least cost against memory, for four cases: the value of t is
-// there already or not, the input of s is counted by somebody else or not.
+// For every range the table holds the least cost against memory, for six cases: what of t is
+// pending, and whether somebody else counts the input of s.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +33,11 @@ namespace regen {
 
 // One run of a block in a schedule.
 struct ChainRun {
-  enum Kind : std::uint8_t { kPass, kSave, kLast, kLastWithValue, kReversal };
+  enum Kind : std::uint8_t { kPass, kSave, kLast, kEarly, kReversal };
   std::size_t block = 0;
   Kind kind = kPass;
-  bool first = false;  // forward runs: for the first time
+  bool first = false;       // forward runs: for the first time
+  Pending pending = kBoth;  // kLast and kReversal
 
   bool operator==(const ChainRun&) const = default;
 };
@@ -62,13 +65,14 @@ class ChainTable {
   struct Range {
     std::size_t s = 0;
     std::size_t t = 0;
-    bool value_there = false;    // of t
+    Pending pending = kBoth;     // of t
     bool input_counted = false;  // of s, by others
   };
   struct Way {
     enum Kind : std::uint8_t { kLast, kSave, kStore, kNext };
     Kind kind = kLast;
     std::size_t k = 0;
+    bool early = false;  // kStore: the early part of k-1 runs between the two ranges
     Bytes bytes = 0;
     double cost = 0;
     std::optional<Range> first;
@@ -77,7 +81,7 @@ class ChainTable {
   };
 
   std::size_t index(const Range& range) const {
-    return ((range.s * blocks_.size() + range.t) * 2 + (range.value_there ? 1 : 0)) * 2 +
+    return ((range.s * blocks_.size() + range.t) * 3 + range.pending) * 2 +
            (range.input_counted ? 1 : 0);
   }
   std::size_t root() const { return index({.s = 0, .t = blocks_.size() - 1}); }
@@ -85,12 +89,19 @@ class ChainTable {
   // Whether the case can come up.
   bool occurs(const Range& range) const;
   bool must_do_next(const Range& range) const;
-  bool needs_input(std::size_t s, std::size_t t, bool value_there) const;
+  bool needs_input(std::size_t s, std::size_t t, Pending pending) const;
+  Bytes value_bytes(const Range& range) const;
   Bytes base(const Range& range, std::size_t block) const;
 
   Way way_last(const Range& range) const;
   Way way_save(const Range& range) const;
   Way way_next(const Range& range) const;
+  struct Sweep {  // forward runs of s..k-1, that of s aside
+    Bytes peak = 0;
+    double cost = 0;
+  };
+  std::optional<Way> way_store(const Range& range, std::size_t k, Pending after,
+                               const Sweep& sweep) const;
   template <typename Visit>
   void for_each_store(const Range& range, const Visit& visit) const;
   template <typename Visit>
