@@ -16,7 +16,7 @@ namespace {
 
 // The ways grow with the cube of the blocks.
 constexpr std::size_t kMaxBlocks = 256;
-constexpr std::size_t kCoarseCorners = 16;
+constexpr std::size_t kCoarseCorners = 12;
 constexpr std::size_t kMaxCorners = 4096;
 constexpr Bytes kNoBudget = std::numeric_limits<Bytes>::max() / 8;
 

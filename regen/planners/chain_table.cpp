@@ -10,14 +10,10 @@ ChainTable::ChainTable(std::span<const BlockCosts> blocks, const ChainTableOptio
   const std::size_t num_cells = blocks_.size() * blocks_.size() * 6;
   cells_.resize(num_cells);
   find_needs();
-  double slack = kImpossible;
-  if (options_.most_cost < kImpossible) {
-    find_free_costs();
-    slack = options_.most_cost - free_costs_[root()];
-  }
+  find_least_costs();
   for_each_range([&](const Range& range) {
     complete_ = complete_ && !effort.exhausted();
-    if (complete_) fill(range, slack, effort);
+    if (complete_) fill(range, effort);
   });
 }
 
@@ -171,24 +167,35 @@ StairSum ChainTable::sum(const Way& way) const {
           .second = way.second ? &cells_[index(*way.second)] : nullptr};
 }
 
-void ChainTable::find_free_costs() {
-  free_costs_.assign(cells_.size(), kImpossible);
-  for_each_range([&](const Range& range) {
-    double& least = free_costs_[index(range)];
-    for_each_way(range, [&](const Way& way) {
-      const double first = way.first ? free_costs_[index(*way.first)] : 0;
-      const double second = way.second ? free_costs_[index(*way.second)] : 0;
-      least = std::min(least, way.cost + first + second);
-    });
-  });
+void ChainTable::find_least_costs() {
+  const auto least = [](const auto& runs) {
+    double cost = kImpossible;
+    for (const RunCost& run : runs) cost = std::min(cost, run.cost);
+    return cost;
+  };
+  first_costs_ = reversal_costs_ = {0.0};
+  for (const BlockCosts& block : blocks_) {
+    const double first = std::min(least(block.pass[1]), least(block.save[1]));
+    first_costs_.push_back(first_costs_.back() + first);
+    reversal_costs_.push_back(reversal_costs_.back() + least(block.reversal[kBoth]));
+  }
 }
 
-// A schedule that costs more than the cheapest for its range by over `slack` cannot be part of one
-// within the wanted cost, as the rest of the whole cannot be cheaper than without a budget.
-void ChainTable::fill(const Range& range, double slack, Effort& effort) {
-  constexpr double kRounding = 1 + 1e-9;
-  const double most =
-      free_costs_.empty() ? kImpossible : (free_costs_[index(range)] + slack) * kRounding;
+// What the range may cost in a schedule within the wanted cost, which has to pay at least for the
+// first runs and the reversals that are not part of the range.
+double ChainTable::most_cost(const Range& range) const {
+  if (options_.most_cost == kImpossible) return kImpossible;
+  constexpr double kRounding = 1e-9;
+  double others = reversal_costs_.back() - reversal_costs_[range.t + 1] + reversal_costs_[range.s];
+  others += first_run(range) ? first_costs_[range.s] : first_costs_.back();
+  if (range.pending != kBoth) {
+    others += std::min(blocks_[range.t].early[0].cost, blocks_[range.t].early[1].cost);
+  }
+  return options_.most_cost - others + options_.most_cost * kRounding;
+}
+
+void ChainTable::fill(const Range& range, Effort& effort) {
+  const double most = most_cost(range);
   minimum_.start(options_.budget);
   std::size_t work = 0;
   for_each_way(range, [&](const Way& way) { work += minimum_.add(sum(way), most); });

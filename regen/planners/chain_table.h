@@ -111,14 +111,17 @@ class ChainTable {
 
   StairSum sum(const Way& way) const;
   void find_needs();
-  void find_free_costs();
-  void fill(const Range& range, double slack, Effort& effort);
+  void find_least_costs();
+  double most_cost(const Range& range) const;
+  void fill(const Range& range, Effort& effort);
   void unroll(const Range& range, Bytes bytes, std::vector<ChainRun>& runs) const;
 
   std::span<const BlockCosts> blocks_;
   ChainTableOptions options_;
-  std::vector<char> needs_input_;   // by index(), input_counted false
-  std::vector<double> free_costs_;  // least cost of each range without a budget
+  std::vector<char> needs_input_;  // by index(), input_counted false
+  // Sums over the blocks before each one: at least what their first runs and reversals cost.
+  std::vector<double> first_costs_;
+  std::vector<double> reversal_costs_;
   std::vector<Staircase> cells_;
   StairMinimum minimum_;
   bool complete_ = true;
