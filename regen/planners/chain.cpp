@@ -14,8 +14,8 @@
 namespace regen {
 namespace {
 
-// The ways grow with the cube of the blocks.
-constexpr std::size_t kMaxBlocks = 256;
+// The ways grow with the cube of the blocks. Chains too long to be exact need not take long.
+constexpr ChainBlockLimits kBlockLimits{.max_blocks = 256, .joined_blocks = 128};
 constexpr std::size_t kCoarseCorners = 12;
 constexpr std::size_t kMaxCorners = 4096;
 constexpr Bytes kNoBudget = std::numeric_limits<Bytes>::max() / 8;
@@ -79,7 +79,7 @@ Result<Proposal> simple_checkpoints(const Problem& problem, std::string reason, 
 Result<ChainSchedule> chain_schedule(const Graph& graph, std::optional<Bytes> budget,
                                      std::optional<double> cost_cap, Effort& effort) {
   REGEN_TRY(check_sequences_possible(graph));
-  const ChainBlocks chain = make_chain_blocks(graph, kMaxBlocks);
+  const ChainBlocks chain = make_chain_blocks(graph, kBlockLimits);
   if (chain.num_forward == 0) return limit_reached("the graph has no forward pass");
   const std::vector<BlockCosts> costs = chain_costs(graph, chain);
   const double cap = cost_cap.value_or(kImpossible);

@@ -16,9 +16,9 @@ struct Cut {
 
 class BlockMaker {
  public:
-  BlockMaker(const Graph& graph, std::size_t max_blocks)
+  BlockMaker(const Graph& graph, const ChainBlockLimits& limits)
       : graph_(graph),
-        max_blocks_(max_blocks),
+        limits_(limits),
         repeatable_(repeatable_ops(graph, /*forward_only=*/true)),
         block_(graph.num_ops(), 0),
         marked_(graph.num_tensors(), 0),
@@ -100,17 +100,18 @@ class BlockMaker {
 
   // Of too many cuts those are left that part the forward pass into about equal costs.
   void thin(std::vector<Cut>& cuts) {
-    if (cuts.size() < max_blocks_) return;
+    if (cuts.size() < limits_.max_blocks) return;
     chain_.merged = true;
     std::vector<double> until{0.0};
     for (std::size_t i = 0; i < chain_.num_forward; ++i) {
       until.push_back(until.back() + graph_.rerun_cost(base_variant(graph_, OpId(i))));
     }
-    const auto parts = static_cast<double>(max_blocks_);
+    const auto parts = static_cast<double>(limits_.joined_blocks);
     std::vector<Cut> kept;
     for (const Cut& cut : cuts) {
       const double wanted = until.back() * static_cast<double>(kept.size() + 1) / parts;
-      if (kept.size() + 1 < max_blocks_ && until[cut.op + 1] >= wanted) kept.push_back(cut);
+      if (kept.size() + 1 < limits_.joined_blocks && until[cut.op + 1] >= wanted)
+        kept.push_back(cut);
     }
     cuts = std::move(kept);
   }
@@ -272,7 +273,7 @@ class BlockMaker {
   }
 
   const Graph& graph_;
-  const std::size_t max_blocks_;
+  const ChainBlockLimits limits_;
   const IdVector<OpId, char> repeatable_;
   IdVector<OpId, std::uint32_t> block_;  // of a forward op, or of the block that an op reverses
   IdVector<TensorId, char> marked_;      // is in some block's `saved_late`
@@ -283,8 +284,8 @@ class BlockMaker {
 
 }  // namespace
 
-ChainBlocks make_chain_blocks(const Graph& graph, std::size_t max_blocks) {
-  return BlockMaker(graph, max_blocks).make();
+ChainBlocks make_chain_blocks(const Graph& graph, const ChainBlockLimits& limits) {
+  return BlockMaker(graph, limits).make();
 }
 
 }  // namespace regen

@@ -58,7 +58,11 @@ struct ChainBlocks {
   bool merged = false;  // blocks were joined to keep their number down
 };
 
-// At most `max_blocks` blocks; beyond them neighbours are joined.
-ChainBlocks make_chain_blocks(const Graph& graph, std::size_t max_blocks);
+// A chain of more than `max_blocks` blocks is joined into about `joined_blocks` of equal cost.
+struct ChainBlockLimits {
+  std::size_t max_blocks = 0;
+  std::size_t joined_blocks = 0;
+};
+ChainBlocks make_chain_blocks(const Graph& graph, const ChainBlockLimits& limits);
 
 }  // namespace regen

@@ -9,6 +9,8 @@ ChainTable::ChainTable(std::span<const BlockCosts> blocks, const ChainTableOptio
     : blocks_(blocks), options_(options) {
   const std::size_t num_cells = blocks_.size() * blocks_.size() * 6;
   cells_.resize(num_cells);
+  by_start_.resize(num_cells);
+  by_end_.resize(num_cells);
   find_needs();
   find_least_costs();
   for_each_range([&](const Range& range) {
@@ -167,6 +169,22 @@ StairSum ChainTable::sum(const Way& way) const {
           .second = way.second ? &cells_[index(*way.second)] : nullptr};
 }
 
+bool ChainTable::may_improve(const Way& way) const {
+  Bytes bytes = way.bytes;
+  double lowest = way.cost;
+  if (way.first) {
+    const Outline& first = by_end_[index_by_end(*way.first)];
+    bytes = std::max(bytes, first.least_bytes + way.first_held);
+    lowest += first.lowest_cost;
+  }
+  if (way.second) {
+    const Outline& second = by_start_[index(*way.second)];
+    bytes = std::max(bytes, second.least_bytes);
+    lowest += second.lowest_cost;
+  }
+  return minimum_.may_improve(bytes, lowest);
+}
+
 void ChainTable::find_least_costs() {
   const auto least = [](const auto& runs) {
     double cost = kImpossible;
@@ -196,16 +214,18 @@ double ChainTable::most_cost(const Range& range) const {
 
 void ChainTable::fill(const Range& range, Effort& effort) {
   const double most = most_cost(range);
-  minimum_.start(options_.budget);
+  minimum_.start(options_.budget, most);
   std::size_t work = 0;
-  for_each_way(range, [&](const Way& way) { work += minimum_.add(sum(way), most); });
+  for_each_way(range,
+               [&](const Way& way) { work += may_improve(way) ? minimum_.add(sum(way)) : 1; });
+  effort.add(static_cast<std::int64_t>(work));
   Staircase& cell = cells_[index(range)];
-  const auto wanted =
-      std::ranges::find_if(minimum_.best(), [&](const Corner& c) { return c.cost <= most; });
-  cell.assign(wanted, minimum_.best().end());
+  cell = minimum_.best();
   thinned_ = thinned_ || cell.size() > options_.max_corners;
   thin(cell, options_.max_corners);
-  effort.add(static_cast<std::int64_t>(work));
+  if (cell.empty()) return;
+  const Outline outline{cell.front().bytes, cell.back().cost};
+  by_start_[index(range)] = by_end_[index_by_end(range)] = outline;
 }
 
 std::vector<ChainRun> ChainTable::schedule(Bytes bytes) const {

@@ -21,6 +21,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -109,6 +110,16 @@ class ChainTable {
   template <typename Visit>
   void for_each_range(const Visit& visit);
 
+  // Where a staircase begins and ends, kept apart from it and in two orders: the ways of a range
+  // ask for ranges with the same end and for ranges with the same start, one after the other.
+  struct Outline {
+    Bytes least_bytes = std::numeric_limits<Bytes>::max() / 4;
+    double lowest_cost = kImpossible;
+  };
+  std::size_t index_by_end(const Range& range) const {
+    return index({range.t, range.s, range.pending, range.input_counted});
+  }
+  bool may_improve(const Way& way) const;
   StairSum sum(const Way& way) const;
   void find_needs();
   void find_least_costs();
@@ -123,6 +134,8 @@ class ChainTable {
   std::vector<double> first_costs_;
   std::vector<double> reversal_costs_;
   std::vector<Staircase> cells_;
+  std::vector<Outline> by_start_;
+  std::vector<Outline> by_end_;
   StairMinimum minimum_;
   bool complete_ = true;
   bool thinned_ = false;

@@ -71,33 +71,32 @@ Bytes least_bytes(const StairSum& sum) {
   return least;
 }
 
-std::size_t StairMinimum::add(const StairSum& sum, double most) {
+std::size_t StairMinimum::add(const StairSum& sum) {
   Bytes from = least_bytes(sum);
   if (from > budget_) return 1;
   const double lowest = cost_at(sum, budget_);
-  if (lowest > most || cost_at(best_, from) <= lowest) return 1;
+  if (!may_improve(from, lowest)) return 1;
   // Each part at its cheapest says how cheap the other one has to be.
   const double first = part_cost(sum.first, budget_ - sum.first_held);
   const double second = part_cost(sum.second, budget_ - sum.second_held);
-  from = std::max({from, bytes_for(sum.first, sum.first_held, most - sum.cost - second),
-                   bytes_for(sum.second, sum.second_held, most - sum.cost - first)});
+  from = std::max({from, bytes_for(sum.first, sum.first_held, most_ - sum.cost - second),
+                   bytes_for(sum.second, sum.second_held, most_ - sum.cost - first)});
   // Where the others reach the lowest cost of this one, it is of no more use.
   const Bytes until = std::min(budget_, bytes_for(&best_, 0, lowest) - 1);
-  const std::size_t steps = list_improvements(sum, from, until, most);
+  const std::size_t steps = list_improvements(sum, from, until);
   if (added_.empty()) return steps;
   merge();
   return steps + best_.size();
 }
 
-std::size_t StairMinimum::list_improvements(const StairSum& sum, Bytes from, Bytes until,
-                                            double most) {
+std::size_t StairMinimum::list_improvements(const StairSum& sum, Bytes from, Bytes until) {
   added_.clear();
   if (from > until) return 1;
   Walker first(sum.first, sum.first_held, from);
   Walker second(sum.second, sum.second_held, from);
   std::size_t steps = 0;
   std::size_t known = 0;  // corners of best_ at or before the present bytes
-  double to_beat = std::nextafter(most, kImpossible);
+  double to_beat = std::nextafter(most_, kImpossible);
   for (Bytes bytes = from; bytes <= until; ++steps) {
     const double cost = sum.cost + first.cost() + second.cost();
     while (known < best_.size() && best_[known].bytes <= bytes) {

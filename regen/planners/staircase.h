@@ -48,18 +48,24 @@ Bytes least_bytes(const StairSum& sum);
 // Collects the best of many ways up to `budget` bytes.
 class StairMinimum {
  public:
-  void start(Bytes budget) { budget_ = budget, best_.clear(); }
-  // Ways that cost more than `most` even with the whole budget are left out. Returns the number
-  // of corners looked at.
-  std::size_t add(const StairSum& sum, double most);
+  // Costs above `most` are of no interest.
+  void start(Bytes budget, double most) { budget_ = budget, most_ = most, best_.clear(); }
+  // Whether a way that is possible from `bytes` on and never costs less than `lowest` can be of
+  // interest: a look at two numbers saves one at two staircases.
+  bool may_improve(Bytes bytes, double lowest) const {
+    return bytes <= budget_ && lowest <= most_ && lowest < cost_at(best_, bytes);
+  }
+  // Returns the number of corners looked at.
+  std::size_t add(const StairSum& sum);
   const Staircase& best() const { return best_; }
 
  private:
   // Into `added_`, the corners of the sum that lie below `best_`, between `from` and `until`.
-  std::size_t list_improvements(const StairSum& sum, Bytes from, Bytes until, double most);
+  std::size_t list_improvements(const StairSum& sum, Bytes from, Bytes until);
   void merge();
 
   Bytes budget_ = 0;
+  double most_ = kImpossible;
   Staircase best_;
   Staircase added_;
   Staircase merged_;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "regen/cost/device.h"
@@ -173,6 +174,33 @@ TEST(Chain, WithoutTimeItStillProposesSomething) {
   const auto outcome = solve("chain", {.graph = &graph}, {.seconds = 0});
   EXPECT_EQ(outcome->status, PlanStatus::kFeasible);
   EXPECT_NE(outcome->note.find("limit"), std::string::npos) << outcome->note;
+}
+
+// What is counted ends the search in any of its stages; whatever is claimed is kept.
+TEST(Chain, LimitedWorkGivesPlansWithinTheBudget) {
+  const Graph graph = zoo_graph("MobileNet").value();
+  const Bytes budget =
+      graph.fixed_bytes() +
+      solve("keep_all", {.graph = &graph})->simulation.activation_peak_bytes * 3 / 4;
+  double last = std::numeric_limits<double>::infinity();
+  for (const std::int64_t work : {10'000, 1'000'000, 3'000'000, 1'000'000'000}) {
+    const auto outcome = solve("chain", {.graph = &graph, .budget = budget}, {.work = work});
+    const bool claims =
+        outcome->status == PlanStatus::kFeasible || outcome->status == PlanStatus::kOptimal;
+    if (!claims) continue;
+    EXPECT_LE(outcome->simulation.peak_bytes, budget);
+    EXPECT_LE(outcome->simulation.cost, last);
+    last = outcome->simulation.cost;
+    EXPECT_EQ(outcome->status == PlanStatus::kOptimal, work == 1'000'000'000);
+  }
+  EXPECT_LT(last, graph.base_cost() * 1.01);
+}
+
+TEST(Chain, ALongChainIsJoinedAndClaimsNothing) {
+  const Graph graph = unit_chain_graph(600).value();
+  const auto outcome = solve("chain", {.graph = &graph, .budget = 60});
+  EXPECT_EQ(outcome->status, PlanStatus::kFeasible);
+  EXPECT_NE(outcome->note.find("128 blocks"), std::string::npos) << outcome->note;
 }
 
 TEST(Chain, ACostCapTradesMemoryForTime) {
