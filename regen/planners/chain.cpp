@@ -102,6 +102,8 @@ Result<ChainSchedule> chain_schedule(const Graph& graph, std::optional<Bytes> bu
                                            : "a limit was reached before a schedule was found");
   }
   return ChainSchedule{.sequence = to_sequence(chain, table.schedule(best->bytes)),
+                       .peak_bytes = graph.fixed_bytes() + best->bytes,
+                       .exact = chain.exact,
                        .num_blocks = chain.blocks.size(),
                        .proven = chain.exact && !chain.merged && !table.thinned()};
 }

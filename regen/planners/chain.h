@@ -12,6 +12,10 @@ namespace regen {
 
 struct ChainSchedule {
   std::vector<OpId> sequence;  // for plan_from_sequence
+  // What the planner added up: the peak of the plan, fixed bytes included, to the byte if `exact`,
+  // and never less.
+  Bytes peak_bytes = 0;
+  bool exact = false;
   std::size_t num_blocks = 0;
   // No schedule of the class (chain_table.h) is cheaper within the budget, or, without one, takes
   // less memory.

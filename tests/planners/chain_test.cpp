@@ -17,6 +17,7 @@
 #include "tests/support/naive_interpreter.h"
 #include "tests/support/pareto.h"
 #include "tests/support/random_chain.h"
+#include "tests/support/random_graph.h"
 
 namespace regen {
 namespace {
@@ -138,8 +139,41 @@ TEST(Chain, EqualsTheBestOfAllSequences) {
   }
 }
 
-// Each forward op once is 8; the reversal of node i reads its value. Three units hold, say, the
-// value, the gradient that is read and the one that is made.
+void expect_peak_as_added_up(const Graph& graph, std::optional<Bytes> budget) {
+  Effort effort;
+  const auto schedule = chain_schedule(graph, budget, std::nullopt, effort);
+  if (!schedule.ok()) return;
+  const Plan plan = plan_from_sequence(graph, schedule->sequence);
+  const Bytes peak = simulate(graph, plan)->peak_bytes;
+  EXPECT_LE(peak, schedule->peak_bytes);
+  if (schedule->exact) {
+    EXPECT_EQ(peak, schedule->peak_bytes);
+  }
+}
+
+TEST(Chain, MemoryIsAddedUpAsTheJudgeCountsItOnNetworks) {
+  for (const char* name : {"VGG19", "MobileNet", "ResNet50", "DenseNet121", "unet", "gpt2"}) {
+    for (const BackwardStyle style : {BackwardStyle::kCheckmate, BackwardStyle::kExact}) {
+      SCOPED_TRACE(name);
+      const Graph graph = zoo_graph(name, {.backward = style}).value();
+      const Bytes all = solve("keep_all", {.graph = &graph})->simulation.activation_peak_bytes;
+      expect_peak_as_added_up(graph, graph.fixed_bytes() + all * 3 / 4);
+      expect_peak_as_added_up(graph, std::nullopt);
+    }
+  }
+}
+
+TEST(Chain, MemoryIsNeverAddedUpTooLowOnOddGraphs) {
+  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Random random(seed);
+    const Graph graph = testing::random_training_graph(random, {.max_layers = 8});
+    expect_peak_as_added_up(graph, std::nullopt);
+    expect_peak_as_added_up(graph, structural_bound(graph).bytes + random.between(0, 60));
+  }
+}
+
+// Three units hold what a gradient op reads and makes: a value and two gradients.
 TEST(Chain, AUnitChainInLeastMemoryNeedsThreeUnits) {
   const Graph graph = unit_chain_graph(8).value();
   const auto outcome = solve("chain", {.graph = &graph});
