@@ -95,7 +95,8 @@ Result<ChainSchedule> chain_schedule(const Graph& graph, std::optional<Bytes> bu
   options.max_corners = kMaxCorners;
   std::optional<ChainTable> exact;
   if (coarse.thinned()) exact.emplace(costs, options, effort);
-  const ChainTable& table = exact && exact->complete() ? *exact : coarse;
+  const bool use_exact = exact && choose(*exact, budget.has_value(), cap);
+  const ChainTable& table = use_exact ? *exact : coarse;
   const std::optional<Corner> best = choose(table, budget.has_value(), cap);
   if (!best) {
     return limit_reached(coarse.complete() ? "no persistent schedule of the chain fits"
