@@ -24,6 +24,7 @@ const std::vector<PlannerEntry>& entries() {
        plan_griewank},
       {"checkmate", "the proven cheapest schedule of stages, by search and integer programming",
        plan_checkmate},
+      {"chain", "optimal persistent schedule of the chain of blocks, exact in bytes", plan_chain},
   };
   return kEntries;
 }
