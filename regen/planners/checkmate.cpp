@@ -19,23 +19,29 @@ std::vector<OpId> sequence_of(const Plan& plan) {
   return sequence;
 }
 
-// What the quick heuristics propose; they ask for no time worth counting.
+// What the heuristics propose. The quick ones ask for no time worth counting, so that there is a
+// plan even without any; a slower one is asked where they fail.
 struct Starts {
   std::vector<std::vector<OpId>> sequences;
   BestCandidate best;
 
-  explicit Starts(const Problem& problem) : best(problem) {
+  Starts(const Problem& problem, Effort& effort) : best(problem) {
     Problem plain = problem;
     plain.options.accounting = Accounting::kPlain;
-    Effort quick({.interrupt = nullptr});
+    Effort quick;
     for (const auto planner : {plan_keep_all, plan_chen_greedy, plan_griewank}) {
-      auto proposal = planner(plain, quick);
-      if (!proposal.ok() || !proposal->plan) continue;
-      auto simulation = simulate(*problem.graph, *proposal->plan, {.link = problem.link});
-      if (!simulation.ok()) continue;
-      sequences.push_back(sequence_of(*proposal->plan));
-      best.offer({std::move(*proposal->plan), *std::move(simulation), std::move(proposal->note)});
+      add(problem, planner(plain, quick));
     }
+    const bool fits = best.best() && within_limits(problem, best.best()->simulation);
+    if (!fits && !effort.exhausted()) add(problem, plan_chain(plain, effort));
+  }
+
+  void add(const Problem& problem, Result<Proposal> proposal) {
+    if (!proposal.ok() || !proposal->plan) return;
+    auto simulation = simulate(*problem.graph, *proposal->plan, {.link = problem.link});
+    if (!simulation.ok()) return;
+    sequences.push_back(sequence_of(*proposal->plan));
+    best.offer({std::move(*proposal->plan), *std::move(simulation), std::move(proposal->note)});
   }
 };
 
@@ -44,7 +50,7 @@ struct Starts {
 Result<Proposal> plan_checkmate(const Problem& problem, Effort& effort) {
   const Graph& graph = *problem.graph;
   REGEN_TRY(check_sequences_possible(graph));
-  Starts starts(problem);
+  Starts starts(problem, effort);
   Problem bounded = problem;
   if (!bounded.budget) bounded.budget = std::numeric_limits<Bytes>::max() / 4;
   FrontierSolver solver(bounded, effort);

@@ -12,8 +12,11 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // The search ends after this many attempts without success, or this much work: fixed numbers, so
 // that the answer does not depend on the machine.
-constexpr int kIdleRounds = 400;
-constexpr std::int64_t kSearchWork = 250'000'000;
+constexpr int kIdleRounds = 300;
+constexpr std::int64_t kSearchWork = 60'000'000;
+constexpr int kDeepIdleRounds = 3000;
+constexpr std::int64_t kDeepSearchWork = 400'000'000;
+constexpr int kAttempts = 20;
 // A program with more columns is not even built: its relaxation would take hours.
 constexpr std::size_t kMostColumns = 400'000;
 constexpr int kOriginRounds = 40;
@@ -75,9 +78,24 @@ void FrontierSolver::search(const std::vector<std::vector<OpId>>& starts) {
   for (const auto& sequence : starts) {
     if (!closed()) search_.add_start(keep_of_sequence(frontier_, sequence));
   }
+  // Repairs draw lots: another attempt may fit where the first ones did not.
+  for (int i = 0; i < kAttempts && !has_incumbent() && !effort_.exhausted(); ++i) {
+    search_.add_start(keep_everything(frontier_));
+  }
   tell();
-  if (!has_incumbent() || closed()) return;
-  search_.run(kIdleRounds, kSearchWork, frontier_.base_cost, [this](double) { tell(); });
+  if (!done()) search_.run(kIdleRounds, kSearchWork, bound_, [this](double) { tell(); });
+}
+
+// Worth its time only where the relaxation leaves a gap; a better schedule then makes the program
+// smaller too.
+void FrontierSolver::search_deeper() {
+  if (done() || !has_incumbent()) return;
+  const double before = incumbent();
+  search_.run(kDeepIdleRounds, kDeepSearchWork, bound_, [this](double) { tell(); });
+  if (incumbent() < before && !done()) {
+    make_program();
+    relax();
+  }
 }
 
 // Ops so dear that one re-run is worse than what we have are out of it.
@@ -144,6 +162,7 @@ FrontierAnswer FrontierSolver::solve(const std::vector<std::vector<OpId>>& start
   if (!done()) make_program();
   if (program_ && !done()) {
     relax();
+    search_deeper();
     branch();
   }
   FrontierAnswer answer;

@@ -29,6 +29,7 @@ class FrontierSolver {
 
  private:
   void search(const std::vector<std::vector<OpId>>& starts);
+  void search_deeper();
   void relax();
   void branch();
   void make_program();
