@@ -14,6 +14,8 @@ Result<Proposal> plan_chen_greedy(const Problem& problem, Effort& effort);
 Result<Proposal> plan_chen_greedy_noap(const Problem& problem, Effort& effort);
 Result<Proposal> plan_griewank(const Problem& problem, Effort& effort);
 Result<Proposal> plan_checkmate(const Problem& problem, Effort& effort);
+Result<Proposal> plan_checkmate_lp(const Problem& problem, Effort& effort);
+Result<Proposal> plan_lp_bound(const Problem& problem, Effort& effort);
 Result<Proposal> plan_chain(const Problem& problem, Effort& effort);
 
 }  // namespace regen

@@ -24,6 +24,9 @@ const std::vector<PlannerEntry>& entries() {
        plan_griewank},
       {"checkmate", "the proven cheapest schedule of stages, by search and integer programming",
        plan_checkmate},
+      {"checkmate_lp", "the relaxation of checkmate, rounded to schedules within the budget",
+       plan_checkmate_lp},
+      {"lp_bound", "the relaxation's lower bound alone, without a plan", plan_lp_bound},
       {"chain", "optimal persistent schedule of the chain of blocks, exact in bytes", plan_chain},
   };
   return kEntries;
