@@ -16,6 +16,10 @@ double forward_cost(const Graph& graph) {
   return sum;
 }
 
+bool found(const Outcome& outcome) {
+  return outcome.status == PlanStatus::kFeasible || outcome.status == PlanStatus::kOptimal;
+}
+
 class Search {
  public:
   Search(std::string_view planner, const MaxBatchProblem& problem)
@@ -34,6 +38,8 @@ class Search {
     }
     if (best == last_index()) {
       answer.limited_by = "batch_limit";
+    } else if (interrupted()) {
+      answer.limited_by = "interrupted";
     } else {
       REGEN_ASSIGN(answer.limited_by, what_limits(batch_at(best + 1)));
     }
@@ -79,13 +85,19 @@ class Search {
     return low;
   }
 
+  // Then nothing more is built or planned, and the best batch so far is the answer.
+  bool interrupted() const { return Effort(problem_.limits).interrupted(); }
+
   Result<std::int64_t> guess_index() {
     REGEN_ASSIGN(const Graph graph, problem_.graph_at(problem_.grid.start));
     Problem least = problem_for(graph);
     least.budget.reset();  // planners then look for the least memory
     REGEN_ASSIGN(const Outcome outcome, solve(planner_, least, problem_.limits));
     const Bytes available = budget(graph).value_or(0) - graph.fixed_bytes();
-    const Bytes peak = std::max<Bytes>(1, outcome.simulation.activation_peak_bytes);
+    // A planner that found nothing, or only bounds, still cannot beat what every plan needs.
+    const Bytes peak =
+        std::max<Bytes>(1, outcome.plan ? outcome.simulation.activation_peak_bytes
+                                        : structural_bound(graph).bytes - graph.fixed_bytes());
     // In floating point: start * available may not fit an integer.
     const double batch = static_cast<double>(problem_.grid.start) *
                          (static_cast<double>(available) / static_cast<double>(peak));
@@ -109,13 +121,13 @@ class Search {
   }
 
   Result<bool> fits(std::int64_t index) {
+    if (interrupted()) return false;
     const std::int64_t batch = batch_at(index);
     REGEN_ASSIGN(const Graph graph, problem_.graph_at(batch));
     const Problem problem = problem_for(graph);
     if (!problem.budget) return false;
     REGEN_ASSIGN(Outcome outcome, solve(planner_, problem, problem_.limits));
-    const bool good =
-        outcome.status == PlanStatus::kFeasible || outcome.status == PlanStatus::kOptimal;
+    const bool good = found(outcome);
     if (good) {
       outcome.plan.reset();
       outcomes_.insert_or_assign(batch, std::move(outcome));
@@ -131,7 +143,12 @@ class Search {
     }
     problem.cost_cap.reset();
     REGEN_ASSIGN(const Outcome outcome, solve(planner_, problem, problem_.limits));
-    return std::string(outcome.status == PlanStatus::kUnknown ? "memory" : "compute_cap");
+    if (found(outcome)) return std::string("compute_cap");
+    if (interrupted()) return std::string("interrupted");
+    const bool cut_short =
+        outcome.status == PlanStatus::kUnknown &&
+        (outcome.seconds >= problem_.limits.seconds || outcome.work >= problem_.limits.work);
+    return std::string(cut_short ? "search_limit" : "memory");
   }
 
   std::string_view planner_;

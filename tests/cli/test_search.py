@@ -1,0 +1,178 @@
+"""Searches: options of planners, Ctrl-C, progress, and how far a planner is from the best."""
+
+import csv
+import json
+import math
+import signal
+import subprocess
+import time
+
+import pytest
+
+from conftest import BINARY
+from test_terminal import complete, on_terminal
+
+# chen_greedy with this many segment sizes walks the chain a hundred thousand times: far longer than
+# any test waits.
+LONG_PLAN = ["plan", "zoo:chain:50000", "--planner", "chen_greedy", "--greedy-points", "100000"]
+LONG_SWEEP = ["sweep", "zoo:resnet152@8", "--budgets", "2.5e9:4e9:100000", "--planners", "chen_greedy"]
+
+
+def default_sigint():
+    """A test run in the background ignores SIGINT, and so would its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def interrupted(*arguments, after):
+    """(status, output, errors) of a call that gets SIGINT after so many seconds."""
+    child = subprocess.Popen([str(BINARY), *arguments], stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True, preexec_fn=default_sigint)
+    time.sleep(after)
+    child.send_signal(signal.SIGINT)  # does nothing to a child that has ended
+    output, errors = child.communicate(timeout=60)
+    return child.returncode, output, errors
+
+
+# --- options
+
+
+def test_options_of_planners_are_the_same_in_every_verb(regen):
+    names = {"--accounting", "--greedy-points", "--slots", "--keep-gradients", "--schedule",
+             "--rounding", "--samples", "--prefer", "--model", "--seed", "--time-limit",
+             "--work-limit"}
+    for verb in ("plan", "sweep", "max-batch"):
+        help_text = regen.ok(verb, "--help")
+        assert not [name for name in names if name not in help_text]
+
+
+def test_completion_knows_the_values(regen):
+    assert complete(regen, "regen", "plan", "--schedule", "") == ["frontier", "cover_all", "cover_last"]
+    assert complete(regen, "regen", "sweep", "--rounding", "ra") == ["random_threshold", "randomised"]
+    assert complete(regen, "regen", "max-batch", "--accounting", "") == ["plain", "checkmate"]
+    assert complete(regen, "regen", "plan", "--prefer", "m") == ["memory"]
+    assert complete(regen, "regen", "plan", "--model", "p") == ["published"]
+    assert complete(regen, "regen", "sweep", "--reference", "last") == ["last_node"]
+
+
+def test_no_time_is_a_limit_like_any_other(regen):
+    plan = regen.json("plan", "zoo:vgg19", "--time-limit", 0, "--keep-gradients", "--schedule",
+                      "frontier", "--rounding", "half", "--samples", 3, "--prefer", "memory",
+                      "--model", "published")
+    assert plan["status"] == "feasible"
+    regen.write("in.csv", "id,lower,upper,size\na,0,4,2\n")
+    assert regen.json("pack", "in.csv", "--time-limit", 0)["height"] == 2
+
+
+def test_greedy_points_reach_the_sweep(regen):
+    # With one point only the finest segments are tried, which keep everything: too much.
+    one = regen.json("sweep", "zoo:vgg19@8", "--planners", "chen_greedy", "--budgets", "1.6e9",
+                     "--greedy-points", 1)
+    assert [point["status"] for point in one] == ["unknown"]
+    many = regen.json("sweep", "zoo:vgg19@8", "--planners", "chen_greedy", "--budgets", "1.6e9")
+    assert [point["status"] for point in many] == ["feasible"]
+
+
+# --- Ctrl-C
+
+
+def test_interrupted_plan_is_still_a_plan(regen):
+    status, output, errors = interrupted(*LONG_PLAN, "--json", after=2)
+    plan = json.loads(output)
+    assert (status, errors) == (0, "")
+    assert plan["status"] == "feasible" and plan["note"].endswith("interrupted")
+
+
+def test_interrupted_without_a_plan(regen):
+    status, output, errors = interrupted("plan", "zoo:chain:9000", "--planner", "last_node", after=0.05)
+    if status == 0:
+        pytest.skip("it was faster than the signal")
+    assert status in (3, -signal.SIGINT)  # the latter: while the graph was built
+    if status == 3:
+        assert output == "" and errors.count("\n") == 1 and "interrupted" in errors
+
+
+def test_second_interrupt_ends_the_program(regen):
+    child = subprocess.Popen([str(BINARY), *LONG_PLAN], stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, preexec_fn=default_sigint)
+    time.sleep(2)
+    while child.poll() is None:  # the next one comes before the search has seen the first
+        child.send_signal(signal.SIGINT)
+    output, errors = child.communicate(timeout=30)
+    assert (child.returncode, output, errors) == (130, b"", b"")
+
+
+def test_interrupted_sweep_prints_what_it_has(regen):
+    status, output, errors = interrupted(*LONG_SWEEP, after=2)
+    rows = list(csv.DictReader(output.splitlines()))
+    assert status == 0 and len(rows) == 100000
+    assert errors.startswith("regen: interrupted, ") and errors.count("\n") == 1
+    left = [row for row in rows if row["seconds"] == "0" and row["status"] == "unknown"]
+    assert left and all(row["cost"] == row["lower_bound"] == "" for row in left)
+    assert len(left) < len(rows)
+
+
+def test_interrupted_max_batch_says_so(regen):
+    status, output, _ = interrupted(
+        "max-batch", "zoo:resnet152", "--memory", "80e9", "--planners", "keep_all,griewank",
+        "--threads", "1", "--json", after=0.5)
+    if status == 0 and "interrupted" not in output:
+        pytest.skip("it was faster than the signal")
+    if status == -signal.SIGINT:
+        pytest.skip("it was slower than the signal")
+    answer = json.loads(output)
+    limits = {row["planner"]: row["limited_by"] for row in answer["results"] + answer["excluded"]}
+    assert limits["griewank"] == "interrupted"
+
+
+# --- progress
+
+
+def test_progress_on_request(regen):
+    done = regen.run("plan", "zoo:vgg19@64", "--budget", "4.5GiB", "--progress")
+    assert done.returncode == 0
+    lines = done.stderr.splitlines()
+    assert lines and all(" s: best " in line and line.endswith(" flop") for line in lines)
+    assert lines[-1].split("best ")[1] in done.stdout
+
+
+def test_no_progress_unless_asked(regen):
+    regen.ok("plan", "zoo:vgg19@64", "--budget", "4.5GiB")  # checks that standard error is empty
+    assert b" s: best" not in on_terminal("plan", "zoo:vgg19@64", "--budget", "4.5GiB")
+
+
+# --- ratios
+
+
+def test_ratios_against_a_reference(regen):
+    budgets = "1.3e9,1.5e9,1.7e9,2e9"
+    answer = regen.json("sweep", "zoo:vgg19@8", "--planners", "keep_all,chen_sqrt,last_node", "--budgets",
+                        budgets, "--ratios", "--reference", "chen_greedy")
+    points, ratios = answer["points"], answer["ratios"]
+    assert ratios["reference"] == "chen_greedy"
+    assert [row["planner"] for row in ratios["planners"]] == ["keep_all", "chen_sqrt", "last_node", "chen_greedy"]
+    cost = {(p["planner"], p["budget_bytes"]): p.get("cost") for p in points}
+    # A heuristic proves nothing, so its lower bound is the divisor: every op once.
+    bound = {p["budget_bytes"]: p["lower_bound"] for p in points if p["planner"] == "chen_greedy" and "cost" in p}
+    for row in ratios["planners"]:
+        expected = [cost[row["planner"], b] / bound[b] for b in bound if cost[row["planner"], b]]
+        assert row["budgets"] == row["against_bound"] == len(expected)
+        if expected:
+            assert row["maximum"] == pytest.approx(max(expected))
+            assert row["geometric_mean"] == pytest.approx(math.exp(sum(map(math.log, expected)) / len(expected)))
+
+
+def test_ratios_for_people(regen):
+    text = regen.ok("sweep", "zoo:vgg19@8", "--planners", "keep_all,chen_sqrt", "--budgets", "auto:4",
+                    "--ratios", "--reference", "keep_all", "-o", "s.csv")
+    head, *rows = text.splitlines()
+    assert "geometric mean" in head and len(rows) == 2
+    assert regen.bytes_of("s.csv").startswith(b"planner,")
+    both = regen.ok("sweep", "zoo:vgg19@8", "--planners", "keep_all", "--budgets", "auto:2",
+                    "--ratios", "--reference", "keep_all")
+    assert both.startswith("planner,") and "\n\nplanner " in both
+
+
+def test_listed_budgets(regen):
+    points = regen.json("sweep", "zoo:vgg19", "--planners", "chen_greedy", "--activation-budgets", "60MB,52e6")
+    assert [p["budget_bytes"] - 1149337920 for p in points] == [60_000_000, 52_000_000]
+    assert all(0 <= p["gap"] < 1 and p["lower_bound"] == 58896187392 for p in points)
