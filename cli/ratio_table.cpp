@@ -32,11 +32,11 @@ void add_ratio(RatioRow& row, double& logarithms, double ratio, bool optimal) {
 
 std::string basis(const RatioRow& row) {
   if (row.budgets() == 0) return "no budget in common";
-  if (row.bounded == 0) return "the optimum";
-  const std::string bounds = "its lower bound";
+  if (row.bounded == 0) return "optimum";
+  const std::string bounds = "lower bound";
   return row.optimal == 0 ? bounds
-                          : "the optimum at " + std::to_string(row.optimal) + ", " + bounds +
-                                " at " + std::to_string(row.bounded);
+                          : "optimum at " + std::to_string(row.optimal) + ", " + bounds + " at " +
+                                std::to_string(row.bounded);
 }
 
 }  // namespace
