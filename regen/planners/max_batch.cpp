@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "regen/plan/explain.h"
 
@@ -88,7 +89,12 @@ class Search {
   // Then nothing more is built or planned, and the best batch so far is the answer.
   bool interrupted() const { return Effort(problem_.limits).interrupted(); }
 
+  bool cut_short(const Outcome& outcome) const {
+    return outcome.seconds >= problem_.limits.seconds || outcome.work >= problem_.limits.work;
+  }
+
   Result<std::int64_t> guess_index() {
+    if (interrupted()) return std::int64_t{0};
     REGEN_ASSIGN(const Graph graph, problem_.graph_at(problem_.grid.start));
     Problem least = problem_for(graph);
     least.budget.reset();  // planners then look for the least memory
@@ -131,6 +137,8 @@ class Search {
     if (good) {
       outcome.plan.reset();
       outcomes_.insert_or_assign(batch, std::move(outcome));
+    } else if (outcome.status == PlanStatus::kUnknown && cut_short(outcome)) {
+      undecided_.insert(batch);
     }
     return good;
   }
@@ -141,19 +149,17 @@ class Search {
     if (!problem.budget || structural_bound(graph).bytes > *problem.budget) {
       return std::string("structural_bound");
     }
+    if (undecided_.contains(batch)) return std::string("search_limit");
     problem.cost_cap.reset();
     REGEN_ASSIGN(const Outcome outcome, solve(planner_, problem, problem_.limits));
-    if (found(outcome)) return std::string("compute_cap");
     if (interrupted()) return std::string("interrupted");
-    const bool cut_short =
-        outcome.status == PlanStatus::kUnknown &&
-        (outcome.seconds >= problem_.limits.seconds || outcome.work >= problem_.limits.work);
-    return std::string(cut_short ? "search_limit" : "memory");
+    return std::string(found(outcome) ? "compute_cap" : "memory");
   }
 
   std::string_view planner_;
   const MaxBatchProblem& problem_;
-  std::map<std::int64_t, Outcome> outcomes_;
+  std::map<std::int64_t, Outcome> outcomes_;  // of the batches that fit, without their plans
+  std::set<std::int64_t> undecided_;          // a limit came before an answer
 };
 
 }  // namespace
