@@ -1,6 +1,7 @@
 #include "regen/planners/max_batch.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <set>
 
@@ -30,7 +31,7 @@ class Search {
     REGEN_ASSIGN(std::int64_t best, largest_fitting_index());
     MaxBatchAnswer answer{.planner = std::string(planner_)};
     if (best >= 0) {
-      const Outcome& outcome = outcomes_.at(batch_at(best));
+      REGEN_ASSIGN(const Outcome outcome, cheapest_at(batch_at(best)));
       answer.planner = outcome.planner;
       answer.max_batch = batch_at(best);
       answer.peak_bytes = outcome.simulation.peak_bytes;
@@ -132,7 +133,7 @@ class Search {
     REGEN_ASSIGN(const Graph graph, problem_.graph_at(batch));
     const Problem problem = problem_for(graph);
     if (!problem.budget) return false;
-    REGEN_ASSIGN(Outcome outcome, solve(planner_, problem, problem_.limits));
+    REGEN_ASSIGN(Outcome outcome, solve_for_any(problem));
     const bool good = found(outcome);
     if (good) {
       outcome.plan.reset();
@@ -141,6 +142,30 @@ class Search {
       undecided_.insert(batch);
     }
     return good;
+  }
+
+  // Only whether anything fits is asked, so the first plan within the limits ends the search.
+  Result<Outcome> solve_for_any(Problem problem) const {
+    std::atomic<bool> enough{false};
+    Limits limits = problem_.limits;
+    limits.enough = &enough;
+    problem.observer = [&](double, std::optional<double> incumbent, double) {
+      if (incumbent && *incumbent <= problem.cost_cap.value_or(*incumbent)) enough = true;
+    };
+    REGEN_ASSIGN(Outcome outcome, solve(planner_, problem, limits));
+    if (found(outcome) || !enough) return outcome;
+    // The judge did not like what the planner thought was enough.
+    problem.observer = {};
+    return solve(planner_, problem, problem_.limits);
+  }
+
+  // What the answer costs is asked once, of the whole search.
+  Result<Outcome> cheapest_at(std::int64_t batch) const {
+    const Outcome& first = outcomes_.at(batch);
+    if (interrupted()) return first;
+    REGEN_ASSIGN(const Graph graph, problem_.graph_at(batch));
+    REGEN_ASSIGN(Outcome outcome, solve(planner_, problem_for(graph), problem_.limits));
+    return found(outcome) && outcome.simulation.cost <= first.simulation.cost ? outcome : first;
   }
 
   Result<std::string> what_limits(std::int64_t batch) {

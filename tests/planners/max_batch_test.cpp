@@ -93,6 +93,17 @@ TEST(MaxBatchSearch, SaysWhenTheLimitOfASolveCameFirst) {
   EXPECT_EQ(answer->limited_by, "search_limit");
 }
 
+// The search for the batch stops at any plan; the answer is still the cheapest.
+TEST(MaxBatchSearch, AnswersWithTheCheapestPlanOfTheBatch) {
+  const MaxBatchProblem problem = vgg19_in(5'000'000'000);
+  const auto answer = max_batch("chen_greedy", problem);
+  ASSERT_TRUE(answer.ok());
+  const Graph graph = zoo_graph("VGG19", {.batch = answer->max_batch}).value();
+  const auto outcome = solve("chen_greedy", {.graph = &graph, .budget = problem.memory});
+  EXPECT_EQ(answer->cost, outcome->simulation.cost);
+  EXPECT_EQ(answer->peak_bytes, outcome->simulation.peak_bytes);
+}
+
 TEST(MaxBatchSearch, RefusesABadGrid) {
   MaxBatchProblem problem = vgg19_in(16'000'000'000);
   problem.grid = {.start = 4, .step = 0};
