@@ -6,6 +6,7 @@ import math
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -24,11 +25,27 @@ def default_sigint():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def interrupted(*arguments, after):
-    """(status, output, errors) of a call that gets SIGINT after so many seconds."""
+def begin(*arguments):
+    """A call that is searching: it catches SIGINT by now, and has had a second to find something."""
     child = subprocess.Popen([str(BINARY), *arguments], stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, text=True, preexec_fn=default_sigint)
-    time.sleep(after)
+    deadline = time.monotonic() + 60
+    while not catches_sigint(child.pid) and time.monotonic() < deadline:
+        assert child.poll() is None, child.communicate()
+        time.sleep(0.01)
+    time.sleep(1)
+    return child
+
+
+def catches_sigint(pid):
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    caught = next(line.split()[1] for line in lines if line.startswith("SigCgt"))
+    return int(caught, 16) >> (signal.SIGINT - 1) & 1
+
+
+def interrupted(*arguments):
+    """(status, output, errors) of a search that gets SIGINT."""
+    child = begin(*arguments)
     child.send_signal(signal.SIGINT)  # does nothing to a child that has ended
     output, errors = child.communicate(timeout=60)
     return child.returncode, output, errors
@@ -77,7 +94,7 @@ def test_greedy_points_reach_the_sweep(regen):
 
 
 def test_interrupted_plan_is_still_a_plan(regen):
-    status, output, errors = interrupted(*LONG_PLAN, "--json", after=2)
+    status, output, errors = interrupted(*LONG_PLAN, "--json")
     plan = json.loads(output)
     assert (status, errors) == (0, "")
     assert plan["status"] == "feasible" and plan["note"].endswith("interrupted")
@@ -85,22 +102,20 @@ def test_interrupted_plan_is_still_a_plan(regen):
 
 def test_interrupted_without_a_plan(regen):
     # Square-root plans of 50,000 layers need some hundred units.
-    status, output, errors = interrupted(*LONG_PLAN, "--budget", "100", after=2)
+    status, output, errors = interrupted(*LONG_PLAN, "--budget", "100")
     assert (status, output) == (3, "") and errors.count("\n") == 1 and "interrupted" in errors
 
 
 def test_second_interrupt_ends_the_program(regen):
-    child = subprocess.Popen([str(BINARY), *LONG_PLAN], stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, preexec_fn=default_sigint)
-    time.sleep(2)
+    child = begin(*LONG_PLAN)
     while child.poll() is None:  # the next one comes before the search has seen the first
         child.send_signal(signal.SIGINT)
     output, errors = child.communicate(timeout=30)
-    assert (child.returncode, output, errors) == (130, b"", b"")
+    assert (child.returncode, output, errors) == (130, "", "")
 
 
 def test_interrupted_sweep_prints_what_it_has(regen):
-    status, output, errors = interrupted(*LONG_SWEEP, after=2)
+    status, output, errors = interrupted(*LONG_SWEEP)
     rows = list(csv.DictReader(output.splitlines()))
     assert status == 0 and len(rows) == 100000
     assert errors.startswith("regen: interrupted, ") and errors.count("\n") == 1
@@ -112,7 +127,7 @@ def test_interrupted_sweep_prints_what_it_has(regen):
 def test_interrupted_max_batch_says_so(regen):
     planners = "keep_all" + ",griewank" * 40  # two seconds each
     status, output, errors = interrupted("max-batch", "zoo:resnet152", "--memory", "80e9", "--planners",
-                                         planners, "--threads", "1", "--json", after=2)
+                                         planners, "--threads", "1", "--json")
     answer = json.loads(output)
     assert (status, errors) == (0, "")
     assert batches(answer)["keep_all"] > 200
@@ -207,7 +222,7 @@ def test_progress_has_a_gap(exact):
 
 def test_interrupted_exact_search_keeps_its_bound(exact):
     status, output, errors = interrupted("plan", "zoo:resnet50", "--planner", "checkmate", "--activation-budget",
-                                         "40MB", "--json", after=5)
+                                         "40MB", "--json")
     plan = json.loads(output)
     assert (status, errors) == (0, "") and plan["lower_bound"] > 0
     if plan["status"] == "feasible":
