@@ -24,7 +24,8 @@ POSTER = {
     "GoogLeNet": ("googlenet", 32, 256, 8.5, ("5.2 (-39%)", "5.2 (-39%)", "6.5 (-24%)")),
 }
 COLUMNS = ["graph", "algorithm", "mode", "published_peak_bytes", "published_overhead", "our_status", "our_peak_bytes",
-           "our_overhead", "total_forward_cost", "our_seconds", "published_seconds"]
+           "our_overhead", "total_forward_cost", "our_seconds", "published_seconds", "published_budget_bytes",
+           "model_peak_bytes", "model_overhead"]
 
 
 def graph_file(name):
@@ -52,6 +53,21 @@ def ours_within(path, planner, mode, peaks, arguments):
     return dict(zip(listed, points or []))
 
 
+def in_their_model(path, planner, row, arguments):
+    """(peak, overhead) of a chain chosen in the published model for its own budget, and run by us.
+
+    Not the published figures: ours re-runs only what is still wanted.
+    """
+    if not row["budget_bytes"] or not planner.startswith("lower_sets"):
+        return None, None
+    answer, _ = run("plan", path, "--planner", planner, "--model", "published", "--prefer", row["mode"],
+                    "--activation-budget", row["budget_bytes"], "--time-limit", arguments.time_limit)
+    # A plan that needs more than the budget is unknown to regen, but it is there to be looked at.
+    if answer is None or answer["cost"] is None:
+        return None, None
+    return answer["activation_peak_bytes"], round(answer["cost"] - answer["base_cost"])
+
+
 def compare(key, rows, planner, arguments):
     name, algorithm, mode = key
     rows = rows[:: max(1, len(rows) // arguments.rows)] if arguments.rows else rows
@@ -66,8 +82,15 @@ def compare(key, rows, planner, arguments):
         result.append([name, algorithm, mode, int(row["peak_bytes"]), int(row["overhead"]), ours["status"],
                        ours["activation_peak_bytes"] if good else None,
                        round(ours["cost"]) - total if good else None, total,
-                       ours["seconds"], row["seconds"]])
+                       ours["seconds"], row["seconds"], row["budget_bytes"],
+                       *in_their_model(graph_file(name), planner, row, arguments)])
     return result
+
+
+def mean_ratio(rows, column):
+    """Geometric mean of forward pass plus overhead, that in `column` over the published one."""
+    logarithms = [math.log((r[8] + r[column]) / (r[8] + r[4])) for r in rows if r[column] is not None]
+    return f"{math.exp(sum(logarithms) / len(logarithms)):.3f}" if logarithms else ""
 
 
 def summary(rows):
@@ -78,9 +101,8 @@ def summary(rows):
     for key, group in groups.items():
         both = [r for r in group if r[7] is not None]
         signs = [(r[7] > r[4]) - (r[7] < r[4]) for r in both]
-        mean = math.exp(sum(math.log((r[8] + r[7]) / (r[8] + r[4])) for r in both) / len(both)) if both else None
         table.append([*key, len(group), len(both), signs.count(-1), signs.count(0), signs.count(1),
-                      f"{mean:.3f}" if mean else "", f"{min(r[3] for r in group) / 1e6:,.1f}",
+                      mean_ratio(group, 7), mean_ratio(group, 13), f"{min(r[3] for r in group) / 1e6:,.1f}",
                       f"{min(r[6] for r in both) / 1e6:,.1f}" if both else ""])
     return table
 
@@ -146,7 +168,7 @@ def main():
             rows += compare(key, group, PLANNERS[key[1]], arguments)
     common.print_table("Within the peak of each published run",
                        ["graph", "algorithm", "mode", "runs", "ours found", "cheaper", "equal", "dearer",
-                        "cost ours / published, geometric mean", "lowest published peak [MB]", "our lowest peak [MB]"],
+                        "cost ours / published", "the same, planned in the published model", "lowest published peak [MB]", "our lowest peak [MB]"],
                        summary(rows))
     common.write_csv(arguments.out, "lower_sets.csv", COLUMNS, rows)
     if rows:
