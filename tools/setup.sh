@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what regen needs, by name, and nothing twice: system packages with apt (as root),
-# Python packages into .venv. Quick when nothing changed.
+# Python packages into .venv, HiGHS from its sources into third_party. Quick when nothing changed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,7 +10,10 @@ python_packages=(matplotlib==3.11.2 plotly==7.1.0 pytest==9.2.0)
 
 stamp=.venv/.regen-setup
 wanted=$(printf '%s\n' "${packages[@]}" "${python_packages[@]}")
-if [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then exit 0; fi
+highs_version=1.15.1
+highs_stamp=third_party/highs/.regen-$highs_version
+packages_ready() { [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; }
+if packages_ready && [ -e "$highs_stamp" ]; then exit 0; fi
 
 # The tools may come from elsewhere than apt; what matters is that they are there.
 have() {
@@ -23,27 +26,50 @@ have() {
   esac
 }
 
-missing=()
-for package in "${packages[@]}"; do have "$package" || missing+=("$package"); done
-if [ ${#missing[@]} -gt 0 ]; then
-  if [ "$(id -u)" -ne 0 ]; then
-    echo "regen set-up: these packages are missing and only root can install them:" >&2
-    echo "  apt-get install ${missing[*]}" >&2
-    exit 1
+install_packages() {
+  missing=()
+  for package in "${packages[@]}"; do have "$package" || missing+=("$package"); done
+  if [ ${#missing[@]} -gt 0 ]; then
+    if [ "$(id -u)" -ne 0 ]; then
+      echo "regen set-up: these packages are missing and only root can install them:" >&2
+      echo "  apt-get install ${missing[*]}" >&2
+      exit 1
+    fi
+    echo "set-up: installing ${missing[*]}"
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" > /dev/null
   fi
-  echo "set-up: installing ${missing[*]}"
-  apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" > /dev/null
-fi
 
-if [ ! -x .venv/bin/python ]; then
-  echo "set-up: creating .venv"
-  python3 -m venv .venv
-fi
-echo "set-up: installing ${python_packages[*]}"
-.venv/bin/python -m pip install --quiet --disable-pip-version-check "${python_packages[@]}"
+  if [ ! -x .venv/bin/python ]; then
+    echo "set-up: creating .venv"
+    python3 -m venv .venv
+  fi
+  echo "set-up: installing ${python_packages[*]}"
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check "${python_packages[@]}"
 
-# Sources built here once go into third_party/ (ignored), each with a stamp of its own; HiGHS
-# will be the first.
-mkdir -p third_party
-printf '%s\n' "$wanted" > "$stamp"
+  printf '%s\n' "$wanted" > "$stamp"
+}
+
+# HiGHS has no package with headers; the source archive of its Python package is the whole library
+# without two files that its build wants to see.
+build_highs() {
+  echo "set-up: building HiGHS $highs_version into third_party (once, some minutes)"
+  rm -rf third_party/highs third_party/work
+  mkdir -p third_party/work/source
+  .venv/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary highspy \
+    --dest third_party/work "highspy==$highs_version"
+  tar xzf "third_party/work/highspy-$highs_version.tar.gz" -C third_party/work/source --strip-components=1
+  mkdir -p third_party/work/source/app
+  touch third_party/work/source/app/CMakeLists.txt
+  printf 'Name: highs\nVersion: %s\n' "$highs_version" > third_party/work/source/highs.pc.in
+  cmake -S third_party/work/source -B third_party/work/build -G Ninja -DCMAKE_BUILD_TYPE=Release \
+    -DBUILD_SHARED_LIBS=OFF -DBUILD_CXX_EXE=OFF -DBUILD_EXAMPLES=OFF -DBUILD_TESTING=OFF -DZLIB=OFF \
+    -DCMAKE_INSTALL_PREFIX="$PWD/third_party/highs" > third_party/work/log 2>&1 &&
+    cmake --build third_party/work/build --target install >> third_party/work/log 2>&1 ||
+    { tail -n 20 third_party/work/log >&2; echo "set-up: HiGHS could not be built" >&2; exit 1; }
+  rm -rf third_party/work
+  touch "$highs_stamp"
+}
+
+packages_ready || install_packages
+[ -e "$highs_stamp" ] || build_highs

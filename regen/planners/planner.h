@@ -59,6 +59,7 @@ struct PlannerOptions {
   int greedy_points = 60;             // chen_greedy: how many segment sizes are tried, 1..100000
   std::optional<std::int64_t> slots;  // griewank: this many checkpoints; absent: tries all
   std::uint64_t seed = 0;             // for planners that draw random numbers
+  double gap = 0;                     // exact planners: stop when the gap is this small
   bool recompute_gradients = true;    // checkmate: may ops after the forward pass run again?
   ImposedSchedule schedule = ImposedSchedule::kFrontier;  // checkmate
   Rounding rounding = Rounding::kSweep;                   // checkmate_lp

@@ -13,5 +13,7 @@ Result<Proposal> plan_chen_sqrt_noap(const Problem& problem, Effort& effort);
 Result<Proposal> plan_chen_greedy(const Problem& problem, Effort& effort);
 Result<Proposal> plan_chen_greedy_noap(const Problem& problem, Effort& effort);
 Result<Proposal> plan_griewank(const Problem& problem, Effort& effort);
+Result<Proposal> plan_checkmate(const Problem& problem, Effort& effort);
+Result<Proposal> plan_chain(const Problem& problem, Effort& effort);
 
 }  // namespace regen

@@ -126,11 +126,12 @@ Status check_sequences_possible(const Graph& graph) {
   return {};
 }
 
-Plan plan_from_sequence(const Graph& graph, const std::vector<OpId>& sequence) {
-  Plan plan;
+std::vector<Step> steps_of_part(const Graph& graph, std::span<const OpId> sequence,
+                                std::span<const TensorId> needed_after) {
   std::vector<Step> reversed;
   reversed.reserve(sequence.size() * 2 + 16);
   ReverseLiveness after(graph);
+  for (TensorId t : needed_after) after.read(t);
   for (std::size_t i = sequence.size(); i-- > 0;) {
     const OpId op = sequence[i];
     const std::size_t choice = choose_variant(graph, op, after);
@@ -146,7 +147,13 @@ Plan plan_from_sequence(const Graph& graph, const std::vector<OpId>& sequence) {
     }
     reversed.push_back(Step::compute(op, choice));
   }
-  plan.steps.assign(reversed.rbegin(), reversed.rend());
+  std::ranges::reverse(reversed);
+  return reversed;
+}
+
+Plan plan_from_sequence(const Graph& graph, const std::vector<OpId>& sequence) {
+  Plan plan;
+  plan.steps = steps_of_part(graph, sequence, {});
   return plan;
 }
 

@@ -3,6 +3,7 @@
 // becomes such a sequence.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "regen/base/limit.h"
@@ -23,6 +24,11 @@ Status check_sequences_possible(const Graph& graph);
 // is not needed again, in a variant that overwrites the input; releases every tensor after its
 // last use. Each op must appear at least once, after what it reads.
 Plan plan_from_sequence(const Graph& graph, const std::vector<OpId>& sequence);
+
+// The steps of a part of such a plan: as above, but what is in `needed_after` stays at the end.
+// What the part reads and does not make is there before it; what it reads last it releases.
+std::vector<Step> steps_of_part(const Graph& graph, std::span<const OpId> sequence,
+                                std::span<const TensorId> needed_after);
 
 // Which ops may run again wherever a value of theirs could be wanted: they are recomputable, and
 // no op that mutates something they read runs before the last such place. With `forward_only` the

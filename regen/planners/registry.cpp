@@ -22,6 +22,9 @@ const std::vector<PlannerEntry>& entries() {
       {"chen_greedy_noap", "chen_greedy over all forward ops", plan_chen_greedy_noap},
       {"griewank", "optimal binomial checkpointing on the chain of articulation points",
        plan_griewank},
+      {"checkmate", "the proven cheapest schedule of stages, by search and integer programming",
+       plan_checkmate},
+      {"chain", "optimal persistent schedule of the chain of blocks, exact in bytes", plan_chain},
   };
   return kEntries;
 }

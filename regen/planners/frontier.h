@@ -1,0 +1,65 @@
+// The frontier-advancing problem: everything the exact planner, its relaxation and the search for
+// good schedules need to know about a graph, in flat arrays.
+//
+// A schedule has one stage for each op, in the order of op ids. Stage t ends by running op t for
+// the first time; before that it may run lower ops again, each at most once, in the order of ids.
+//
+//   S[t, v]  value v is in memory when stage t begins (row T: at the end of the step)
+//   R[t, i]  op i runs in stage t
+//
+// A value is released right after its last use in a stage that does not carry it on, exactly as
+// plan_from_sequence does it, so that what is computed here is what the simulator will say.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "regen/graph/csr.h"
+#include "regen/graph/graph.h"
+
+namespace regen {
+
+// A tensor that is planned; they are numbered in the order in which they are first made.
+using ValueId = Id<struct ValueTag>;
+
+struct Frontier {
+  const Graph* graph = nullptr;
+  std::size_t num_ops = 0;
+  std::size_t num_values = 0;
+
+  IdVector<ValueId, TensorId> tensor;
+  IdVector<ValueId, Bytes> bytes;
+  IdVector<ValueId, std::uint32_t> producer;  // op index
+  IdVector<ValueId, char> output;             // needed at the end of the step
+  // The last stage at whose start it can be of use; num_ops for outputs.
+  IdVector<ValueId, std::uint32_t> useful_until;
+
+  Csr<OpId, ValueId> reads;
+  Csr<OpId, ValueId> makes;
+  Csr<ValueId, OpId> readers;  // ascending
+  IdVector<OpId, Bytes> workspace;
+  IdVector<OpId, double> first_cost;
+  IdVector<OpId, double> rerun_cost;
+  IdVector<OpId, char> repeatable;
+  // The last stage in which a second run can be of use; 0 if it may not run again.
+  IdVector<OpId, std::uint32_t> rerun_until;
+
+  double base_cost = 0;  // every op once
+  Bytes fixed_bytes = 0;
+  // Each op has one variant and overwrites nothing: then a bound on these schedules is a bound on
+  // all plans that run the graph's ops in this order, stage by stage.
+  bool exact = true;
+};
+
+// `forward_only`: no op after the forward phase runs twice. The graph must outlive the result.
+Frontier make_frontier(const Graph& graph, bool forward_only);
+
+// The same without re-runs of ops that cost more than `most`.
+Frontier without_dear_reruns(const Frontier& frontier, double most);
+
+// Whole bytes that every memory in the graph is a multiple of, and the same for costs; 0 for costs
+// that are not whole numbers.
+Bytes common_bytes(const Frontier& frontier);
+double common_cost(const Frontier& frontier);
+
+}  // namespace regen

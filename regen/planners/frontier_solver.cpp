@@ -1,0 +1,168 @@
+#include "regen/planners/frontier_solver.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "regen/planners/origin_rows.h"
+
+namespace regen {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// The search ends after this many attempts without success, or this much work: fixed numbers, so
+// that the answer does not depend on the machine.
+constexpr int kIdleRounds = 400;
+constexpr std::int64_t kSearchWork = 250'000'000;
+// A program with more columns is not even built: its relaxation would take hours.
+constexpr std::size_t kMostColumns = 400'000;
+constexpr int kOriginRounds = 40;
+
+}  // namespace
+
+FrontierSolver::FrontierSolver(const Problem& problem, Effort& effort)
+    : problem_(problem),
+      effort_(effort),
+      frontier_(make_frontier(*problem.graph, !problem.options.recompute_gradients)),
+      budget_(*problem.budget - problem.graph->fixed_bytes()),
+      step_(common_cost(frontier_)),
+      search_(frontier_, budget_, problem.options.seed, effort),
+      bound_(frontier_.base_cost) {}
+
+double FrontierSolver::cutoff() const {
+  if (within_cap()) {
+    const double least_gain = step_ > 0 ? step_ * (1 - 1e-6) : 1e-9 * incumbent();
+    return incumbent() - std::max(least_gain, problem_.options.gap * incumbent());
+  }
+  return problem_.cost_cap ? *problem_.cost_cap * (1 + 1e-9) : kInfinity;
+}
+
+bool FrontierSolver::closed() const {
+  return bound_ >= cutoff();
+}
+
+void FrontierSolver::tell() const {
+  if (!problem_.observer) return;
+  problem_.observer(effort_.seconds(),
+                    has_incumbent() ? std::optional(incumbent()) : std::nullopt, bound_);
+}
+
+void FrontierSolver::raise_bound(double bound) {
+  // Schedules above the cutoff may have been removed from the program; a bound beyond it only says
+  // that nothing is left below.
+  const double most = problem_.options.gap > 0 || !within_cap() ? cutoff() : incumbent();
+  // Costs are multiples of the step, so a bound between two of them means the higher one.
+  if (step_ > 0) bound = std::ceil(bound / step_ - 1e-6) * step_;
+  bound = std::min(bound, most);
+  if (bound <= bound_) return;
+  bound_ = bound;
+  tell();
+}
+
+void FrontierSolver::exclude_the_rest() {
+  excluded_ = true;
+  raise_bound(kInfinity);
+}
+
+void FrontierSolver::offer(const KeepMatrix& keep) {
+  const double before = has_incumbent() ? incumbent() : kInfinity;
+  search_.add_start(keep);
+  if (has_incumbent() && incumbent() < before) tell();
+}
+
+void FrontierSolver::search(const std::vector<std::vector<OpId>>& starts) {
+  search_.add_start(keep_everything(frontier_));
+  for (const auto& sequence : starts) {
+    if (!closed()) search_.add_start(keep_of_sequence(frontier_, sequence));
+  }
+  tell();
+  if (!has_incumbent() || closed()) return;
+  search_.run(kIdleRounds, kSearchWork, frontier_.base_cost, [this](double) { tell(); });
+}
+
+// Ops so dear that one re-run is worse than what we have are out of it.
+void FrontierSolver::make_program() {
+  Frontier frontier = without_dear_reruns(frontier_, cutoff() - frontier_.base_cost);
+  if (FrontierProgram::count_columns(frontier) <= kMostColumns) {
+    program_.emplace(std::move(frontier), budget_);
+  }
+}
+
+// Adds rows that the relaxation breaks; false when there are none that help.
+bool FrontierSolver::strengthen(const ProgramAnswer& relaxation, double bound_before, int round) {
+  int added = program_->add_broken_memory_rows(relaxation.values);
+  const bool moving = bound_ > bound_before + 1e-5 * std::abs(bound_);
+  if (round < kOriginRounds && (moving || round < 10)) {
+    added += add_origin_rows(*program_, relaxation.values);
+  }
+  const double cut = program_->to_program(cutoff() - frontier_.base_cost);
+  added += program_->program().fix_by_reduced_costs(relaxation, cut);
+  return added > 0;
+}
+
+void FrontierSolver::relax() {
+  double recent = bound_;
+  for (int round = 0; !done(); ++round) {
+    const ProgramAnswer answer = program_->program().solve_relaxation(effort_);
+    if (answer.status == ProgramStatus::kInfeasible) {
+      exclude_the_rest();
+      return;
+    }
+    raise_bound(frontier_.base_cost + program_->from_program(answer.bound));
+    if (answer.status != ProgramStatus::kOptimal || done()) return;
+    if (round % 10 == 0) {
+      for (const double threshold : {0.3, 0.5, 0.7}) offer(program_->rounded(answer.values, threshold));
+    }
+    const double before = recent;
+    if (round % 5 == 4) recent = bound_;
+    if (!strengthen(answer, before, round)) return;
+  }
+}
+
+void FrontierSolver::branch() {
+  while (!done()) {
+    MipOptions options{.cutoff = program_->to_program(cutoff() - frontier_.base_cost),
+                       .absolute_gap = program_->to_program(step_ * (1 - 1e-6))};
+    options.on_progress = [this](double, double bound) {
+      raise_bound(frontier_.base_cost + program_->from_program(bound));
+    };
+    const ProgramAnswer answer = program_->program().solve(options, effort_);
+    if (answer.status == ProgramStatus::kInfeasible) {
+      exclude_the_rest();
+      return;
+    }
+    raise_bound(frontier_.base_cost + program_->from_program(answer.bound));
+    if (answer.values.empty()) return;
+    offer(program_->rounded(answer.values, 0.5));
+    // A solution that breaks no row is a schedule; one that does shows which rows are missing.
+    if (done() || program_->add_broken_memory_rows(answer.values) == 0) return;
+  }
+}
+
+FrontierAnswer FrontierSolver::solve(const std::vector<std::vector<OpId>>& starts) {
+  search(starts);
+  if (!done()) make_program();
+  if (program_ && !done()) {
+    relax();
+    branch();
+  }
+  FrontierAnswer answer;
+  if (has_incumbent()) {
+    answer.sequence = search_.best_sequence();
+    answer.cost = incumbent();
+  }
+  if (within_cap()) {
+    const bool proven = bound_ >= incumbent() * (1 - 1e-9);
+    answer.status = proven ? PlanStatus::kOptimal : PlanStatus::kFeasible;
+  } else if (closed() || excluded_) {
+    answer.status = PlanStatus::kInfeasible;
+  }
+  answer.bound = bound_;
+  if (effort_.interrupted()) answer.note = "interrupted";
+  if (!program_ && !closed() && !effort_.exhausted()) {
+    answer.note = "too large for the integer program: searched only";
+  }
+  return answer;
+}
+
+}  // namespace regen

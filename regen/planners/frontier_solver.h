@@ -1,0 +1,63 @@
+// The exact optimum of the frontier-advancing problem: a search for good schedules, a relaxation
+// that excludes better ones, and branching where the two do not meet.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "regen/planners/frontier_program.h"
+#include "regen/planners/frontier_search.h"
+#include "regen/planners/planner.h"
+
+namespace regen {
+
+struct FrontierAnswer {
+  PlanStatus status = PlanStatus::kUnknown;
+  std::vector<OpId> sequence;  // empty if no schedule within the limits is known
+  double cost = 0;
+  double bound = 0;  // no frontier-advancing schedule within the budget costs less
+  std::string note;
+};
+
+class FrontierSolver {
+ public:
+  // Needs a budget. `starts` are sequences of ops that may be good, over the budget or not.
+  FrontierSolver(const Problem& problem, Effort& effort);
+
+  FrontierAnswer solve(const std::vector<std::vector<OpId>>& starts);
+
+ private:
+  void search(const std::vector<std::vector<OpId>>& starts);
+  void relax();
+  void branch();
+  void make_program();
+  bool strengthen(const ProgramAnswer& relaxation, double bound_before, int round);
+  void offer(const KeepMatrix& keep);
+  void raise_bound(double bound);
+  void exclude_the_rest();
+  void tell() const;
+
+  bool has_incumbent() const { return search_.found(); }
+  double incumbent() const { return search_.best_score().cost; }
+  bool within_cap() const {
+    return has_incumbent() && (!problem_.cost_cap || incumbent() <= *problem_.cost_cap);
+  }
+  // Only what costs less is of interest: less than the incumbent by the least possible gain, and by
+  // the gap asked for; at most the cap.
+  double cutoff() const;
+  bool closed() const;
+  bool done() const { return closed() || excluded_ || effort_.exhausted(); }
+
+  const Problem& problem_;
+  Effort& effort_;
+  Frontier frontier_;
+  Bytes budget_;
+  double step_;  // costs are multiples of it; 0: no such number
+  FrontierSearch search_;
+  std::optional<FrontierProgram> program_;
+  double bound_;
+  bool excluded_ = false;  // proven: nothing below the cutoff
+};
+
+}  // namespace regen
