@@ -150,7 +150,8 @@ Result<Outcome> solve_until_interrupted(const Arguments& arguments, const Proble
   REGEN_ASSIGN(Outcome outcome, solve(arguments.planner, problem, limits));
   const bool proven =
       outcome.status == PlanStatus::kOptimal || outcome.status == PlanStatus::kInfeasible;
-  if (guard.interrupted() && !proven) {
+  const bool said = outcome.note.find("interrupted") != std::string::npos;  // by the planner itself
+  if (guard.interrupted() && !proven && !said) {
     outcome.note += (outcome.note.empty() ? "" : "; ") + std::string("interrupted");
   }
   return outcome;
