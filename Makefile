@@ -4,6 +4,8 @@
 #   make test         all tests       make format     clang-format over the sources
 #   make test SANITIZE=1              the C++ tests with address and undefined sanitizers
 #   make clean        remove builds   make results    measure the rows of docs/results.md
+#   make experiments  published tables and figures, ours beside theirs (docs/experiments.md); one by
+#                     one: experiment-fig4, -fig5, -gap, -lower-sets; ARGS=... goes to the script
 
 PRESET   := $(if $(SANITIZE),sanitize,release)
 BUILD    := $(if $(SANITIZE),build-sanitize,build)
@@ -11,7 +13,8 @@ SECONDS  ?= 60
 PYTHON   := .venv/bin/python
 JOBS     ?= $(shell nproc)
 
-.PHONY: all setup configure build demo test bench fuzz format clean results
+.PHONY: all setup configure build program demo test bench fuzz format clean results \
+        experiments experiment-fig4 experiment-fig5 experiment-gap experiment-lower-sets
 
 all: build
 
@@ -25,10 +28,26 @@ configure: setup
 build: configure
 	@cmake --build --preset $(PRESET) -j $(JOBS)
 
-# The tour needs the program only, not the tests.
-demo: configure
+# The tour and the experiments need the program only, not the tests.
+program: configure
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target regen
+
+demo: program
 	@$(PYTHON) tools/demo.py
+
+experiments: experiment-gap experiment-lower-sets experiment-fig5 experiment-fig4
+
+experiment-fig4: program
+	@$(PYTHON) experiments/checkmate_fig4.py $(ARGS)
+
+experiment-fig5: program
+	@$(PYTHON) experiments/checkmate_fig5.py $(ARGS)
+
+experiment-gap: program
+	@$(PYTHON) experiments/integrality_gap.py $(ARGS)
+
+experiment-lower-sets: program
+	@$(PYTHON) experiments/lower_sets_table.py $(ARGS)
 
 test: build
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)

@@ -7,6 +7,7 @@
 
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/planner_options.h"
 #include "cli/verbs.h"
 #include "regen/cost/device.h"
 #include "regen/models/zoo.h"
@@ -37,8 +38,8 @@ std::vector<std::string> value_words(const std::string& option) {
   static const std::map<std::string, std::vector<std::string>> kWords{
       {"--planner", planner_words()},
       {"--planners", planner_words()},
+      {"--reference", planner_words()},
       {"--device", device_words()},
-      {"--accounting", {"plain", "checkmate"}},
       {"--backward", {"checkmate", "exact"}},
       {"--rules", {"default", "artifact", "correct"}},
       {"--optimizer", {"none", "sgd", "momentum", "adam"}},
@@ -47,7 +48,7 @@ std::vector<std::string> value_words(const std::string& option) {
       {"--budgets", {"auto"}},
   };
   const auto found = kWords.find(option);
-  return found == kWords.end() ? std::vector<std::string>() : found->second;
+  return found == kWords.end() ? planner_option_words(option) : found->second;
 }
 
 CompletionOption describe(const CLI::Option& option) {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/message.h"
+#include "cli/output.h"
 #include "cli/verbs.h"
 
 namespace regen::cli {
@@ -38,7 +38,7 @@ void add_verbs(CLI::App& app, Action& action) {
 }
 
 int fail(const std::string& message, int status) {
-  std::fprintf(stderr, "regen: %s\n", one_line(message).c_str());
+  warn(message);
   return status;
 }
 

@@ -3,8 +3,10 @@
 #include <string>
 #include <vector>
 
+#include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/planner_options.h"
 #include "cli/verbs.h"
 #include "regen/base/parallel.h"
 #include "regen/base/progress.h"
@@ -19,7 +21,7 @@ struct Arguments {
   std::string memory;
   std::vector<std::string> planners{"keep_all", "chen_sqrt", "chen_greedy"};
   PlannerOptions options;
-  SearchArgument search;
+  Limits limits;
   BatchGrid grid;
   bool no_compute_cap = false;
   std::int64_t threads = 0;
@@ -67,15 +69,15 @@ MaxBatchProblem make_problem(const Arguments& arguments, const std::string& mode
     REGEN_ASSIGN(LoadedGraph loaded, load_graph(at_batch));
     return std::move(loaded.graph);
   };
-  problem.options.seed = static_cast<std::uint64_t>(arguments.search.seed);
   problem.compute_cap = !arguments.no_compute_cap;
   problem.grid = arguments.grid;
-  problem.limits = arguments.search.limits;
+  problem.limits = arguments.limits;
   return problem;
 }
 
-Result<std::vector<MaxBatchAnswer>> solve_all(const Arguments& arguments,
-                                              const MaxBatchProblem& problem) {
+Result<std::vector<MaxBatchAnswer>> solve_all(const Arguments& arguments, MaxBatchProblem problem) {
+  const InterruptGuard guard;
+  problem.limits.interrupt = guard.flag();
   for (const std::string& planner : arguments.planners) REGEN_TRY(find_planner(planner));
   std::vector<std::optional<Result<MaxBatchAnswer>>> results(arguments.planners.size());
   Progress progress("max-batch", results.size());
@@ -133,13 +135,16 @@ std::string answers_text(const std::vector<MaxBatchAnswer>& answers) {
 Status verdict(const std::string& model, Bytes memory, const BatchGrid& grid,
                const std::vector<MaxBatchAnswer>& answers) {
   bool impossible = true;
+  bool interrupted = false;
   for (const MaxBatchAnswer& answer : answers) {
     if (answer.max_batch > 0) return {};
     impossible = impossible && answer.limited_by == "structural_bound";
+    interrupted = interrupted || answer.limited_by == "interrupted";
   }
   const std::string what = model + " at batch " + std::to_string(grid.start) + " in " +
                            format_grouped(memory) + " bytes";
   if (impossible) return infeasible("no plan can train " + what);
+  if (interrupted) return limit_reached("interrupted before any planner could train " + what);
   return limit_reached("none of the planners can train " + what);
 }
 
@@ -170,14 +175,14 @@ void add_max_batch(CLI::App& app, Action& action) {
       ->type_name("BYTES");
   add_parsed(verb, "--planners", arguments->planners, split_list, "P,..",
              "Planners to compare (default keep_all,chen_sqrt,chen_greedy)");
-  add_accounting(verb, arguments->options.accounting);
   add_parsed(verb, "--grid", arguments->grid, parse_grid, "START:STEP",
              "Only batches START, START+STEP, ... (default 1:1, every batch)");
   verb.add_flag("--no-compute-cap", arguments->no_compute_cap,
                 "Allow more recomputation than one forward pass");
   add_zoo_options(verb, arguments->graph);
   add_cost_options(verb, arguments->graph);
-  add_search(verb, arguments->search);
+  add_planner_options(verb, arguments->options);
+  add_limits(verb, arguments->limits);
   add_threads(verb, arguments->threads);
   add_json(verb, arguments->json);
   set_action<Arguments>(verb, action, arguments, run_max_batch);

@@ -51,11 +51,11 @@ std::function<Result<std::int64_t>(std::string_view)> whole_number(std::int64_t 
   };
 }
 
-Result<double> positive_seconds(std::string_view text) {
+Result<double> parse_seconds(std::string_view text) {
   const auto seconds = parse_double(text);
-  if (seconds.ok() && *seconds > 0) return *seconds;
+  if (seconds.ok() && *seconds >= 0) return *seconds;
   return bad_input("bad time '" + std::string(text.substr(0, 60)) +
-                   "', expected seconds greater than 0");
+                   "', expected seconds, 0 or more");
 }
 
 Result<std::vector<std::string>> split_list(std::string_view text) {
@@ -168,26 +168,6 @@ Result<std::optional<Bytes>> resolve_budget(const BudgetArgument& argument,
   const auto bytes = parse_bytes(*argument.total);
   if (!bytes.ok()) return bad_input("--budget: " + bytes.error().message);
   return std::optional<Bytes>(*bytes);
-}
-
-void add_search(CLI::App& verb, SearchArgument& argument) {
-  add_limits(verb, argument.limits);
-  add_parsed(verb, "--seed", argument.seed,
-             whole_number(0, std::numeric_limits<std::int64_t>::max()), "N",
-             "For planners that draw random numbers (default 0)");
-}
-
-void add_limits(CLI::App& verb, Limits& limits) {
-  add_parsed(verb, "--time-limit", limits.seconds, positive_seconds, "SECONDS",
-             "Stop a search after this time");
-  add_parsed(verb, "--work-limit", limits.work,
-             whole_number(1, std::numeric_limits<std::int64_t>::max()), "N",
-             "Stop a search after this much counted work: the same answer on every machine");
-}
-
-void add_accounting(CLI::App& verb, Accounting& accounting) {
-  add_parsed(verb, "--accounting", accounting, parse_accounting, "RULES",
-             "plain (default), or checkmate: as the published artifact counts");
 }
 
 void add_threads(CLI::App& verb, std::int64_t& threads) {

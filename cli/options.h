@@ -10,13 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "regen/base/limit.h"
 #include "regen/base/result.h"
 #include "regen/base/units.h"
 #include "regen/cost/device.h"
 #include "regen/graph/graph.h"
 #include "regen/models/zoo.h"
-#include "regen/planners/planner.h"
+#include "regen/plan/plan.h"
 
 namespace regen::cli {
 
@@ -39,8 +38,8 @@ CLI::Option* add_parsed(CLI::App& verb, const std::string& names, T& target, Par
 std::function<Result<std::int64_t>(std::string_view)> whole_number(std::int64_t low,
                                                                    std::int64_t high);
 
-// Reads seconds greater than 0.
-Result<double> positive_seconds(std::string_view text);
+// Reads seconds, at least 0.
+Result<double> parse_seconds(std::string_view text);
 
 // Reads one of the names; the refusal lists them all.
 template <typename T>
@@ -97,16 +96,6 @@ void add_budget(CLI::App& verb, BudgetArgument& argument);
 Result<std::optional<Bytes>> resolve_budget(const BudgetArgument& argument,
                                             const LoadedGraph& loaded);
 
-struct SearchArgument {
-  Limits limits;
-  std::int64_t seed = 0;
-};
-
-// --time-limit, --work-limit and --seed.
-void add_search(CLI::App& verb, SearchArgument& argument);
-void add_limits(CLI::App& verb, Limits& limits);
-
-void add_accounting(CLI::App& verb, Accounting& accounting);
 void add_threads(CLI::App& verb, std::int64_t& threads);
 void add_json(CLI::App& verb, bool& json);
 void add_output(CLI::App& verb, std::string& path, const std::string& description);

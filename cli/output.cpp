@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "cli/message.h"
 #include "regen/base/file.h"
 
 namespace regen::cli {
@@ -31,6 +32,10 @@ Status print(std::string_view text) {
 Status print_json(const Json& value) {
   // Names come from files and may hold anything: what is not UTF-8 is replaced.
   return print(value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+void warn(const std::string& message) {
+  std::fprintf(stderr, "regen: %s\n", one_line(message).c_str());
 }
 
 Json json_number(double value) {

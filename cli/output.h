@@ -13,6 +13,8 @@ namespace regen::cli {
 
 Status print(std::string_view text);
 Status print_json(const Json& value);
+// One line on standard error beside an answer that is not the whole one.
+void warn(const std::string& message);
 
 // Whole numbers that a double holds exactly become JSON integers, so that a cost of
 // 58896187392 flop is not written as 5.8896187392e10. Infinite and undefined become null.

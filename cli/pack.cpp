@@ -112,7 +112,7 @@ void add_pack(CLI::App& app, Action& action) {
   add_parsed(verb, "--work-limit", arguments->work_limit,
              whole_number(1, std::numeric_limits<std::int64_t>::max()), "N",
              "Counted work, about a microsecond each (default 60e6 with a capacity, else 2e6)");
-  add_parsed(verb, "--time-limit", arguments->time_limit, positive_seconds, "SECONDS",
+  add_parsed(verb, "--time-limit", arguments->time_limit, parse_seconds, "SECONDS",
              "Stop the search after this time");
   add_output(verb, arguments->output, "Write the CSV with offsets here; - is standard output");
   add_json(verb, arguments->json);

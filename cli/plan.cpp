@@ -2,8 +2,11 @@
 #include <optional>
 #include <string>
 
+#include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/planner_options.h"
+#include "cli/search_log.h"
 #include "cli/verbs.h"
 #include "regen/base/file.h"
 #include "regen/plan/addresses.h"
@@ -17,10 +20,10 @@ namespace {
 struct Arguments {
   GraphArgument graph;
   BudgetArgument budget;
-  SearchArgument search;
+  Limits limits;
   std::string planner = "chen_greedy";
   PlannerOptions options;
-  std::int64_t greedy_points = PlannerOptions{}.greedy_points;
+  bool progress = false;
   std::string output;
   bool addresses = false;
   bool json = false;
@@ -139,17 +142,32 @@ Error no_plan_error(const Graph& graph, const Report& report) {
                        format_grouped(report.structural_bound) + " bytes");
 }
 
+// Ctrl-C is one more limit: the best plan so far is the answer, and the note says why it is.
+Result<Outcome> solve_until_interrupted(const Arguments& arguments, const Problem& problem) {
+  const InterruptGuard guard;
+  Limits limits = arguments.limits;
+  limits.interrupt = guard.flag();
+  REGEN_ASSIGN(Outcome outcome, solve(arguments.planner, problem, limits));
+  const bool proven =
+      outcome.status == PlanStatus::kOptimal || outcome.status == PlanStatus::kInfeasible;
+  const bool said = outcome.note.find("interrupted") != std::string::npos;  // by the planner itself
+  if (guard.interrupted() && !proven && !said) {
+    outcome.note += (outcome.note.empty() ? "" : "; ") + std::string("interrupted");
+  }
+  return outcome;
+}
+
 Result<Report> solve_problem(const Arguments& arguments, const LoadedGraph& loaded) {
   Report report{.accounting = arguments.options.accounting};
   REGEN_ASSIGN(report.budget, resolve_budget(arguments.budget, loaded));
-  Problem problem{.graph = &loaded.graph,
-                  .link = loaded.link,
-                  .budget = report.budget,
-                  .host_budget = arguments.budget.host,
-                  .options = arguments.options};
-  problem.options.seed = static_cast<std::uint64_t>(arguments.search.seed);
-  problem.options.greedy_points = static_cast<int>(arguments.greedy_points);
-  REGEN_ASSIGN(report.outcome, solve(arguments.planner, problem, arguments.search.limits));
+  SearchLog log(loaded.graph.cost_unit(), arguments.progress);
+  const Problem problem{.graph = &loaded.graph,
+                        .link = loaded.link,
+                        .budget = report.budget,
+                        .host_budget = arguments.budget.host,
+                        .options = arguments.options,
+                        .observer = log.observer()};
+  REGEN_ASSIGN(report.outcome, solve_until_interrupted(arguments, problem));
   report.structural_bound = structural_bound(loaded.graph).bytes;
   return report;
 }
@@ -183,12 +201,11 @@ void add_plan(CLI::App& app, Action& action) {
   add_budget(verb, arguments->budget);
   verb.add_option("--planner", arguments->planner, "Who plans (default chen_greedy)")
       ->type_name("NAME");
-  add_accounting(verb, arguments->options.accounting);
-  add_parsed(verb, "--greedy-points", arguments->greedy_points, whole_number(1, 100'000), "N",
-             "chen_greedy: how many segment sizes are tried (default 60)");
-  add_parsed(verb, "--slots", arguments->options.slots, whole_number(1, 1'000'000'000), "N",
-             "griewank: how many checkpoints are held (default: tries all)");
-  add_search(verb, arguments->search);
+  add_planner_options(verb, arguments->options);
+  add_limits(verb, arguments->limits);
+  verb.add_flag("--progress", arguments->progress,
+                "Print best cost, bound and gap as they improve, on standard error (on a terminal: "
+                "always)");
   verb.add_flag("--addresses", arguments->addresses, "Give every tensor an address");
   add_output(verb, arguments->output, "Write the plan here; - is standard output");
   add_json(verb, arguments->json);

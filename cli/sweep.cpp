@@ -1,11 +1,17 @@
 // regen sweep: cost against budget for several planners.
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "cli/budget_range.h"
+#include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/planner_options.h"
 #include "cli/plotting.h"
+#include "cli/ratio_table.h"
+#include "cli/sweep_points.h"
 #include "cli/verbs.h"
 #include "regen/base/file.h"
 #include "regen/base/parallel.h"
@@ -17,61 +23,23 @@
 namespace regen::cli {
 namespace {
 
-// LO:HI:N; without the ends they follow from the graph.
-struct BudgetRange {
-  std::optional<Bytes> low;
-  std::optional<Bytes> high;
-  std::int64_t count = 20;
-};
-
 struct Arguments {
   GraphArgument graph;
   std::vector<std::string> planners{"keep_all", "chen_sqrt", "chen_greedy"};
   BudgetRange budgets;
   std::optional<BudgetRange> activation_budgets;
   PlannerOptions options;
-  SearchArgument search;
+  Limits limits;
   std::int64_t threads = 0;
+  bool ratios = false;
+  std::string reference = "checkmate";
   std::string output;
   std::string plot;
   bool json = false;
 };
 
-// One planner at one budget. The plan itself is dropped: a thousand of them may not fit.
-struct Point {
-  std::string planner;
-  Bytes budget = 0;
-  PlanStatus status = PlanStatus::kUnknown;
-  Simulation simulation;
-  double seconds = 0;
-
-  bool found() const { return status == PlanStatus::kOptimal || status == PlanStatus::kFeasible; }
-};
-
-Result<BudgetRange> parse_range(std::string_view text) {
-  const Error error = bad_input("bad range '" + std::string(text.substr(0, 80)) +
-                                "', expected LO:HI:N such as 2GiB:8GiB:13 with N from 2 to " +
-                                "100000, or auto, or auto:N");
-  BudgetRange range;
-  const std::size_t last = text.rfind(':');
-  if (last != std::string_view::npos) {
-    const auto count = whole_number(2, 100'000)(text.substr(last + 1));
-    if (!count.ok()) return error;
-    range.count = *count;
-  }
-  const std::string_view ends = text.substr(0, last);
-  if (ends == "auto") return range;
-  const std::size_t middle = ends.find(':');
-  if (last == std::string_view::npos || middle == std::string_view::npos) return error;
-  REGEN_ASSIGN(range.low, parse_bytes(ends.substr(0, middle)));
-  REGEN_ASSIGN(range.high, parse_bytes(ends.substr(middle + 1)));
-  return *range.low <= *range.high ? Result<BudgetRange>(range) : error;
-}
-
 Problem problem_for(const Arguments& arguments, const LoadedGraph& loaded) {
-  Problem problem{.graph = &loaded.graph, .link = loaded.link, .options = arguments.options};
-  problem.options.seed = static_cast<std::uint64_t>(arguments.search.seed);
-  return problem;
+  return {.graph = &loaded.graph, .link = loaded.link, .options = arguments.options};
 }
 
 // From what every plan needs to what keeping everything takes.
@@ -85,96 +53,72 @@ Result<BudgetRange> automatic_range(const Arguments& arguments, const LoadedGrap
 
 Result<std::vector<Bytes>> budget_points(const Arguments& arguments, const LoadedGraph& loaded) {
   BudgetRange range = arguments.activation_budgets.value_or(arguments.budgets);
-  const bool automatic = !range.low;
-  if (automatic) {
+  if (range.automatic()) {
     REGEN_ASSIGN(range, automatic_range(arguments, loaded, range));
+    return range_points(range, 0);
   }
-  const bool without_fixed = arguments.activation_budgets && !automatic;
-  const Bytes offset = without_fixed ? loaded.graph.fixed_bytes() : 0;
-  std::vector<Bytes> budgets;
-  const double step =
-      static_cast<double>(*range.high - *range.low) / static_cast<double>(range.count - 1);
-  for (std::int64_t i = 0; i + 1 < range.count; ++i) {
-    budgets.push_back(offset + *range.low + static_cast<Bytes>(step * static_cast<double>(i)));
-  }
-  budgets.push_back(offset + *range.high);
-  return budgets;
+  return range_points(range, arguments.activation_budgets ? loaded.graph.fixed_bytes() : 0);
 }
 
-Result<std::vector<Point>> solve_points(const Arguments& arguments, const LoadedGraph& loaded,
-                                        const std::vector<Bytes>& budgets) {
-  std::vector<Point> points;
+// By their names in the registry; ratios need the reference among them.
+Result<std::vector<std::string>> planner_names(const Arguments& arguments) {
+  std::vector<std::string> names;
   for (const std::string& name : arguments.planners) {
     REGEN_ASSIGN(const PlannerEntry* entry, find_planner(name));
-    for (Bytes budget : budgets) points.push_back({std::string(entry->name), budget});
+    names.emplace_back(entry->name);
   }
-  std::vector<std::optional<Error>> errors(points.size());
+  if (!arguments.ratios) return names;
+  REGEN_ASSIGN(const PlannerEntry* reference, find_planner(arguments.reference));
+  if (std::find(names.begin(), names.end(), reference->name) == names.end()) {
+    names.emplace_back(reference->name);
+  }
+  return names;
+}
+
+Status solve_point(const Arguments& arguments, const LoadedGraph& loaded, const Limits& limits,
+                   SweepPoint& point) {
+  Problem problem = problem_for(arguments, loaded);
+  problem.budget = point.budget;
+  point.begun = true;
+  REGEN_ASSIGN(Outcome outcome, solve(point.planner, problem, limits));
+  point.status = outcome.status;
+  point.simulation = std::move(outcome.simulation);
+  point.lower_bound = outcome.lower_bound;
+  point.gap = outcome.gap;
+  point.seconds = outcome.seconds;
+  point.note = std::move(outcome.note);
+  return {};
+}
+
+// After Ctrl-C the points under way end with what they have and the others stay unknown.
+Result<std::vector<SweepPoint>> solve_points(const Arguments& arguments, const LoadedGraph& loaded,
+                                             const std::vector<Bytes>& budgets) {
+  std::vector<SweepPoint> points;
+  REGEN_ASSIGN(const std::vector<std::string> planners, planner_names(arguments));
+  for (const std::string& planner : planners) {
+    for (Bytes budget : budgets) points.push_back({.planner = planner, .budget = budget});
+  }
+  const InterruptGuard guard;
+  Limits limits = arguments.limits;
+  limits.interrupt = guard.flag();
+  std::vector<Status> statuses(points.size());
   Progress progress("sweep", points.size());
   parallel_for(points.size(), static_cast<int>(arguments.threads), [&](std::size_t i) {
-    Problem problem = problem_for(arguments, loaded);
-    problem.budget = points[i].budget;
-    auto outcome = solve(points[i].planner, problem, arguments.search.limits);
-    if (outcome.ok()) {
-      points[i].status = outcome->status;
-      points[i].simulation = std::move(outcome->simulation);
-      points[i].seconds = outcome->seconds;
-    } else {
-      errors[i] = outcome.error();
+    if (guard.interrupted()) {
+      points[i].note = "interrupted";
+      return;
     }
+    statuses[i] = solve_point(arguments, loaded, limits, points[i]);
     progress.advance();
   });
-  for (const auto& error : errors) {
-    if (error) return *error;
-  }
+  for (const Status& status : statuses) REGEN_TRY(status);
   return points;
 }
 
-std::string csv_row(const Point& point) {
-  const Simulation& simulation = point.simulation;
-  std::string row = point.planner + "," + std::to_string(point.budget) + "," +
-                    std::string(to_string(point.status)) + ",";
-  if (point.found()) {
-    row += json_number(simulation.cost).dump() + "," + json_number(simulation.overhead).dump() +
-           "," + std::to_string(simulation.peak_bytes) + "," +
-           std::to_string(simulation.activation_peak_bytes);
-  } else {
-    row += ",,,";
-  }
-  row += "," + json_number(point.seconds).dump() + ",";
-  return row + (point.found() ? std::to_string(simulation.recomputed) : "") + "\n";
-}
-
-std::string csv_text(const std::vector<Point>& points) {
-  std::string text =
-      "planner,budget_bytes,status,cost,overhead,peak_bytes,activation_peak_bytes,seconds,"
-      "recomputed\n";
-  for (const Point& point : points) text += csv_row(point);
-  return text;
-}
-
-Json points_json(const std::vector<Point>& points) {
-  Json array = Json::array();
-  for (const Point& point : points) {
-    Json row{{"planner", point.planner},
-             {"budget_bytes", point.budget},
-             {"status", to_string(point.status)},
-             {"seconds", json_number(point.seconds)}};
-    if (point.found()) {
-      row["cost"] = json_number(point.simulation.cost);
-      row["overhead"] = json_number(point.simulation.overhead);
-      row["peak_bytes"] = point.simulation.peak_bytes;
-      row["activation_peak_bytes"] = point.simulation.activation_peak_bytes;
-      row["recomputed"] = point.simulation.recomputed;
-    }
-    array.push_back(std::move(row));
-  }
-  return array;
-}
-
-Json plot_data(const LoadedGraph& loaded, const std::vector<Point>& points) {
+Json plot_data(const LoadedGraph& loaded, const std::vector<SweepPoint>& points) {
   Json series = Json::array();
   const double base = loaded.graph.base_cost();
-  for (const Point& point : points) {
+  for (const SweepPoint& point : points) {
     if (series.empty() || series.back()["planner"] != point.planner) {
       series.push_back({{"planner", point.planner}, {"points", Json::array()}});
     }
@@ -192,6 +136,39 @@ Json plot_data(const LoadedGraph& loaded, const std::vector<Point>& points) {
   return data;
 }
 
+Status print_points(const Arguments& arguments, const std::vector<SweepPoint>& points) {
+  std::vector<RatioRow> rows;
+  std::string reference;
+  if (arguments.ratios) {
+    REGEN_ASSIGN(const PlannerEntry* entry, find_planner(arguments.reference));
+    reference = entry->name;
+    rows = ratio_rows(points, reference);
+  }
+  const bool to_file = !arguments.output.empty() && arguments.output != "-";
+  if (!arguments.output.empty()) REGEN_TRY(write_file(arguments.output, sweep_csv(points)));
+  if (arguments.json && arguments.output != "-") {
+    if (!arguments.ratios) return print_json(sweep_json(points));
+    return print_json({{"points", sweep_json(points)}, {"ratios", ratio_json(rows, reference)}});
+  }
+  if (arguments.output.empty()) REGEN_TRY(print(sweep_csv(points)));
+  if (!arguments.ratios) return {};
+  return print((to_file ? "" : "\n") + ratio_text(rows, reference));
+}
+
+// Some plans are an answer, though not the whole one; none at all is a limit that came first.
+Status interrupted_verdict(const std::vector<SweepPoint>& points) {
+  const auto missing = std::count_if(points.begin(), points.end(),
+                                     [](const SweepPoint& point) { return !point.begun; });
+  const bool any =
+      std::any_of(points.begin(), points.end(), [](const SweepPoint& p) { return p.found(); });
+  if (missing == 0) return {};
+  const std::string text = "interrupted, " + std::to_string(missing) + " of " +
+                           std::to_string(points.size()) + " points were not solved";
+  if (!any) return limit_reached(text);
+  warn(text);
+  return {};
+}
+
 Status run_sweep(const Arguments& arguments) {
   std::string format;
   if (!arguments.plot.empty()) {
@@ -199,15 +176,12 @@ Status run_sweep(const Arguments& arguments) {
   }
   REGEN_ASSIGN(const LoadedGraph loaded, load_graph(arguments.graph));
   REGEN_ASSIGN(const std::vector<Bytes> budgets, budget_points(arguments, loaded));
-  REGEN_ASSIGN(const std::vector<Point> points, solve_points(arguments, loaded, budgets));
-  if (!arguments.output.empty()) REGEN_TRY(write_file(arguments.output, csv_text(points)));
-  if (arguments.json && arguments.output != "-") {
-    REGEN_TRY(print_json(points_json(points)));
-  } else if (arguments.output.empty()) {
-    REGEN_TRY(print(csv_text(points)));
+  REGEN_ASSIGN(const std::vector<SweepPoint> points, solve_points(arguments, loaded, budgets));
+  REGEN_TRY(print_points(arguments, points));
+  if (!arguments.plot.empty()) {
+    REGEN_TRY(draw_plot("sweep", plot_data(loaded, points), format, arguments.plot));
   }
-  if (arguments.plot.empty()) return {};
-  return draw_plot("sweep", plot_data(loaded, points), format, arguments.plot);
+  return interrupted_verdict(points);
 }
 
 }  // namespace
@@ -222,14 +196,19 @@ void add_sweep(CLI::App& app, Action& action) {
   add_parsed(verb, "--planners", arguments->planners, split_list, "P,..",
              "Planners to compare (default keep_all,chen_sqrt,chen_greedy)");
   CLI::Option* budgets =
-      add_parsed(verb, "--budgets", arguments->budgets, parse_range, "LO:HI:N",
-                 "N budgets from LO to HI, or auto[:N] (default auto:20): from what every plan "
-                 "needs to what keeping everything takes");
-  add_parsed(verb, "--activation-budgets", arguments->activation_budgets, parse_range, "LO:HI:N",
-             "The same without the fixed bytes")
+      add_parsed(verb, "--budgets", arguments->budgets, parse_budget_range, "LO:HI:N",
+                 "N budgets from LO to HI, a list B,B,.. or auto[:N] (default auto:20): from what "
+                 "every plan needs to what keeping everything takes");
+  add_parsed(verb, "--activation-budgets", arguments->activation_budgets, parse_budget_range,
+             "LO:HI:N", "The same without the fixed bytes")
       ->excludes(budgets);
-  add_accounting(verb, arguments->options.accounting);
-  add_search(verb, arguments->search);
+  verb.add_flag("--ratios", arguments->ratios,
+                "Add a table: mean and maximum of each planner's cost over the optimum");
+  verb.add_option("--reference", arguments->reference,
+                  "Whose cost or bound the ratios are over (default checkmate)")
+      ->type_name("PLANNER");
+  add_planner_options(verb, arguments->options);
+  add_limits(verb, arguments->limits);
   add_threads(verb, arguments->threads);
   add_output(verb, arguments->output, "Write the CSV here (default: standard output)");
   verb.add_option("--plot", arguments->plot,

@@ -14,6 +14,8 @@ struct Limits {
   std::int64_t work = std::numeric_limits<std::int64_t>::max();
   // Set from outside (Ctrl-C) to end the search with what it has; must outlive the search.
   const std::atomic<bool>* interrupt = nullptr;
+  // The same for whoever watches the search and has seen enough (Problem::observer).
+  const std::atomic<bool>* enough = nullptr;
 };
 
 // Counts the work of one search and says when to stop. One thread at a time,
@@ -26,8 +28,8 @@ class Effort {
   void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
 
   bool interrupted() const {
-    return cancelled_.load(std::memory_order_relaxed) ||
-           (limits_.interrupt != nullptr && limits_.interrupt->load(std::memory_order_relaxed));
+    return cancelled_.load(std::memory_order_relaxed) || is_set(limits_.interrupt) ||
+           is_set(limits_.enough);
   }
   bool exhausted() const {
     return interrupted() || work_ >= limits_.work || seconds() >= limits_.seconds;
@@ -40,6 +42,10 @@ class Effort {
 
  private:
   using Clock = std::chrono::steady_clock;
+  static bool is_set(const std::atomic<bool>* flag) {
+    return flag != nullptr && flag->load(std::memory_order_relaxed);
+  }
+
   Limits limits_;
   Clock::time_point start_;
   std::int64_t work_ = 0;

@@ -13,12 +13,12 @@ namespace {
 // Often enough to look alive, seldom enough to cost nothing.
 constexpr std::chrono::milliseconds kRedraw{100};
 
-bool on_terminal() {
+}  // namespace
+
+bool progress_wanted() {
   const char* term = std::getenv("TERM");
   return ::isatty(STDERR_FILENO) != 0 && term != nullptr && std::string_view(term) != "dumb";
 }
-
-}  // namespace
 
 std::string progress_line(const std::string& label, std::size_t done, std::size_t total) {
   constexpr std::size_t kWidth = 30;
@@ -33,7 +33,7 @@ std::string progress_line(const std::string& label, std::size_t done, std::size_
 }
 
 Progress::Progress(std::string label, std::size_t total)
-    : label_(std::move(label)), total_(total), shown_(on_terminal()) {
+    : label_(std::move(label)), total_(total), shown_(progress_wanted()) {
   if (shown_) draw();
 }
 

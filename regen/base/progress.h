@@ -9,6 +9,9 @@
 
 namespace regen {
 
+// Whether standard error is a terminal, the only place for what is there to be watched.
+bool progress_wanted();
+
 class Progress {
  public:
   Progress(std::string label, std::size_t total);

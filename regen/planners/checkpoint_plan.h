@@ -46,6 +46,7 @@ class BestCandidate {
   bool better(const Candidate& a, const Candidate& b) const;
 
   const Problem& problem_;
+  Effort clock_;  // for the problem's observer
   std::optional<Candidate> best_;
 };
 

@@ -1,7 +1,9 @@
 #include "regen/planners/max_batch.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
+#include <set>
 
 #include "regen/plan/explain.h"
 
@@ -16,6 +18,10 @@ double forward_cost(const Graph& graph) {
   return sum;
 }
 
+bool found(const Outcome& outcome) {
+  return outcome.status == PlanStatus::kFeasible || outcome.status == PlanStatus::kOptimal;
+}
+
 class Search {
  public:
   Search(std::string_view planner, const MaxBatchProblem& problem)
@@ -25,7 +31,7 @@ class Search {
     REGEN_ASSIGN(std::int64_t best, largest_fitting_index());
     MaxBatchAnswer answer{.planner = std::string(planner_)};
     if (best >= 0) {
-      const Outcome& outcome = outcomes_.at(batch_at(best));
+      REGEN_ASSIGN(const Outcome outcome, cheapest_at(batch_at(best)));
       answer.planner = outcome.planner;
       answer.max_batch = batch_at(best);
       answer.peak_bytes = outcome.simulation.peak_bytes;
@@ -34,6 +40,8 @@ class Search {
     }
     if (best == last_index()) {
       answer.limited_by = "batch_limit";
+    } else if (interrupted()) {
+      answer.limited_by = "interrupted";
     } else {
       REGEN_ASSIGN(answer.limited_by, what_limits(batch_at(best + 1)));
     }
@@ -79,13 +87,24 @@ class Search {
     return low;
   }
 
+  // Then nothing more is built or planned, and the best batch so far is the answer.
+  bool interrupted() const { return Effort(problem_.limits).interrupted(); }
+
+  bool cut_short(const Outcome& outcome) const {
+    return outcome.seconds >= problem_.limits.seconds || outcome.work >= problem_.limits.work;
+  }
+
   Result<std::int64_t> guess_index() {
+    if (interrupted()) return std::int64_t{0};
     REGEN_ASSIGN(const Graph graph, problem_.graph_at(problem_.grid.start));
     Problem least = problem_for(graph);
     least.budget.reset();  // planners then look for the least memory
     REGEN_ASSIGN(const Outcome outcome, solve(planner_, least, problem_.limits));
     const Bytes available = budget(graph).value_or(0) - graph.fixed_bytes();
-    const Bytes peak = std::max<Bytes>(1, outcome.simulation.activation_peak_bytes);
+    // A planner that found nothing, or only bounds, still cannot beat what every plan needs.
+    const Bytes peak =
+        std::max<Bytes>(1, outcome.plan ? outcome.simulation.activation_peak_bytes
+                                        : structural_bound(graph).bytes - graph.fixed_bytes());
     // In floating point: start * available may not fit an integer.
     const double batch = static_cast<double>(problem_.grid.start) *
                          (static_cast<double>(available) / static_cast<double>(peak));
@@ -109,18 +128,44 @@ class Search {
   }
 
   Result<bool> fits(std::int64_t index) {
+    if (interrupted()) return false;
     const std::int64_t batch = batch_at(index);
     REGEN_ASSIGN(const Graph graph, problem_.graph_at(batch));
     const Problem problem = problem_for(graph);
     if (!problem.budget) return false;
-    REGEN_ASSIGN(Outcome outcome, solve(planner_, problem, problem_.limits));
-    const bool good =
-        outcome.status == PlanStatus::kFeasible || outcome.status == PlanStatus::kOptimal;
+    REGEN_ASSIGN(Outcome outcome, solve_for_any(problem));
+    const bool good = found(outcome);
     if (good) {
       outcome.plan.reset();
       outcomes_.insert_or_assign(batch, std::move(outcome));
+    } else if (outcome.status == PlanStatus::kUnknown && cut_short(outcome)) {
+      undecided_.insert(batch);
     }
     return good;
+  }
+
+  // Only whether anything fits is asked, so the first plan within the limits ends the search.
+  Result<Outcome> solve_for_any(Problem problem) const {
+    std::atomic<bool> enough{false};
+    Limits limits = problem_.limits;
+    limits.enough = &enough;
+    problem.observer = [&](double, std::optional<double> incumbent, double) {
+      if (incumbent && *incumbent <= problem.cost_cap.value_or(*incumbent)) enough = true;
+    };
+    REGEN_ASSIGN(Outcome outcome, solve(planner_, problem, limits));
+    if (found(outcome) || !enough) return outcome;
+    // The judge did not like what the planner thought was enough.
+    problem.observer = {};
+    return solve(planner_, problem, problem_.limits);
+  }
+
+  // What the answer costs is asked once, of the whole search.
+  Result<Outcome> cheapest_at(std::int64_t batch) const {
+    const Outcome& first = outcomes_.at(batch);
+    if (interrupted()) return first;
+    REGEN_ASSIGN(const Graph graph, problem_.graph_at(batch));
+    REGEN_ASSIGN(Outcome outcome, solve(planner_, problem_for(graph), problem_.limits));
+    return found(outcome) && outcome.simulation.cost <= first.simulation.cost ? outcome : first;
   }
 
   Result<std::string> what_limits(std::int64_t batch) {
@@ -129,14 +174,17 @@ class Search {
     if (!problem.budget || structural_bound(graph).bytes > *problem.budget) {
       return std::string("structural_bound");
     }
+    if (undecided_.contains(batch)) return std::string("search_limit");
     problem.cost_cap.reset();
     REGEN_ASSIGN(const Outcome outcome, solve(planner_, problem, problem_.limits));
-    return std::string(outcome.status == PlanStatus::kUnknown ? "memory" : "compute_cap");
+    if (interrupted()) return std::string("interrupted");
+    return std::string(found(outcome) ? "compute_cap" : "memory");
   }
 
   std::string_view planner_;
   const MaxBatchProblem& problem_;
-  std::map<std::int64_t, Outcome> outcomes_;
+  std::map<std::int64_t, Outcome> outcomes_;  // of the batches that fit, without their plans
+  std::set<std::int64_t> undecided_;          // a limit came before an answer
 };
 
 }  // namespace

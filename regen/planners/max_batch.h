@@ -39,8 +39,8 @@ struct MaxBatchAnswer {
   double cost = 0;
   double overhead = 0;
   // Why the next batch of the grid does not fit: "structural_bound" (no plan at all can hold it),
-  // "memory" (this planner's plans cannot), "compute_cap", "batch_limit" (nothing; the search ends
-  // there).
+  // "memory" (this planner's plans cannot), "compute_cap", "search_limit" (the time or work limit
+  // of a solve came first), "interrupted", "batch_limit" (nothing; the search ends there).
   std::string limited_by;
 };
 

@@ -47,14 +47,13 @@ std::string over_limit_note(const Problem& problem, const Simulation& simulation
 }  // namespace
 
 std::string_view to_string(Accounting accounting) {
-  return accounting == Accounting::kPlain ? "plain" : "checkmate";
+  return choice_names<Accounting>()[static_cast<std::size_t>(accounting)];
 }
 
-Result<Accounting> parse_accounting(std::string_view text) {
-  if (text == "plain") return Accounting::kPlain;
-  if (text == "checkmate") return Accounting::kCheckmate;
-  return bad_input("unknown accounting '" + std::string(text.substr(0, 60)) +
-                   "', expected plain or checkmate");
+template <>
+std::span<const std::string_view> choice_names<Accounting>() {
+  static constexpr std::array<std::string_view, 2> kNames{"plain", "checkmate"};
+  return kNames;
 }
 
 template <>

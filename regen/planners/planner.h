@@ -25,7 +25,6 @@ enum class Accounting : std::uint8_t {
 };
 
 std::string_view to_string(Accounting accounting);
-Result<Accounting> parse_accounting(std::string_view text);
 
 // Which schedules the integer program may choose from: each op runs for the first time in a stage
 // of its own (the published one), or the stages only have to run every op, or only the last one.
@@ -44,6 +43,16 @@ enum class LowerSetModel : std::uint8_t { kLiveness, kPublished };
 // The names in the command line of the values of each of these, in their order.
 template <class Choice>
 std::span<const std::string_view> choice_names();
+template <>
+std::span<const std::string_view> choice_names<Accounting>();
+template <>
+std::span<const std::string_view> choice_names<ImposedSchedule>();
+template <>
+std::span<const std::string_view> choice_names<Rounding>();
+template <>
+std::span<const std::string_view> choice_names<Preference>();
+template <>
+std::span<const std::string_view> choice_names<LowerSetModel>();
 
 struct PlannerOptions {
   Accounting accounting = Accounting::kPlain;
@@ -52,10 +61,10 @@ struct PlannerOptions {
   std::uint64_t seed = 0;             // for planners that draw random numbers
   double gap = 0;                     // exact planners: stop when the gap is this small
   bool recompute_gradients = true;    // checkmate: may ops after the forward pass run again?
-  ImposedSchedule schedule = ImposedSchedule::kFrontier;   // checkmate
-  Rounding rounding = Rounding::kSweep;                    // checkmate_lp
-  int samples = 100;                                       // checkmate_lp: random draws
-  Preference prefer = Preference::kTime;                   // lower sets
+  ImposedSchedule schedule = ImposedSchedule::kFrontier;  // checkmate
+  Rounding rounding = Rounding::kSweep;                   // checkmate_lp
+  int samples = 100;                                      // checkmate_lp: random draws
+  Preference prefer = Preference::kTime;                  // lower sets
   LowerSetModel lower_set_model = LowerSetModel::kLiveness;
 };
 

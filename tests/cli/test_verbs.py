@@ -296,7 +296,8 @@ def test_pack_that_cannot_fit(regen):
 
 
 COLUMNS = (
-    "planner,budget_bytes,status,cost,overhead,peak_bytes,activation_peak_bytes,seconds,recomputed"
+    "planner,budget_bytes,status,cost,overhead,peak_bytes,activation_peak_bytes,seconds,recomputed,"
+    "lower_bound,gap"
 )
 
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "regen/models/zoo.h"
 
 namespace regen {
@@ -54,6 +56,52 @@ TEST(MaxBatchSearch, EqualsAScanFromBelow) {
     }
     EXPECT_EQ(answer->max_batch, scanned) << memory;
   }
+}
+
+TEST(MaxBatchSearch, PlansNothingOnceInterrupted) {
+  const std::atomic<bool> pressed{true};
+  MaxBatchProblem problem = vgg19_in(16'000'000'000);
+  problem.limits.interrupt = &pressed;
+  const auto answer = max_batch("keep_all", problem);
+  ASSERT_TRUE(answer.ok());
+  EXPECT_EQ(answer->max_batch, 0);
+  EXPECT_EQ(answer->limited_by, "interrupted");
+}
+
+TEST(MaxBatchSearch, KeepsTheBestBatchWhenInterrupted) {
+  std::atomic<bool> pressed{false};
+  MaxBatchProblem problem = vgg19_in(16'000'000'000);
+  problem.limits.interrupt = &pressed;
+  // Batch 1 is built for the guess, 289 is the guess; then the user loses patience.
+  problem.graph_at = [&](std::int64_t batch) {
+    if (batch > 289) pressed = true;
+    return zoo_graph("VGG19", {.batch = batch});
+  };
+  const auto answer = max_batch("chen_greedy", problem);
+  ASSERT_TRUE(answer.ok());
+  EXPECT_EQ(answer->max_batch, 289);
+  EXPECT_EQ(answer->limited_by, "interrupted");
+}
+
+// Without any time only the first try is made, which is to keep every value.
+TEST(MaxBatchSearch, SaysWhenTheLimitOfASolveCameFirst) {
+  MaxBatchProblem problem = vgg19_in(16'000'000'000);
+  problem.limits.seconds = 0;
+  const auto answer = max_batch("chen_greedy", problem);
+  ASSERT_TRUE(answer.ok());
+  EXPECT_EQ(answer->max_batch, 222);
+  EXPECT_EQ(answer->limited_by, "search_limit");
+}
+
+// The search for the batch stops at any plan; the answer is still the cheapest.
+TEST(MaxBatchSearch, AnswersWithTheCheapestPlanOfTheBatch) {
+  const MaxBatchProblem problem = vgg19_in(5'000'000'000);
+  const auto answer = max_batch("chen_greedy", problem);
+  ASSERT_TRUE(answer.ok());
+  const Graph graph = zoo_graph("VGG19", {.batch = answer->max_batch}).value();
+  const auto outcome = solve("chen_greedy", {.graph = &graph, .budget = problem.memory});
+  EXPECT_EQ(answer->cost, outcome->simulation.cost);
+  EXPECT_EQ(answer->peak_bytes, outcome->simulation.peak_bytes);
 }
 
 TEST(MaxBatchSearch, RefusesABadGrid) {

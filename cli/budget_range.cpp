@@ -1,0 +1,62 @@
+#include "cli/budget_range.h"
+
+#include <string>
+
+#include "cli/options.h"
+
+namespace regen::cli {
+namespace {
+
+Error range_error(std::string_view text) {
+  return bad_input("bad budgets '" + std::string(text.substr(0, 80)) +
+                   "', expected LO:HI:N such as 2GiB:8GiB:13 with N from 2 to 100000, a list such "
+                   "as 2GiB,3GiB, or auto, or auto:N");
+}
+
+Result<BudgetRange> parse_listed(std::string_view text) {
+  BudgetRange range;
+  REGEN_ASSIGN(const std::vector<std::string> parts, split_list(text));
+  for (const std::string& part : parts) {
+    REGEN_ASSIGN(const Bytes bytes, parse_bytes(part));
+    range.listed.push_back(bytes);
+  }
+  return range;
+}
+
+}  // namespace
+
+Result<BudgetRange> parse_budget_range(std::string_view text) {
+  if (text.find(',') != std::string_view::npos) return parse_listed(text);
+  BudgetRange range;
+  const std::size_t last = text.rfind(':');
+  if (last != std::string_view::npos) {
+    const auto count = whole_number(2, 100'000)(text.substr(last + 1));
+    if (!count.ok()) return range_error(text);
+    range.count = *count;
+  }
+  const std::string_view ends = text.substr(0, last);
+  if (ends == "auto") return range;
+  const std::size_t middle = ends.find(':');
+  if (last == std::string_view::npos) {
+    return parse_bytes(text).ok() ? parse_listed(text) : range_error(text);
+  }
+  if (middle == std::string_view::npos) return range_error(text);
+  REGEN_ASSIGN(range.low, parse_bytes(ends.substr(0, middle)));
+  REGEN_ASSIGN(range.high, parse_bytes(ends.substr(middle + 1)));
+  return *range.low <= *range.high ? Result<BudgetRange>(range) : range_error(text);
+}
+
+std::vector<Bytes> range_points(const BudgetRange& range, Bytes offset) {
+  std::vector<Bytes> points;
+  for (Bytes budget : range.listed) points.push_back(offset + budget);
+  if (!points.empty()) return points;
+  const double step =
+      static_cast<double>(*range.high - *range.low) / static_cast<double>(range.count - 1);
+  for (std::int64_t i = 0; i + 1 < range.count; ++i) {
+    points.push_back(offset + *range.low + static_cast<Bytes>(step * static_cast<double>(i)));
+  }
+  points.push_back(offset + *range.high);
+  return points;
+}
+
+}  // namespace regen::cli

@@ -1,0 +1,82 @@
+#include "cli/planner_options.h"
+
+#include <limits>
+#include <span>
+#include <utility>
+
+#include "cli/options.h"
+
+namespace regen::cli {
+namespace {
+
+constexpr std::int64_t kAnyInteger = std::numeric_limits<std::int64_t>::max();
+
+// Reads a number for a field narrower than 64 bits, or without a sign.
+template <typename T>
+auto number_as(std::int64_t low, std::int64_t high) {
+  return [read = whole_number(low, high)](std::string_view text) -> Result<T> {
+    REGEN_ASSIGN(const std::int64_t value, read(text));
+    return static_cast<T>(value);
+  };
+}
+
+template <typename Choice>
+std::vector<std::string> words_of() {
+  const std::span<const std::string_view> names = choice_names<Choice>();
+  return {names.begin(), names.end()};
+}
+
+// One of the names of a choice, in the order of its values.
+template <typename Choice>
+CLI::Option* add_choice(CLI::App& verb, const std::string& name, Choice& target,
+                        const std::string& description) {
+  std::vector<std::pair<std::string, Choice>> choices;
+  for (const std::string& word : words_of<Choice>()) {
+    choices.emplace_back(word, static_cast<Choice>(choices.size()));
+  }
+  return add_parsed(verb, name, target, one_of<Choice>(std::move(choices)), "NAME", description);
+}
+
+}  // namespace
+
+void add_planner_options(CLI::App& verb, PlannerOptions& options) {
+  add_choice(verb, "--accounting", options.accounting,
+             "plain (default), or checkmate: as the published artifact counts");
+  add_parsed(verb, "--greedy-points", options.greedy_points, number_as<int>(1, 100'000), "N",
+             "chen_greedy: how many segment sizes are tried (default 60)");
+  add_parsed(verb, "--slots", options.slots, whole_number(1, 1'000'000'000), "N",
+             "griewank: how many checkpoints are held (default: tries all)");
+  verb.add_flag_callback(
+      "--keep-gradients", [&options] { options.recompute_gradients = false; },
+      "checkmate: ops after the forward pass run only once");
+  add_choice(verb, "--schedule", options.schedule,
+             "checkmate: which schedules are searched: frontier (default), cover_all, cover_last");
+  add_choice(verb, "--rounding", options.rounding,
+             "checkmate_lp: sweep (default), half, random_threshold or randomised");
+  add_parsed(verb, "--samples", options.samples, number_as<int>(1, 1'000'000), "N",
+             "checkmate_lp: random draws (default 100)");
+  add_choice(verb, "--prefer", options.prefer,
+             "lower sets: time (default), or memory: cache little, recompute much");
+  add_choice(verb, "--model", options.lower_set_model,
+             "lower sets: count liveness (default), or as published while planning");
+  add_parsed(verb, "--seed", options.seed, number_as<std::uint64_t>(0, kAnyInteger), "N",
+             "For planners that draw random numbers (default 0)");
+}
+
+void add_limits(CLI::App& verb, Limits& limits) {
+  add_parsed(verb, "--time-limit", limits.seconds, parse_seconds, "SECONDS",
+             "Stop a search after this time; 0: only what is found at once");
+  add_parsed(verb, "--work-limit", limits.work, whole_number(1, kAnyInteger), "N",
+             "Stop a search after this much counted work: the same answer on every machine");
+}
+
+std::vector<std::string> planner_option_words(const std::string& option) {
+  if (option == "--accounting") return words_of<Accounting>();
+  if (option == "--schedule") return words_of<ImposedSchedule>();
+  if (option == "--rounding") return words_of<Rounding>();
+  if (option == "--prefer") return words_of<Preference>();
+  if (option == "--model") return words_of<LowerSetModel>();
+  return {};
+}
+
+}  // namespace regen::cli

@@ -1,0 +1,30 @@
+// The points of a sweep, and how they are written.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "regen/base/json.h"
+#include "regen/planners/planner.h"
+
+namespace regen::cli {
+
+// One planner at one budget. The plan itself is dropped: a thousand of them may not fit.
+struct SweepPoint {
+  std::string planner;
+  Bytes budget = 0;
+  PlanStatus status = PlanStatus::kUnknown;
+  Simulation simulation;
+  double lower_bound = 0;
+  double gap = 0;
+  double seconds = 0;
+  std::string note;
+  bool begun = false;  // false: Ctrl-C came first
+
+  bool found() const { return status == PlanStatus::kOptimal || status == PlanStatus::kFeasible; }
+};
+
+std::string sweep_csv(const std::vector<SweepPoint>& points);
+Json sweep_json(const std::vector<SweepPoint>& points);
+
+}  // namespace regen::cli

@@ -1,0 +1,114 @@
+"""What the experiments share: calling regen, tables, CSV files and pictures.
+
+All numbers come from the binary; Python drives it, divides and draws.
+"""
+
+import argparse
+import csv
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+REGEN = pathlib.Path(os.environ.get("REGEN_BIN", ROOT / "build" / "regen")).resolve()
+DATA = pathlib.Path(os.environ.get("REGEN_REFERENCE_DATA", ROOT.parent / "shared" / "reference" / "data"))
+
+sys.path.insert(0, str(ROOT / "python"))
+from regen_plot import style  # noqa: E402  (its folder must be known first)
+
+
+def parser(description, time_limit):
+    """Options that every experiment takes."""
+    result = argparse.ArgumentParser(description=description)
+    result.add_argument("--out", type=pathlib.Path, default=ROOT / "out", help="folder for CSV and plot (default out/)")
+    result.add_argument("--time-limit", type=float, default=time_limit, metavar="SECONDS",
+                        help=f"of each single solve (default {time_limit})")
+    return result
+
+
+def run(*arguments):
+    """(what `regen ... --json` prints, None), or (None, the line with which it refuses)."""
+    if not REGEN.exists():
+        sys.exit(f"no program at {REGEN}; run make first, or name it in REGEN_BIN")
+    done = subprocess.run([REGEN, *map(str, arguments), "--json"], capture_output=True, text=True, check=False)
+    if done.returncode in (0, 1, 3) and done.stdout:
+        return json.loads(done.stdout), None
+    return None, done.stderr.strip().removeprefix("regen: ") or f"ended with status {done.returncode}"
+
+
+def regen(*arguments):
+    """The JSON that `regen ... --json` prints; infeasible and unknown are answers, not failures."""
+    answer, refusal = run(*arguments)
+    if refusal is not None:
+        sys.exit(f"regen {' '.join(map(str, arguments))}: {refusal}")
+    return answer
+
+
+def graph_document(graph):
+    """The graph as regen writes it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "graph.json"
+        subprocess.run([REGEN, "convert", graph, "-o", path], check=True)
+        return json.loads(path.read_text())
+
+
+def available(planners):
+    """Those that this build has; names the others in one line."""
+    missing = []
+    for planner in planners:
+        _, refusal = run("plan", "zoo:chain:1", "--planner", planner)
+        if refusal is not None and "unknown planner" in refusal:
+            missing.append(planner)
+    if missing:
+        print(f"Not in this build, left out: {', '.join(missing)}.\n")
+    return [planner for planner in planners if planner not in missing]
+
+
+def found(answer):
+    return answer["status"] in ("optimal", "feasible")
+
+
+def print_table(title, head, rows):
+    """A markdown table."""
+    print(f"### {title}\n")
+    print("| " + " | ".join(head) + " |")
+    print("|" + " --- |" * len(head))
+    for row in rows:
+        print("| " + " | ".join("" if cell is None else str(cell) for cell in row) + " |")
+    print(flush=True)
+
+
+def ratio(numerator, denominator, digits=3):
+    """As text; empty when either side is not known."""
+    return f"{numerator / denominator:.{digits}f}" if numerator and denominator else ""
+
+
+def write_csv(folder, name, head, rows):
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / name, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(head)
+        writer.writerows(rows)
+    print(f"Wrote {shown(folder / name)}.")
+
+
+def save(figure, folder, name):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(style.finish(figure, name.rsplit(".", 1)[1]))
+    print(f"Wrote {shown(folder / name)}.")
+
+
+def shown(path):
+    path = path.resolve()
+    return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+
+
+def look(index, planner=""):
+    """Colour and line style of the index-th series: the palette repeats with dashes, the exact planner is black."""
+    if planner == "checkmate":
+        return {"color": style.INK, "linestyle": "-"}
+    return {"color": style.SERIES[index % len(style.SERIES)],
+            "linestyle": ["-", "--", ":"][index // len(style.SERIES) % 3]}

@@ -1,0 +1,79 @@
+"""Each experiment runs, says what it leaves out, and writes its CSV and its plot."""
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PNG = b"\x89PNG\r\n\x1a\n"
+DATA = Path(os.environ.get("REGEN_REFERENCE_DATA", ROOT.parent / "shared" / "reference" / "data"))
+
+
+def experiment(folder, script, *arguments, env=None):
+    """Standard output of a run that must succeed without a warning."""
+    done = subprocess.run([sys.executable, ROOT / "experiments" / script, "--out", folder, *map(str, arguments)],
+                          env={**os.environ, **(env or {})}, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    return done.stdout
+
+
+def rows_of(path):
+    with open(path) as file:
+        return list(csv.DictReader(file))
+
+
+def test_fig4(tmp_path):
+    text = experiment(tmp_path, "checkmate_fig4.py", "--networks", "VGG16", "--points", 2, "--baseline-points", 8,
+                      "--time-limit", 1)
+    assert "### VGG16, batch 256: points" in text
+    rows = rows_of(tmp_path / "checkmate_fig4.csv")
+    assert {"keep_all", "chen_sqrt", "chen_greedy", "griewank"} <= {row["planner"] for row in rows}
+    # The published accounting: 1.22 is what the square-root rule costs on VGG16.
+    least = min(float(r["cost"]) for r in rows if r["planner"] == "keep_all" and r["cost"])
+    assert min(float(r["cost"]) for r in rows if r["planner"] == "chen_sqrt" and r["cost"]) > 1.1 * least
+    assert (tmp_path / "checkmate_fig4.png").read_bytes().startswith(PNG)
+
+
+def test_fig5(tmp_path):
+    text = experiment(tmp_path, "checkmate_fig5.py", "--networks", "VGG19", "--planners", "keep_all", "chen_greedy",
+                      "--time-limit", 1)
+    assert "no plan trains more than 289" in text
+    assert "| chen_greedy | 266 | 289 | structural_bound | 266 | 231 |" in text
+    assert rows_of(tmp_path / "checkmate_fig5.csv")[0]["max_batch"] == "167"
+    assert (tmp_path / "checkmate_fig5.png").read_bytes().startswith(PNG)
+
+
+def test_planners_that_are_not_built_are_named(tmp_path):
+    text = experiment(tmp_path, "checkmate_fig5.py", "--networks", "VGG19", "--planners", "keep_all", "clairvoyant")
+    assert "Not in this build, left out: clairvoyant." in text
+
+
+def test_integrality_gap(tmp_path):
+    text = experiment(tmp_path, "integrality_gap.py", "--length", 4, "--budgets", 6, 4, "--time-limit", 2)
+    if "nothing to do" in text:
+        return
+    rows = rows_of(tmp_path / "integrality_gap.csv")
+    assert [row["budget"] for row in rows] == ["6", "4"]
+    assert rows[0]["ILP cost"] == "9"  # keeping everything: 2 N + 1 unit ops
+    assert all(float(row["ILP / LP"]) >= 1 for row in rows if row["ILP / LP"])
+    assert "21.56" in text
+    assert (tmp_path / "integrality_gap.png").read_bytes().startswith(PNG)
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="the reference data is not on this machine")
+def test_lower_sets_table(tmp_path):
+    text = experiment(tmp_path, "lower_sets_table.py", "--rows", 1, "--networks", "VGG19", "--time-limit", 2)
+    # Without recomputation there is one answer, so ours is theirs to the byte.
+    assert "| vgg19 | vanilla_liveness | - | 1 | 1 | 0 | 1 | 0 | 1.000 |  | 2,664.6 | 2,664.6 |" in text
+    assert "| VGG19 | 64 |" in text
+    assert rows_of(tmp_path / "lower_sets.csv")
+    assert (tmp_path / "lower_sets.png").read_bytes().startswith(PNG)
+
+
+def test_absent_reference_data_is_said(tmp_path):
+    text = experiment(tmp_path, "lower_sets_table.py", env={"REGEN_REFERENCE_DATA": str(tmp_path / "nowhere")})
+    assert "reference data is absent" in text and text.count("\n") == 1
