@@ -4,6 +4,7 @@
 #include <bit>
 #include <numeric>
 
+#include "regen/graph/analysis.h"
 #include "regen/planners/recompute.h"
 
 namespace regen {
@@ -34,7 +35,8 @@ template <class Visit>
 void for_each_node(std::span<const std::uint64_t> set, Visit visit) {
   for (std::size_t i = 0; i < set.size(); ++i) {
     for (std::uint64_t rest = set[i]; rest != 0; rest &= rest - 1) {
-      visit(static_cast<std::uint32_t>(64 * i) + static_cast<std::uint32_t>(std::countr_zero(rest)));
+      visit(static_cast<std::uint32_t>(64 * i) +
+            static_cast<std::uint32_t>(std::countr_zero(rest)));
     }
   }
 }
@@ -90,22 +92,28 @@ class SetIndex {
 
 LowerSetNodes lower_set_nodes(const Graph& graph, bool with_loss) {
   LowerSetNodes nodes;
-  IdVector<OpId, std::uint32_t> place(graph.num_ops(), UINT32_MAX);
+  const OpGraph order = ordering_graph(graph);
+  nodes.place = IdVector<OpId, std::uint32_t>(graph.num_ops(), LowerSetNodes::kNone);
   for (OpId op : graph.ops()) {
-    const bool wanted = graph.phase(op) == Phase::kForward ||
-                        (with_loss && graph.phase(op) == Phase::kLoss);
-    if (!wanted) continue;
-    const auto node = static_cast<std::uint32_t>(nodes.ops.size());
-    place[op] = node;
+    const bool wanted =
+        graph.phase(op) == Phase::kForward || (with_loss && graph.phase(op) == Phase::kLoss);
+    // What waits for an op outside, a changed parameter say, cannot run in the forward pass.
+    if (!wanted || !std::ranges::all_of(order.predecessors[op], [&](OpId before) {
+          return nodes.place[before] != LowerSetNodes::kNone;
+        })) {
+      continue;
+    }
+    nodes.place[op] = static_cast<std::uint32_t>(nodes.ops.size());
     nodes.ops.push_back(op);
-    nodes.costs.push_back(graph.rerun_cost(base_variant(graph, op)));
+    const VariantId variant = base_variant(graph, op);
+    nodes.costs.push_back(graph.rerun_cost(variant));
     Bytes bytes = 0;
-    for (TensorId t : graph.makes(base_variant(graph, op))) bytes += graph.bytes(t);
+    for (TensorId t : graph.makes(variant)) bytes += graph.bytes(t);
     nodes.bytes.push_back(bytes);
     std::vector<std::uint32_t> before;
-    for (TensorId t : graph.inputs(op)) {
+    for (TensorId t : graph.reads(variant)) {
       const OpId maker = graph.producer(t);
-      if (maker.valid() && place[maker] != UINT32_MAX) before.push_back(place[maker]);
+      if (maker.valid()) before.push_back(nodes.place[maker]);
     }
     std::ranges::sort(before);
     before.erase(std::unique(before.begin(), before.end()), before.end());
@@ -144,8 +152,7 @@ std::optional<LowerSetFamily> LowerSetFamily::all(const LowerSetNodes& nodes, st
   SetWords next(width);
   SetWords choices(width);
   for (std::uint32_t set = 0; set < family.size(); ++set) {
-    std::copy_n(addable.begin() + static_cast<std::ptrdiff_t>(set * width), width,
-                choices.begin());
+    std::copy_n(addable.begin() + static_cast<std::ptrdiff_t>(set * width), width, choices.begin());
     for_each_node(choices, [&](std::uint32_t node) {
       std::ranges::copy(family[set], next.begin());
       add_node(next, node);

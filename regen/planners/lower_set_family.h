@@ -1,10 +1,11 @@
 // Lower sets of the forward graph: sets of ops that contain whatever their members read. A chain
 // of them, from the empty set to all ops, cuts the forward pass into blocks.
 //
-//   a - b - d      lower sets: {}, a, ab, ac, abc, abd?  no: d reads b and c, so abcd.
-//    \- c -/       boundary of {a, b}: the members read from outside, a (by c) and b (by d).
+//   a - b - d      Lower sets: {}, a, ab, ac, abc, abcd. Not abd, since d reads c.
+//    \- c -/       Boundary of ab, the members read from outside: a (by c) and b (by d).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -19,7 +20,10 @@ using SetWords = std::vector<std::uint64_t>;
 
 // The graph whose lower sets are meant: a node is a place in `ops`, and edges go upwards.
 struct LowerSetNodes {
-  std::vector<OpId> ops;  // ascending
+  static constexpr std::uint32_t kNone = UINT32_MAX;
+
+  std::vector<OpId> ops;                // ascending
+  IdVector<OpId, std::uint32_t> place;  // the node of an op, or kNone
   std::vector<std::vector<std::uint32_t>> predecessors;
   std::vector<std::vector<std::uint32_t>> successors;
   std::vector<SetWords> ancestors;  // of each node, with itself
@@ -30,7 +34,8 @@ struct LowerSetNodes {
   std::size_t words() const { return (ops.size() + 63) / 64; }
 };
 
-// The ops of the forward phase; with `loss` those of the loss too, as in the published model.
+// The ops of the forward phase that wait for no other; with `loss` those of the loss too, as in the
+// published model. Edges follow the base variants.
 LowerSetNodes lower_set_nodes(const Graph& graph, bool with_loss);
 
 inline bool has_node(std::span<const std::uint64_t> set, std::uint32_t node) {
@@ -65,8 +70,7 @@ class LowerSetFamily {
   bool includes(std::size_t large, std::size_t small) const;
   Bytes bytes(std::size_t set) const { return bytes_[set]; }
   std::span<const Boundary> boundary(std::size_t set) const {
-    return {boundary_.data() + first_boundary_[set],
-            boundary_.data() + first_boundary_[set + 1]};
+    return {boundary_.data() + first_boundary_[set], boundary_.data() + first_boundary_[set + 1]};
   }
   // The sets with one node more; only where complete().
   std::span<const std::uint32_t> above(std::size_t set) const {
@@ -89,50 +93,60 @@ class LowerSetFamily {
   std::vector<std::uint32_t> above_;
 };
 
-// Calls visit(target) -> bool for transitions from set `from` to larger ones. In a complete family
-// only for those which may be better than going through a set between: if a set between caches
-// nothing that the target does not cache, the two smaller blocks need no more memory than the one
-// large block, and save as much. What remains are the sets reached from `from` by adding one node
-// and then, again and again, all readers of some node of the block with what they read. `visit`
-// returns false where no larger target is wanted either.
+// Calls visit(target) -> bool for transitions from one set to larger ones, each target once. In a
+// complete family, unless asked for all, only for those that may be better than going through a set
+// between: if a set between caches nothing that the target does not cache, the two smaller blocks
+// need no more memory than the one large block, and save as much. What remains are the sets
+// reached by adding one node and then, again and again, all readers of some node of the block with
+// whatever these read. `visit` returns false where no still larger target is wanted.
 class TransitionWalk {
  public:
-  explicit TransitionWalk(const LowerSetFamily& family)
-      : family_(family), seen_(family.size(), UINT32_MAX) {}
+  explicit TransitionWalk(const LowerSetFamily& family, bool all = false)
+      : family_(family), all_(all), seen_(family.size(), 0) {}
 
   template <class Visit>
   void run(std::uint32_t from, Visit visit) {
-    if (family_.complete()) {
-      expand(from, visit);
-    } else {
-      for (auto to = from + 1; to < family_.size(); ++to) {
-        if (family_.includes(to, from)) visit(to);
+    ++round_;
+    if (!family_.complete()) {
+      walk_all(from, visit);
+      return;
+    }
+    const auto start = family_[from];
+    for (std::uint32_t to : family_.above(from)) offer(to, visit);
+    while (!stack_.empty()) {
+      const std::uint32_t set = stack_.back();
+      stack_.pop_back();
+      if (all_) {
+        for (std::uint32_t to : family_.above(set)) offer(to, visit);
+        continue;
+      }
+      for (const LowerSetFamily::Boundary& member : family_.boundary(set)) {
+        if (!has_node(start, member.node)) offer(member.expanded, visit);
       }
     }
   }
 
  private:
   template <class Visit>
-  void expand(std::uint32_t from, Visit& visit) {
-    const auto start = family_[from];
-    for (std::uint32_t to : family_.above(from)) push(from, to, visit);
-    while (!stack_.empty()) {
-      const std::uint32_t set = stack_.back();
-      stack_.pop_back();
-      for (const LowerSetFamily::Boundary& member : family_.boundary(set)) {
-        if (!has_node(start, member.node)) push(from, member.expanded, visit);
-      }
+  void walk_all(std::uint32_t from, Visit& visit) {
+    stack_.clear();  // where larger targets are not wanted
+    for (auto to = from + 1; to < family_.size(); ++to) {
+      const auto unwanted = [&](std::uint32_t small) { return family_.includes(to, small); };
+      if (!family_.includes(to, from) || std::ranges::any_of(stack_, unwanted)) continue;
+      if (!visit(to)) stack_.push_back(to);
     }
   }
   template <class Visit>
-  void push(std::uint32_t from, std::uint32_t to, Visit& visit) {
-    if (seen_[to] == from) return;
-    seen_[to] = from;
+  void offer(std::uint32_t to, Visit& visit) {
+    if (seen_[to] == round_) return;
+    seen_[to] = round_;
     if (visit(to)) stack_.push_back(to);
   }
 
   const LowerSetFamily& family_;
-  std::vector<std::uint32_t> seen_;
+  bool all_;
+  std::uint32_t round_ = 0;
+  std::vector<std::uint32_t> seen_;  // the round in which a set was offered
   std::vector<std::uint32_t> stack_;
 };
 

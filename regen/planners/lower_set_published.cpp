@@ -12,7 +12,7 @@ namespace {
 // tail(L) for every set of the family.
 std::vector<Bytes> tails(const LowerSetNodes& nodes, const LowerSetFamily& family) {
   std::vector<Bytes> tail(family.size(), 0);
-  std::vector<std::size_t> counted(nodes.size(), SIZE_MAX);      // as a reader, for which set
+  std::vector<std::size_t> counted(nodes.size(), SIZE_MAX);       // as a reader, for which set
   std::vector<std::size_t> counted_read(nodes.size(), SIZE_MAX);  // as what a reader reads
   for (std::size_t set = 0; set < family.size(); ++set) {
     const auto members = family[set];
@@ -57,7 +57,10 @@ Gain gain(const LowerSetNodes& nodes, const LowerSetFamily& family, std::uint32_
 class PublishedSearch {
  public:
   PublishedSearch(const LowerSetNodes& nodes, const LowerSetFamily& family, Effort& effort)
-      : nodes_(nodes), family_(family), effort_(effort), tail_(tails(nodes, family)),
+      : nodes_(nodes),
+        family_(family),
+        effort_(effort),
+        tail_(tails(nodes, family)),
         builder_(nodes.costs) {}
 
   PublishedAnswer solve(Bytes budget, Preference prefer);
@@ -82,8 +85,7 @@ class PublishedSearch {
 void PublishedSearch::reach(std::uint32_t set, Bytes budget) {
   for (std::uint32_t from : sources_[set]) {
     const Gain added = gain(nodes_, family_, from, set);
-    const Bytes room =
-        budget - tail_[set] - 2 * (family_.bytes(set) - family_.bytes(from));
+    const Bytes room = budget - tail_[set] - 2 * (family_.bytes(set) - family_.bytes(from));
     std::uint32_t label = first_[from];
     for (const ParetoLabel& state : states(from)) {
       if (state.bytes > room) break;

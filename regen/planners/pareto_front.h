@@ -56,7 +56,6 @@ class ParetoBuilder {
     std::uint32_t parent = 0;
   };
 
-
   std::vector<Slot> table_;  // by value; used between low_ and high_
   std::size_t low_ = SIZE_MAX;
   std::size_t high_ = 0;

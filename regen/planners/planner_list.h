@@ -13,5 +13,9 @@ Result<Proposal> plan_chen_sqrt_noap(const Problem& problem, Effort& effort);
 Result<Proposal> plan_chen_greedy(const Problem& problem, Effort& effort);
 Result<Proposal> plan_chen_greedy_noap(const Problem& problem, Effort& effort);
 Result<Proposal> plan_griewank(const Problem& problem, Effort& effort);
+// These three are in lower_sets.cpp.
+Result<Proposal> plan_lower_sets(const Problem& problem, Effort& effort);
+Result<Proposal> plan_lower_sets_approx(const Problem& problem, Effort& effort);
+Result<Proposal> plan_chen_cuts(const Problem& problem, Effort& effort);
 
 }  // namespace regen

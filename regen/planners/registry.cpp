@@ -22,6 +22,10 @@ const std::vector<PlannerEntry>& entries() {
       {"chen_greedy_noap", "chen_greedy over all forward ops", plan_chen_greedy_noap},
       {"griewank", "optimal binomial checkpointing on the chain of articulation points",
        plan_griewank},
+      {"lower_sets", "the best chain of lower sets: blocks recomputed one by one", plan_lower_sets},
+      {"lower_sets_approx", "lower_sets over one set for each op", plan_lower_sets_approx},
+      {"chen_cuts", "keeps the values on which the whole graph hangs, about sqrt(n) of them",
+       plan_chen_cuts},
   };
   return kEntries;
 }
