@@ -120,7 +120,7 @@ void LowerSetBlocks::find_droppable() {
 
 std::vector<OpId> LowerSetBlocks::sequence(const std::vector<std::span<const std::uint64_t>>& sets,
                                            bool rerun_last, Effort& effort) const {
-  const std::size_t blocks = sets.size();
+  const std::size_t blocks = std::max<std::size_t>(sets.size(), 1);  // none without nodes
   const auto block_of = [&](std::uint32_t node) {
     std::size_t block = 0;
     while (block + 1 < blocks && !has_node(sets[block], node)) ++block;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <limits>
 
 #include "regen/planners/recompute.h"
 
@@ -10,6 +12,7 @@ namespace {
 
 constexpr std::uint32_t kNone = LowerSetNodes::kNone;
 constexpr std::size_t kMaxBits = 64;
+constexpr std::size_t kMaxKnown = 2'000'000;  // about 200 MB
 
 // The variant that plan_from_sequence() will choose for an op after the forward pass: in place of
 // a value that only this op reads.
@@ -54,6 +57,7 @@ LowerSetMemory::LowerSetMemory(const LowerSetBlocks& blocks, const LowerSetFamil
     for (TensorId t : graph_.reads(rest_variants_.back())) rest_readers_[t].push_back(i);
   }
   classify();
+  find_drops();
   for (OpId op : graph_.ops()) {
     // plan_from_sequence() may run it in place, in some chains: better than what is counted here.
     const std::uint32_t node = nodes_.place[op];
@@ -111,8 +115,12 @@ const LowerSetMemory::SetFacts& LowerSetMemory::facts(std::uint32_t set) {
   const auto members = family_[set];
   const bool whole = set + 1 == family_.size();
   facts.pending = whole ? RestBits(blocks_.rest().size(), 1) : blocks_.pending(members);
+  facts.pending_words.assign((rest_variants_.size() + 63) / 64, 0);
   for (std::uint32_t i = 0; i < rest_variants_.size(); ++i) {
-    if (facts.pending[i]) continue;
+    if (facts.pending[i]) {
+      facts.pending_words[i / 64] |= std::uint64_t{1} << (i % 64);
+      continue;
+    }
     for (TensorId t : graph_.makes(rest_variants_[i])) {
       if (read_below(t, facts.pending)) facts.others += graph_.bytes(t);
     }
@@ -151,8 +159,8 @@ void LowerSetMemory::collect(std::uint32_t from, std::uint32_t to) {
 
 // What the ops after the forward pass read of dropped values, and what that takes.
 void LowerSetMemory::find_reruns(std::uint32_t from, std::uint32_t to) {
-  const RestBits& below = facts(from).pending;
-  const RestBits& here = facts(to).pending;
+  const auto& below = facts(from).pending_words;
+  const auto& here = facts(to).pending_words;
   rerun_.clear();
   backward_.clear();
   const auto want = [&](VariantId variant) {
@@ -165,15 +173,18 @@ void LowerSetMemory::find_reruns(std::uint32_t from, std::uint32_t to) {
       rerun_.push_back(node);
     }
   };
-  for (std::size_t i = 0; i < rest_variants_.size(); ++i) {
-    if (!here[i] || below[i]) continue;
-    backward_.push_back(rest_variants_[i]);
-    for (TensorId t : graph_.reads(rest_variants_[i])) {
-      if (used_[t] != round_ && node_[t] != kNone && in_block(node_[t])) {
-        result_.floor += graph_.bytes(t);
+  for (std::size_t w = 0; w < here.size(); ++w) {
+    for (std::uint64_t left = here[w] & ~below[w]; left != 0; left &= left - 1) {
+      const VariantId variant =
+          rest_variants_[64 * w + static_cast<std::size_t>(std::countr_zero(left))];
+      backward_.push_back(variant);
+      for (TensorId t : graph_.reads(variant)) {
+        if (used_[t] != round_ && node_[t] != kNone && in_block(node_[t])) {
+          result_.floor += graph_.bytes(t);
+        }
       }
+      want(variant);
     }
-    want(rest_variants_[i]);
   }
   for (std::size_t i = 0; i < rerun_.size(); ++i) want(node_variants_[rerun_[i]]);
   std::ranges::sort(rerun_);
@@ -277,6 +288,8 @@ void LowerSetMemory::add_held(std::uint32_t from, std::uint32_t to, std::uint64_
 
 const BlockFacts& LowerSetMemory::evaluate(std::uint32_t from, std::uint32_t to,
                                            std::uint64_t mask) {
+  const Key key{(std::uint64_t{from} << 32) | to, mask};
+  if (const auto found = known_.find(key); found != known_.end()) return found->second;
   ++round_;
   result_ = {};
   facts(from);
@@ -286,7 +299,53 @@ const BlockFacts& LowerSetMemory::evaluate(std::uint32_t from, std::uint32_t to,
   run_forward(from, to, mask);
   run_backward(from, to, mask);
   add_held(from, to, mask);
-  return result_;
+  if (known_.size() >= kMaxKnown) return result_;
+  return known_.emplace(key, result_).first->second;
+}
+
+void LowerSetMemory::find_drops() {
+  read_later_.assign(nodes_.size(), 0);
+  for (std::uint32_t node = 0; node < nodes_.size(); ++node) {
+    whole_costs_ = whole_costs_ && nodes_.costs[node] == std::floor(nodes_.costs[node]);
+    for (TensorId t : graph_.makes(node_variants_[node])) {
+      if (status_[t] == kCertain) read_later_[node] += graph_.bytes(t);
+    }
+    if (blocks_.droppable(node) && read_later_[node] > 0) {
+      drops_.push_back({node, read_later_[node], nodes_.costs[node]});
+    }
+  }
+  std::ranges::stable_sort(drops_, [](const Drop& a, const Drop& b) {
+    return a.cost * static_cast<double>(b.bytes) < b.cost * static_cast<double>(a.bytes);
+  });
+}
+
+void LowerSetMemory::prepare_bound(std::uint32_t set) {
+  const auto members = family_[set];
+  bound_bytes_ = 0;
+  bound_drops_.clear();
+  for (std::uint32_t node = 0; node < nodes_.size(); ++node) {
+    if (!has_node(members, node)) bound_bytes_ += read_later_[node];
+  }
+  for (const Drop& drop : drops_) {
+    if (!has_node(members, drop.node)) bound_drops_.push_back(drop);
+  }
+}
+
+// The cheapest way, in fractions, to be rid of what is too much.
+double LowerSetMemory::cost_to_come(Bytes held, Bytes budget) const {
+  Bytes excess = held + bound_bytes_ - budget;
+  double cost = 0;
+  for (const Drop& drop : bound_drops_) {
+    if (excess <= 0) break;
+    const double part =
+        std::min(1.0, static_cast<double>(excess) / static_cast<double>(drop.bytes));
+    cost += part * drop.cost;
+    excess -= drop.bytes;
+  }
+  if (excess > 0) return std::numeric_limits<double>::infinity();
+  // Less a little, so that rounding never makes it too high.
+  cost *= 1 - 1e-9;
+  return whole_costs_ ? std::ceil(cost) : cost;
 }
 
 }  // namespace regen

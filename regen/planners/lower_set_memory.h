@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "regen/planners/lower_set_blocks.h"
@@ -32,6 +33,12 @@ class LowerSetMemory {
   // The block between two sets of the family, when the bits of the smaller are `mask`.
   const BlockFacts& evaluate(std::uint32_t from, std::uint32_t to, std::uint64_t mask);
 
+  // Every chain that comes through `set` with these held bytes re-runs at least this much more:
+  // when the forward pass is over, whatever is read later and not made again is there at once. To
+  // be asked for many states of one set.
+  void prepare_bound(std::uint32_t set);
+  double cost_to_come(Bytes held, Bytes budget) const;
+
   // Whether the judge will find the very same peak: there are not too many uncertain values.
   bool exact() const { return exact_; }
 
@@ -43,6 +50,7 @@ class LowerSetMemory {
   // What is known about a set by itself, found when it is first needed.
   struct SetFacts {
     RestBits pending;
+    std::vector<std::uint64_t> pending_words;  // the same, 64 in a word
     Bytes others = 0;                // made after the forward pass above the set, read below it
     std::vector<TensorId> crossing;  // made in the set, read above it, perhaps not held
   };
@@ -88,6 +96,32 @@ class LowerSetMemory {
   std::vector<VariantId> backward_;
   std::vector<std::uint32_t> rerun_;
   BlockFacts result_;
+
+  // Blocks seen before, since searches at several budgets ask for the same ones again.
+  struct Key {
+    std::uint64_t sets = 0;
+    std::uint64_t mask = 0;
+    bool operator==(const Key&) const = default;
+  };
+  struct KeyHash {
+    std::size_t operator()(const Key& key) const {
+      return (key.sets * 0x9e3779b97f4a7c15) ^ (key.mask * 0xff51afd7ed558ccd) ^ (key.sets >> 29);
+    }
+  };
+  std::unordered_map<Key, BlockFacts, KeyHash> known_;
+
+  // For the bound: nodes that can be made again, the cheapest for their bytes first.
+  struct Drop {
+    std::uint32_t node = 0;
+    Bytes bytes = 0;
+    double cost = 0;
+  };
+  void find_drops();
+  std::vector<Drop> drops_;
+  std::vector<Bytes> read_later_;  // by node, bytes certain to be read after the forward pass
+  bool whole_costs_ = true;
+  Bytes bound_bytes_ = 0;          // read later, outside the set
+  std::vector<Drop> bound_drops_;  // outside the set
 };
 
 }  // namespace regen

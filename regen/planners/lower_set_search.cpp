@@ -31,6 +31,7 @@ class ChainSearch {
   using Group = std::span<const State>;  // of one set and one mask, cost up and held bytes down
 
   void settle(std::uint32_t set);
+  void thin(std::size_t first);
   void leave(std::uint32_t set, Group group);
   void finish(std::uint32_t set, Group group);
   bool step(std::uint32_t set, Group group, std::uint32_t to);
@@ -49,6 +50,7 @@ class ChainSearch {
   std::optional<std::uint32_t> best_;
   std::uint32_t steps_ = 0;
   bool stopped_ = false;
+  bool thinned_ = false;
 };
 
 // Of the states that reached the set, keeps those that no other one with the same mask beats.
@@ -61,13 +63,34 @@ void ChainSearch::settle(std::uint32_t set) {
                             : std::tie(a.mask, a.cost, a.held, a.parent) <
                                   std::tie(b.mask, b.cost, b.held, b.parent);
   });
+  if (offered.empty()) return;
+  memory_.prepare_bound(set);
   const std::size_t first = states_.size();
   for (const State& state : offered) {
     if (state.cost >= best_cost_) continue;
     const bool same = states_.size() > first && states_.back().mask == state.mask;
     if (same && (options_.leanest || state.held >= states_.back().held)) continue;
+    if (state.cost + memory_.cost_to_come(state.held, options_.budget) >= best_cost_) continue;
     states_.push_back(state);
   }
+  if (options_.beam > 0) thin(first);
+}
+
+// Keeps the most promising states of the set only, in their order.
+void ChainSearch::thin(std::size_t first) {
+  if (states_.size() - first <= options_.beam) return;
+  std::vector<std::pair<double, std::size_t>> promise;
+  for (std::size_t i = first; i < states_.size(); ++i) {
+    promise.emplace_back(states_[i].cost + memory_.cost_to_come(states_[i].held, options_.budget),
+                         i);
+  }
+  std::ranges::nth_element(promise, promise.begin() + static_cast<std::ptrdiff_t>(options_.beam));
+  promise.resize(options_.beam);
+  std::ranges::sort(promise, {}, &std::pair<double, std::size_t>::second);
+  std::size_t end = first;
+  for (const auto& [cost, i] : promise) states_[end++] = states_[i];
+  states_.resize(end);
+  thinned_ = true;
 }
 
 // The last block costs nothing: it is not run again.
@@ -84,7 +107,7 @@ void ChainSearch::finish(std::uint32_t set, Group group) {
 bool ChainSearch::step(std::uint32_t set, Group group, std::uint32_t to) {
   if (to + 1 == family_.size()) return false;
   const BlockFacts& facts = memory_.evaluate(set, to, group.front().mask);
-  effort_.add(1 + static_cast<std::int64_t>(group.size()));
+  effort_.add(1 + static_cast<std::int64_t>(group.size() / 16));
   for (const State& state : group) {
     if (state.held + facts.peak > options_.budget) continue;
     const double cost = state.cost + facts.cost;
@@ -120,7 +143,7 @@ ChainSearchResult ChainSearch::run() {
       i = next;
     }
   }
-  result.complete = !stopped_;
+  result.complete = !stopped_ && !thinned_;
   if (!best_) return result;
   result.cost = best_cost_;
   result.chain.emplace(1, static_cast<std::uint32_t>(family_.size() - 1));

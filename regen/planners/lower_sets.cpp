@@ -21,6 +21,7 @@ constexpr std::size_t kMaxLatticeBytes = std::size_t{1} << 29;
 constexpr std::size_t kMaxSetsForAll = 1024;
 // Counted work (transitions and states) of one planning, so that no budget takes for ever.
 constexpr std::int64_t kMaxWork = 4'000'000;
+constexpr std::size_t kBeam = 8;
 constexpr Bytes kUnlimited = std::numeric_limits<Bytes>::max() / 4;
 
 class LowerSetPlanner {
@@ -150,11 +151,15 @@ Result<Proposal> LowerSetPlanner::plan_published(const LowerSetFamily& family, b
 // The cheapest chain within the budget, if there is one cheaper than the best so far.
 Result<bool> LowerSetPlanner::cheapest(const LowerSetFamily& family, LowerSetMemory& memory,
                                        ChainSearchOptions options, Effort& effort) {
-  const double base = graph_.base_cost();
-  if (fits()) options.cost_below = best_.best()->simulation.cost - base;
-  const ChainSearchResult found = search_chains(memory, family, options, effort);
-  if (found.chain) REGEN_TRY(offer(family, *found.chain, ""));
-  return found.complete;
+  // First a narrow search: the better its chain, the more the wide one can leave out.
+  for (const std::size_t beam : {kBeam, std::size_t{0}}) {
+    options.beam = beam;
+    if (fits()) options.cost_below = best_.best()->simulation.cost - graph_.base_cost();
+    const ChainSearchResult found = search_chains(memory, family, options, effort);
+    if (found.chain) REGEN_TRY(offer(family, *found.chain, ""));
+    if (found.complete) return true;
+  }
+  return false;
 }
 
 // Bisects for the least budget that some chain fits into, then takes the cheapest of those.
