@@ -60,8 +60,24 @@ void LowerSetBlocks::find_wanted() {
     for (std::uint32_t b : before_[i]) {
       for (std::size_t w = 0; w < nodes_.words(); ++w) wanted_[b][w] |= wanted_[i][w];
     }
-    free_[i] = std::ranges::all_of(wanted_[i], [](std::uint64_t word) { return word == 0; });
+    const auto none = [](std::uint64_t word) { return word == 0; };
+    free_[i] = std::ranges::all_of(wanted_[i], none) || shrinks(i);
   }
+}
+
+// Whether running an op as early as possible gives memory back: it reads only what others after the
+// forward pass made, nobody else reads that, and it makes no more. The sum of two gradients does.
+bool LowerSetBlocks::shrinks(std::size_t rest) const {
+  const VariantId variant = base_variant(graph_, rest_[rest]);
+  Bytes freed = 0;
+  for (TensorId t : graph_.reads(variant)) {
+    if (graph_.fixed(t)) continue;
+    if (maker_node(graph_, nodes_, t) != LowerSetNodes::kNone) return false;
+    if (graph_.consumers(t).size() == 1) freed += graph_.bytes(t);
+  }
+  Bytes made = 0;
+  for (TensorId t : graph_.makes(variant)) made += graph_.bytes(t);
+  return !before_[rest].empty() && made <= freed;
 }
 
 RestBits LowerSetBlocks::pending(std::span<const std::uint64_t> set) const {

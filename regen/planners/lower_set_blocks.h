@@ -42,6 +42,7 @@ class LowerSetBlocks {
  private:
   void find_wanted();
   void find_droppable();
+  bool shrinks(std::size_t rest) const;
   bool crosses_safely(std::size_t rest, std::uint32_t node) const;
 
   const Graph& graph_;
@@ -49,7 +50,7 @@ class LowerSetBlocks {
   std::vector<OpId> rest_;
   std::vector<std::vector<std::uint32_t>> before_;  // places in rest_ that must have run
   std::vector<SetWords> wanted_;                    // nodes read by it or by whatever waits for it
-  std::vector<char> free_;                          // wants nothing: runs as early as it can
+  std::vector<char> free_;                          // runs as early as it can
   std::vector<char> barrier_;                       // mutates: after all with smaller ids
   std::vector<char> behind_;                        // is a barrier, or waits for one
   std::vector<char> droppable_;
