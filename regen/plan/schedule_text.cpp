@@ -1,11 +1,13 @@
 #include "regen/plan/schedule_text.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "regen/base/json.h"
 #include "regen/base/text.h"
 #include "regen/base/units.h"
+#include "regen/graph/format_lower_sets.h"
 
 namespace regen {
 namespace {
@@ -64,22 +66,36 @@ std::optional<std::uint32_t> block_of(const Graph& graph, OpId op) {
   return static_cast<std::uint32_t>(block.get<std::uint64_t>());
 }
 
-// For each tensor made after the forward pass, the variable whose gradient, or a part of it, it is.
-IdVector<TensorId, TensorId> gradient_variables(const Graph& graph) {
-  IdVector<TensorId, TensorId> variable(graph.num_tensors());
+// How the ops and tensors of a graph lie in its file.
+struct FilePlaces {
+  IdVector<OpId, std::optional<std::uint32_t>> block;  // none: adds up parts of a gradient
+  IdVector<TensorId, TensorId> variable;  // whose gradient, or a part of it, the tensor is
+};
+
+Result<FilePlaces> places_in_file(const Graph& graph) {
+  REGEN_ASSIGN(const LowerSetFile file, lower_sets_from_graph(graph));
+  FilePlaces places{.block = IdVector<OpId, std::optional<std::uint32_t>>(graph.num_ops()),
+                    .variable = IdVector<TensorId, TensorId>(graph.num_tensors())};
   for (OpId op : graph.ops()) {
-    const auto fields = parse_json(graph.attributes(op), "");
-    const bool block = fields.ok() && fields->is_object() && fields->contains("lower_sets");
-    for (std::size_t i = 0; i < graph.outputs(op).size(); ++i) {
-      const TensorId made = graph.outputs(op)[i];
-      if (!block) {
-        variable[made] = variable[graph.inputs(op)[0]];
-      } else if (graph.phase(op) == Phase::kBackward) {
-        variable[made] = TensorId((*fields)["lower_sets"]["outputs"][i].get<std::size_t>());
+    const auto made = graph.outputs(op);
+    const bool backward = graph.phase(op) == Phase::kBackward;
+    const auto block = block_of(graph, op);
+    if (block && *block < file.blocks.size() && file.blocks[*block].backward == backward &&
+        file.blocks[*block].outputs.size() == made.size()) {
+      places.block[op] = block;
+      for (std::size_t i = 0; backward && i < made.size(); ++i) {
+        places.variable[made[i]] = TensorId(file.blocks[*block].outputs[i]);
       }
+    } else if (!block && backward && graph.type(op) == "accumulate" && made.size() == 1 &&
+               !graph.inputs(op).empty()) {
+      places.variable[made[0]] = places.variable[graph.inputs(op)[0]];
+    } else {
+      return bad_input("graph '" + graph.name() + "': op " + std::to_string(op.index()) + " " +
+                       in_quotes(graph.name(op)) +
+                       " is no block of a lower-set file, expected a graph read from one");
     }
   }
-  return variable;
+  return places;
 }
 
 }  // namespace
@@ -132,42 +148,30 @@ std::string write_schedule(const Schedule& schedule) {
 }
 
 Result<Schedule> schedule_from_plan(const Graph& graph, const Plan& plan) {
-  for (OpId op : graph.ops()) {
-    if (!block_of(graph, op) && graph.type(op) != "accumulate") {
-      return bad_input("graph '" + graph.name() + "': op " + std::to_string(op.index()) + " " +
-                       in_quotes(graph.name(op)) +
-                       " is no block of a lower-set file, expected a graph read from one");
-    }
-  }
-  const IdVector<TensorId, TensorId> variable = gradient_variables(graph);
+  REGEN_ASSIGN(const FilePlaces places, places_in_file(graph));
+  const auto adds_up = [&](OpId op) { return !places.block[op].has_value(); };
   Schedule schedule;
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
     const Step& step = plan.steps[i];
     if (step.kind() == StepKind::kCompute) {
-      const auto block = block_of(graph, step.op());
-      if (!block) continue;
-      ScheduleOrder order{.id = *block};
+      if (adds_up(step.op())) continue;
+      ScheduleOrder order{.id = *places.block[step.op()]};
       if (graph.phase(step.op()) == Phase::kBackward) {
-        for (std::uint32_t k = 0; k < graph.outputs(step.op()).size(); ++k) {
-          order.outputs.push_back(k);
-        }
+        order.outputs.resize(graph.outputs(step.op()).size());
+        std::iota(order.outputs.begin(), order.outputs.end(), 0);
       }
       schedule.push_back(std::move(order));
     } else if (step.kind() == StepKind::kRelease) {
       const TensorId t = step.tensor();
-      if (!variable[t].valid()) {
-        schedule.push_back(
-            {.kind = OrderKind::kForgetValue, .id = static_cast<std::uint32_t>(t.index())});
-        continue;
-      }
+      const bool gradient = places.variable[t].valid();
       // A part that is added to another lives on in the sum.
-      const auto adds = [&](OpId op) { return !block_of(graph, op); };
-      if (std::ranges::any_of(graph.consumers(t), adds)) continue;
-      schedule.push_back({.kind = OrderKind::kForgetGradient,
-                          .id = static_cast<std::uint32_t>(variable[t].index())});
+      if (gradient && std::ranges::any_of(graph.consumers(t), adds_up)) continue;
+      const TensorId variable = gradient ? places.variable[t] : t;
+      schedule.push_back({.kind = gradient ? OrderKind::kForgetGradient : OrderKind::kForgetValue,
+                          .id = static_cast<std::uint32_t>(variable.index())});
     } else {
-      return bad_input("step " + std::to_string(i) + " '" + describe(graph, step) +
-                       "': schedules of lower sets move nothing to the host");
+      return bad_input("step " + std::to_string(i) + " (" + describe(graph, step) +
+                       "): schedules of lower sets move nothing to the host");
     }
   }
   return schedule;
