@@ -210,6 +210,7 @@ void LowerSetMemory::run(const std::vector<VariantId>& sequence, Bytes live, Nee
     fresh += made;
     if (old.valid()) fresh -= graph_.bytes(graph_.makes(variant)[0]);
     result_.peak = std::max(result_.peak, live + fresh);
+    if (result_.peak > peak_limit_) return;
     live += made;
     const auto end = [&](TensorId t) {
       const bool over = t == old || (last_use_[t] == i && !needed(t));
@@ -286,19 +287,38 @@ void LowerSetMemory::add_held(std::uint32_t from, std::uint32_t to, std::uint64_
   }
 }
 
-const BlockFacts& LowerSetMemory::evaluate(std::uint32_t from, std::uint32_t to,
-                                           std::uint64_t mask) {
-  const Key key{(std::uint64_t{from} << 32) | to, mask};
-  if (const auto found = known_.find(key); found != known_.end()) return found->second;
+// Stops as soon as the block is known to be too dear or too large: most are.
+void LowerSetMemory::fill(std::uint32_t from, std::uint32_t to, std::uint64_t mask,
+                          const BlockLimits& limits) {
   ++round_;
   result_ = {};
+  result_.whole = false;
+  peak_limit_ = limits.peak;
   facts(from);
   facts(to);
   collect(from, to);
   find_reruns(from, to);
-  run_forward(from, to, mask);
+  if (result_.cost >= limits.cost || result_.floor > limits.peak) return;
   run_backward(from, to, mask);
+  if (result_.peak > limits.peak) return;
+  run_forward(from, to, mask);
+  if (result_.peak > limits.peak) return;
   add_held(from, to, mask);
+  result_.whole = true;
+}
+
+const BlockFacts& LowerSetMemory::evaluate(std::uint32_t from, std::uint32_t to, std::uint64_t mask,
+                                           const BlockLimits& limits) {
+  const Key key{(std::uint64_t{from} << 32) | to, mask};
+  const auto found = known_.find(key);
+  if (found != known_.end()) {
+    const BlockFacts& facts = found->second;
+    const bool refused =
+        facts.cost >= limits.cost || facts.floor > limits.peak || facts.peak > limits.peak;
+    if (facts.whole || refused) return facts;
+  }
+  fill(from, to, mask, limits);
+  if (found != known_.end()) return found->second = result_;
   if (known_.size() >= kMaxKnown) return result_;
   return known_.emplace(key, result_).first->second;
 }

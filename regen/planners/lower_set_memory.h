@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -23,6 +24,13 @@ struct BlockFacts {
   std::uint64_t mask = 0;  // the bits of uncertain values on the boundary of the larger set
   // A part of `peak` that only grows when the block grows.
   Bytes floor = 0;
+  bool whole = true;  // false: refused early; `cost` and `floor` hold, `peak` is a lower bound
+};
+
+// Beyond these a block is of no interest, and its evaluation may stop.
+struct BlockLimits {
+  double cost = std::numeric_limits<double>::infinity();  // at least this is too much
+  Bytes peak = std::numeric_limits<Bytes>::max();         // more than this is too much
 };
 
 class LowerSetMemory {
@@ -31,13 +39,16 @@ class LowerSetMemory {
   LowerSetMemory(const LowerSetBlocks& blocks, const LowerSetFamily& family);
 
   // The block between two sets of the family, when the bits of the smaller are `mask`.
-  const BlockFacts& evaluate(std::uint32_t from, std::uint32_t to, std::uint64_t mask);
+  const BlockFacts& evaluate(std::uint32_t from, std::uint32_t to, std::uint64_t mask,
+                             const BlockLimits& limits = {});
 
   // Every chain that comes through `set` with these held bytes re-runs at least this much more:
   // when the forward pass is over, whatever is read later and not made again is there at once. To
   // be asked for many states of one set.
   void prepare_bound(std::uint32_t set);
   double cost_to_come(Bytes held, Bytes budget) const;
+  // Held bytes and those certain to be read later outside the set: all there if no more is dropped.
+  Bytes bytes_if_kept(Bytes held) const { return held + bound_bytes_; }
 
   // Whether the judge will find the very same peak: there are not too many uncertain values.
   bool exact() const { return exact_; }
@@ -63,6 +74,7 @@ class LowerSetMemory {
 
   void collect(std::uint32_t from, std::uint32_t to);
   void find_reruns(std::uint32_t from, std::uint32_t to);
+  void fill(std::uint32_t from, std::uint32_t to, std::uint64_t mask, const BlockLimits& limits);
   void run_forward(std::uint32_t from, std::uint32_t to, std::uint64_t mask);
   void run_backward(std::uint32_t from, std::uint32_t to, std::uint64_t mask);
   void add_held(std::uint32_t from, std::uint32_t to, std::uint64_t mask);
@@ -95,6 +107,7 @@ class LowerSetMemory {
   std::vector<VariantId> forward_;
   std::vector<VariantId> backward_;
   std::vector<std::uint32_t> rerun_;
+  Bytes peak_limit_ = 0;
   BlockFacts result_;
 
   // Blocks seen before, since searches at several budgets ask for the same ones again.

@@ -96,7 +96,11 @@ void ChainSearch::thin(std::size_t first) {
 // The last block costs nothing: it is not run again.
 void ChainSearch::finish(std::uint32_t set, Group group) {
   const auto whole = static_cast<std::uint32_t>(family_.size() - 1);
-  const BlockFacts& facts = memory_.evaluate(set, whole, group.front().mask);
+  // The last block keeps whatever is read later.
+  if (memory_.bytes_if_kept(group.back().held) > options_.budget) return;
+  const BlockFacts& facts = memory_.evaluate(set, whole, group.front().mask,
+                                             {.peak = options_.budget - group.back().held});
+  if (!facts.whole) return;
   for (const State& state : group) {
     if (state.held + facts.peak > options_.budget || state.cost >= best_cost_) continue;
     best_cost_ = state.cost;
@@ -106,16 +110,19 @@ void ChainSearch::finish(std::uint32_t set, Group group) {
 
 bool ChainSearch::step(std::uint32_t set, Group group, std::uint32_t to) {
   if (to + 1 == family_.size()) return false;
-  const BlockFacts& facts = memory_.evaluate(set, to, group.front().mask);
+  const BlockLimits limits{.cost = best_cost_ - group.front().cost,
+                           .peak = options_.budget - group.back().held};
+  const BlockFacts& facts = memory_.evaluate(set, to, group.front().mask, limits);
   effort_.add(1 + static_cast<std::int64_t>(group.size() / 16));
+  const bool wider = facts.cost < limits.cost && facts.floor <= limits.peak;
+  if (!facts.whole) return wider;
   for (const State& state : group) {
     if (state.held + facts.peak > options_.budget) continue;
     const double cost = state.cost + facts.cost;
     if (cost >= best_cost_) break;
     waiting_[to].push_back({facts.mask, cost, state.held + facts.held, number(state)});
   }
-  return group.front().cost + facts.cost < best_cost_ &&
-         group.back().held + facts.floor <= options_.budget;
+  return wider;
 }
 
 void ChainSearch::leave(std::uint32_t set, Group group) {
