@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
-#include <limits>
 
 #include "regen/planners/recompute.h"
 
@@ -57,7 +55,15 @@ LowerSetMemory::LowerSetMemory(const LowerSetBlocks& blocks, const LowerSetFamil
     for (TensorId t : graph_.reads(rest_variants_.back())) rest_readers_[t].push_back(i);
   }
   classify();
-  find_drops();
+  std::vector<Bytes> read_later(nodes_.size(), 0);
+  std::vector<char> droppable(nodes_.size(), 0);
+  for (TensorId t : graph_.tensors()) {
+    if (node_[t] != kNone && status_[t] == kCertain) read_later[node_[t]] += graph_.bytes(t);
+  }
+  for (std::uint32_t node = 0; node < nodes_.size(); ++node) {
+    droppable[node] = blocks_.droppable(node) && read_later[node] > 0;
+  }
+  bound_.emplace(std::move(read_later), nodes_.costs, droppable);
   for (OpId op : graph_.ops()) {
     // plan_from_sequence() may run it in place, in some chains: better than what is counted here.
     const std::uint32_t node = nodes_.place[op];
@@ -321,51 +327,6 @@ const BlockFacts& LowerSetMemory::evaluate(std::uint32_t from, std::uint32_t to,
   if (found != known_.end()) return found->second = result_;
   if (known_.size() >= kMaxKnown) return result_;
   return known_.emplace(key, result_).first->second;
-}
-
-void LowerSetMemory::find_drops() {
-  read_later_.assign(nodes_.size(), 0);
-  for (std::uint32_t node = 0; node < nodes_.size(); ++node) {
-    whole_costs_ = whole_costs_ && nodes_.costs[node] == std::floor(nodes_.costs[node]);
-    for (TensorId t : graph_.makes(node_variants_[node])) {
-      if (status_[t] == kCertain) read_later_[node] += graph_.bytes(t);
-    }
-    if (blocks_.droppable(node) && read_later_[node] > 0) {
-      drops_.push_back({node, read_later_[node], nodes_.costs[node]});
-    }
-  }
-  std::ranges::stable_sort(drops_, [](const Drop& a, const Drop& b) {
-    return a.cost * static_cast<double>(b.bytes) < b.cost * static_cast<double>(a.bytes);
-  });
-}
-
-void LowerSetMemory::prepare_bound(std::uint32_t set) {
-  const auto members = family_[set];
-  bound_bytes_ = 0;
-  bound_drops_.clear();
-  for (std::uint32_t node = 0; node < nodes_.size(); ++node) {
-    if (!has_node(members, node)) bound_bytes_ += read_later_[node];
-  }
-  for (const Drop& drop : drops_) {
-    if (!has_node(members, drop.node)) bound_drops_.push_back(drop);
-  }
-}
-
-// The cheapest way, in fractions, to be rid of what is too much.
-double LowerSetMemory::cost_to_come(Bytes held, Bytes budget) const {
-  Bytes excess = held + bound_bytes_ - budget;
-  double cost = 0;
-  for (const Drop& drop : bound_drops_) {
-    if (excess <= 0) break;
-    const double part =
-        std::min(1.0, static_cast<double>(excess) / static_cast<double>(drop.bytes));
-    cost += part * drop.cost;
-    excess -= drop.bytes;
-  }
-  if (excess > 0) return std::numeric_limits<double>::infinity();
-  // Less a little, so that rounding never makes it too high.
-  cost *= 1 - 1e-9;
-  return whole_costs_ ? std::ceil(cost) : cost;
 }
 
 }  // namespace regen

@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "regen/planners/drop_bound.h"
 #include "regen/planners/lower_set_blocks.h"
 
 namespace regen {
@@ -42,13 +43,9 @@ class LowerSetMemory {
   const BlockFacts& evaluate(std::uint32_t from, std::uint32_t to, std::uint64_t mask,
                              const BlockLimits& limits = {});
 
-  // Every chain that comes through `set` with these held bytes re-runs at least this much more:
-  // when the forward pass is over, whatever is read later and not made again is there at once. To
-  // be asked for many states of one set.
-  void prepare_bound(std::uint32_t set);
-  double cost_to_come(Bytes held, Bytes budget) const;
-  // Held bytes and those certain to be read later outside the set: all there if no more is dropped.
-  Bytes bytes_if_kept(Bytes held) const { return held + bound_bytes_; }
+  // What is certain to be read after the forward pass and not dropped is there all at once when
+  // that pass is over. So bytes held, and read later outside a set, limit what can be kept.
+  DropBound& bound() { return *bound_; }
 
   // Whether the judge will find the very same peak: there are not too many uncertain values.
   bool exact() const { return exact_; }
@@ -123,18 +120,7 @@ class LowerSetMemory {
   };
   std::unordered_map<Key, BlockFacts, KeyHash> known_;
 
-  // For the bound: nodes that can be made again, the cheapest for their bytes first.
-  struct Drop {
-    std::uint32_t node = 0;
-    Bytes bytes = 0;
-    double cost = 0;
-  };
-  void find_drops();
-  std::vector<Drop> drops_;
-  std::vector<Bytes> read_later_;  // by node, bytes certain to be read after the forward pass
-  bool whole_costs_ = true;
-  Bytes bound_bytes_ = 0;          // read later, outside the set
-  std::vector<Drop> bound_drops_;  // outside the set
+  std::optional<DropBound> bound_;
 };
 
 }  // namespace regen

@@ -34,7 +34,7 @@ struct PublishedAnswer {
 };
 
 // Of the strategies over `family` whose peak is within the budget: kTime takes the one of least
-// overhead (then of least cached bytes), kMemory the one that caches least (then of least
+// overhead, kMemory the one that caches least (then of least
 // overhead), which is what the published code calls memory-centric.
 PublishedAnswer solve_published(const LowerSetNodes& nodes, const LowerSetFamily& family,
                                 Bytes budget, Preference prefer, Effort& effort);

@@ -35,6 +35,11 @@ class ChainSearch {
   void leave(std::uint32_t set, Group group);
   void finish(std::uint32_t set, Group group);
   bool step(std::uint32_t set, Group group, std::uint32_t to);
+  // What a state of the set being settled will have to re-run at least.
+  double to_come(const State& state) const {
+    DropBound& bound = memory_.bound();
+    return bound.cost_of(state.held + bound.bytes() - options_.budget);
+  }
   std::uint32_t number(const State& state) const {
     return static_cast<std::uint32_t>(&state - states_.data());
   }
@@ -64,13 +69,13 @@ void ChainSearch::settle(std::uint32_t set) {
                                   std::tie(b.mask, b.cost, b.held, b.parent);
   });
   if (offered.empty()) return;
-  memory_.prepare_bound(set);
+  memory_.bound().prepare(family_[set]);
   const std::size_t first = states_.size();
   for (const State& state : offered) {
     if (state.cost >= best_cost_) continue;
     const bool same = states_.size() > first && states_.back().mask == state.mask;
     if (same && (options_.leanest || state.held >= states_.back().held)) continue;
-    if (state.cost + memory_.cost_to_come(state.held, options_.budget) >= best_cost_) continue;
+    if (state.cost + to_come(state) >= best_cost_) continue;
     states_.push_back(state);
   }
   if (options_.beam > 0) thin(first);
@@ -81,8 +86,7 @@ void ChainSearch::thin(std::size_t first) {
   if (states_.size() - first <= options_.beam) return;
   std::vector<std::pair<double, std::size_t>> promise;
   for (std::size_t i = first; i < states_.size(); ++i) {
-    promise.emplace_back(states_[i].cost + memory_.cost_to_come(states_[i].held, options_.budget),
-                         i);
+    promise.emplace_back(states_[i].cost + to_come(states_[i]), i);
   }
   std::ranges::nth_element(promise, promise.begin() + static_cast<std::ptrdiff_t>(options_.beam));
   promise.resize(options_.beam);
@@ -97,7 +101,7 @@ void ChainSearch::thin(std::size_t first) {
 void ChainSearch::finish(std::uint32_t set, Group group) {
   const auto whole = static_cast<std::uint32_t>(family_.size() - 1);
   // The last block keeps whatever is read later.
-  if (memory_.bytes_if_kept(group.back().held) > options_.budget) return;
+  if (group.back().held + memory_.bound().bytes() > options_.budget) return;
   const BlockFacts& facts = memory_.evaluate(set, whole, group.front().mask,
                                              {.peak = options_.budget - group.back().held});
   if (!facts.whole) return;
