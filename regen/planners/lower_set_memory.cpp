@@ -37,23 +37,25 @@ LowerSetMemory::LowerSetMemory(const LowerSetBlocks& blocks, const LowerSetFamil
       family_(family),
       node_(graph_.num_tensors(), kNone),
       status_(graph_.num_tensors(), kNeverYet),
-      node_readers_(graph_.num_tensors()),
-      rest_readers_(graph_.num_tensors()),
       facts_(family.size()),
       block_(nodes_.size(), 0),
       dropped_(nodes_.size(), 0),
       again_(nodes_.size(), 0),
       used_(graph_.num_tensors(), 0),
       last_use_(graph_.num_tensors(), 0) {
+  std::vector<std::pair<TensorId, std::uint32_t>> by_nodes;
+  std::vector<std::pair<TensorId, std::uint32_t>> by_rest;
   for (std::uint32_t node = 0; node < nodes_.size(); ++node) {
     node_variants_.push_back(base_variant(graph_, nodes_.ops[node]));
     for (TensorId t : graph_.makes(node_variants_.back())) node_[t] = node;
-    for (TensorId t : graph_.reads(node_variants_.back())) node_readers_[t].push_back(node);
+    for (TensorId t : graph_.reads(node_variants_.back())) by_nodes.emplace_back(t, node);
   }
   for (std::uint32_t i = 0; i < blocks.rest().size(); ++i) {
     rest_variants_.push_back(rest_variant(graph_, blocks.rest()[i]));
-    for (TensorId t : graph_.reads(rest_variants_.back())) rest_readers_[t].push_back(i);
+    for (TensorId t : graph_.reads(rest_variants_.back())) by_rest.emplace_back(t, i);
   }
+  node_readers_ = Csr<TensorId, std::uint32_t>::from_pairs(graph_.num_tensors(), by_nodes);
+  rest_readers_ = Csr<TensorId, std::uint32_t>::from_pairs(graph_.num_tensors(), by_rest);
   classify();
   std::vector<Bytes> read_later(nodes_.size(), 0);
   std::vector<char> droppable(nodes_.size(), 0);

@@ -87,8 +87,8 @@ class LowerSetMemory {
   bool exact_ = true;
   IdVector<TensorId, std::uint32_t> node_;   // that makes it, or kNone
   IdVector<TensorId, std::uint8_t> status_;  // one of the above, or the number of its bit
-  IdVector<TensorId, std::vector<std::uint32_t>> node_readers_;
-  IdVector<TensorId, std::vector<std::uint32_t>> rest_readers_;
+  Csr<TensorId, std::uint32_t> node_readers_;
+  Csr<TensorId, std::uint32_t> rest_readers_;
   std::vector<VariantId> node_variants_;
   std::vector<VariantId> rest_variants_;
   std::vector<std::optional<SetFacts>> facts_;

@@ -81,19 +81,26 @@ void ChainSearch::settle(std::uint32_t set) {
   if (options_.beam > 0) thin(first);
 }
 
-// Keeps the most promising states of the set only, in their order.
+// Keeps the most promising half, and the other half evenly from the cheapest to the leanest: at a
+// tight budget only lean states lead anywhere, and which ones is not known yet.
 void ChainSearch::thin(std::size_t first) {
-  if (states_.size() - first <= options_.beam) return;
+  const std::size_t count = states_.size() - first;
+  if (count <= options_.beam) return;
+  const std::size_t half = options_.beam / 2;
   std::vector<std::pair<double, std::size_t>> promise;
-  for (std::size_t i = first; i < states_.size(); ++i) {
-    promise.emplace_back(states_[i].cost + to_come(states_[i]), i);
+  for (std::size_t i = 0; i < count; ++i) {
+    promise.emplace_back(states_[first + i].cost + to_come(states_[first + i]), i);
   }
-  std::ranges::nth_element(promise, promise.begin() + static_cast<std::ptrdiff_t>(options_.beam));
-  promise.resize(options_.beam);
-  std::ranges::sort(promise, {}, &std::pair<double, std::size_t>::second);
-  std::size_t end = first;
-  for (const auto& [cost, i] : promise) states_[end++] = states_[i];
-  states_.resize(end);
+  std::ranges::nth_element(promise, promise.begin() + static_cast<std::ptrdiff_t>(half));
+  std::vector<std::size_t> kept;
+  for (std::size_t i = 0; i < half; ++i) {
+    kept.push_back(promise[i].second);
+    kept.push_back(i * (count - 1) / (half - 1));
+  }
+  std::ranges::sort(kept);
+  kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
+  for (std::size_t i = 0; i < kept.size(); ++i) states_[first + i] = states_[first + kept[i]];
+  states_.resize(first + kept.size());
   thinned_ = true;
 }
 

@@ -18,7 +18,7 @@ struct ChainSearchOptions {
   Bytes budget = std::numeric_limits<Bytes>::max();             // without the fixed bytes
   double cost_below = std::numeric_limits<double>::infinity();  // of re-runs; others do not count
   Transitions transitions = Transitions::kIrreducible;
-  std::size_t beam = 0;  // at most so many states of a set are followed; 0: all
+  std::size_t beam = 0;  // at most so many states of a set are followed, 4 or more; 0: all
   bool leanest = false;  // any chain within the budget will do: looks at fewer
 };
 

@@ -21,7 +21,7 @@ constexpr std::size_t kMaxLatticeBytes = std::size_t{1} << 29;
 constexpr std::size_t kMaxSetsForAll = 1024;
 // Counted work (transitions and states) of one planning, so that no budget takes for ever.
 constexpr std::int64_t kMaxWork = 4'000'000;
-constexpr std::size_t kBeam = 8;
+constexpr std::size_t kBeam = 16;
 constexpr Bytes kUnlimited = std::numeric_limits<Bytes>::max() / 4;
 
 class LowerSetPlanner {
@@ -58,9 +58,10 @@ class LowerSetPlanner {
                            const std::string& note);
   Status offer_simple_chains();
   Result<Proposal> plan_published(const LowerSetFamily& family, bool whole);
-  Result<bool> search(const LowerSetFamily& family, Transitions transitions, bool& exact);
+  Result<bool> search(const LowerSetFamily& family, Transitions transitions, bool narrow_only,
+                      bool& exact);
   Result<bool> cheapest(const LowerSetFamily& family, LowerSetMemory& memory,
-                        ChainSearchOptions options, Effort& effort);
+                        ChainSearchOptions options, bool narrow_only, Effort& effort);
   Result<bool> leanest(const LowerSetFamily& family, LowerSetMemory& memory,
                        ChainSearchOptions options, Effort& effort);
   Result<Proposal> conclude(bool proven, const std::string& reason);
@@ -150,9 +151,11 @@ Result<Proposal> LowerSetPlanner::plan_published(const LowerSetFamily& family, b
 
 // The cheapest chain within the budget, if there is one cheaper than the best so far.
 Result<bool> LowerSetPlanner::cheapest(const LowerSetFamily& family, LowerSetMemory& memory,
-                                       ChainSearchOptions options, Effort& effort) {
+                                       ChainSearchOptions options, bool narrow_only,
+                                       Effort& effort) {
   // First a narrow search: the better its chain, the more the wide one can leave out.
   for (const std::size_t beam : {kBeam, std::size_t{0}}) {
+    if (beam == 0 && narrow_only) break;
     options.beam = beam;
     if (fits()) options.cost_below = best_.best()->simulation.cost - graph_.base_cost();
     const ChainSearchResult found = search_chains(memory, family, options, effort);
@@ -188,7 +191,7 @@ Result<bool> LowerSetPlanner::leanest(const LowerSetFamily& family, LowerSetMemo
 }
 
 Result<bool> LowerSetPlanner::search(const LowerSetFamily& family, Transitions transitions,
-                                     bool& exact) {
+                                     bool narrow_only, bool& exact) {
   LowerSetMemory memory(blocks_, family);
   exact = memory.exact();
   Limits limits{.seconds = effort_.seconds_left(),
@@ -196,8 +199,8 @@ Result<bool> LowerSetPlanner::search(const LowerSetFamily& family, Transitions t
                 .interrupt = effort_.limits().interrupt};
   Effort effort(limits);
   const ChainSearchOptions options{.budget = room(), .transitions = transitions};
-  auto complete =
-      lean() ? leanest(family, memory, options, effort) : cheapest(family, memory, options, effort);
+  auto complete = lean() ? leanest(family, memory, options, effort)
+                         : cheapest(family, memory, options, narrow_only, effort);
   effort_.add(effort.work());
   return complete;
 }
@@ -225,7 +228,7 @@ Result<Proposal> LowerSetPlanner::plan_chains(bool whole_lattice) {
     }
     if (done()) return conclude(false, "the limit was reached");
     bool exact = false;
-    REGEN_TRY(search(pruned, Transitions::kAll, exact));
+    REGEN_TRY(search(pruned, Transitions::kAll, /*narrow_only=*/whole_lattice, exact));
     if (!whole_lattice) return conclude(false, "one set for each op");
   }
   const std::optional<LowerSetFamily> all =
@@ -238,7 +241,7 @@ Result<Proposal> LowerSetPlanner::plan_chains(bool whole_lattice) {
   const Transitions transitions =
       all->size() <= kMaxSetsForAll ? Transitions::kAll : Transitions::kIrreducible;
   bool exact = false;
-  REGEN_ASSIGN(const bool complete, search(*all, transitions, exact));
+  REGEN_ASSIGN(const bool complete, search(*all, transitions, /*narrow_only=*/false, exact));
   if (!complete) return conclude(false, "the limit was reached");
   return conclude(exact && transitions == Transitions::kAll,
                   std::to_string(all->size()) + " lower sets");
