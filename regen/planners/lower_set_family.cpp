@@ -128,7 +128,39 @@ LowerSetNodes lower_set_nodes(const Graph& graph, bool with_loss) {
       unite(nodes.ancestors[node], nodes.ancestors[before]);
     }
   }
+  nodes.hanging.resize(nodes.size());
+  nodes.attached.assign(nodes.size(), 0);
+  nodes.closures = nodes.ancestors;
   return nodes;
+}
+
+bool attach_sinks(LowerSetNodes& nodes, std::size_t most) {
+  const auto is_sink = [](const auto& readers) { return readers.empty(); };
+  if (static_cast<std::size_t>(std::ranges::count_if(nodes.successors, is_sink)) <= most) {
+    return false;
+  }
+  for (std::uint32_t node = 0; node < nodes.size(); ++node) {
+    const auto& reads = nodes.predecessors[node];
+    if (!nodes.successors[node].empty() || reads.empty()) continue;
+    // Whatever else it reads must be there when the last one is.
+    const std::uint32_t host = reads.back();
+    const auto below_host = [&](std::uint32_t read) {
+      return has_node(nodes.ancestors[host], read);
+    };
+    if (!std::ranges::all_of(reads, below_host)) continue;
+    nodes.hanging[host].push_back(node);
+    nodes.attached[node] = 1;
+  }
+  for (std::uint32_t node = 0; node < nodes.size(); ++node) {
+    SetWords& closure = nodes.closures[node];
+    for_each_node(nodes.ancestors[node], [&](std::uint32_t member) {
+      for (std::uint32_t sink : nodes.hanging[member]) add_node(closure, sink);
+    });
+  }
+  for (std::uint32_t node = 0; node < nodes.size(); ++node) {
+    for (std::uint32_t sink : nodes.hanging[node]) nodes.closures[sink] = nodes.closures[node];
+  }
+  return true;
 }
 
 bool LowerSetFamily::includes(std::size_t large, std::size_t small) const {
@@ -144,7 +176,7 @@ std::optional<LowerSetFamily> LowerSetFamily::all(const LowerSetNodes& nodes, st
   SetIndex index(family.words_, width);
   std::vector<std::uint64_t> addable(width, 0);  // for each set, the nodes that may come next
   for (std::uint32_t node = 0; node < nodes.size(); ++node) {
-    if (nodes.predecessors[node].empty()) add_node(addable, node);
+    if (nodes.predecessors[node].empty() && !nodes.attached[node]) add_node(addable, node);
   }
   family.words_.assign(width, 0);
   family.bytes_.push_back(0);
@@ -156,6 +188,11 @@ std::optional<LowerSetFamily> LowerSetFamily::all(const LowerSetNodes& nodes, st
     for_each_node(choices, [&](std::uint32_t node) {
       std::ranges::copy(family[set], next.begin());
       add_node(next, node);
+      Bytes bytes = family.bytes_[set] + nodes.bytes[node];
+      for (std::uint32_t sink : nodes.hanging[node]) {
+        add_node(next, sink);
+        bytes += nodes.bytes[sink];
+      }
       const auto fresh = static_cast<std::uint32_t>(family.size());
       family.words_.insert(family.words_.end(), next.begin(), next.end());
       const std::uint32_t found = index.find_or_add(next, fresh);
@@ -164,14 +201,14 @@ std::optional<LowerSetFamily> LowerSetFamily::all(const LowerSetNodes& nodes, st
         family.words_.resize(fresh * width);
         return;
       }
-      family.bytes_.push_back(family.bytes_[set] + nodes.bytes[node]);
+      family.bytes_.push_back(bytes);
       addable.insert(addable.end(), choices.begin(), choices.end());
       const std::span<std::uint64_t> mine(addable.data() + fresh * width, width);
       mine[node / 64] &= ~(std::uint64_t{1} << (node % 64));
       for (std::uint32_t after : nodes.successors[node]) {
         const auto& before = nodes.predecessors[after];
         const auto inside = [&](std::uint32_t b) { return has_node(next, b); };
-        if (std::ranges::all_of(before, inside)) add_node(mine, after);
+        if (!nodes.attached[after] && std::ranges::all_of(before, inside)) add_node(mine, after);
       }
     });
     family.first_above_.push_back(family.above_.size());
@@ -182,7 +219,7 @@ std::optional<LowerSetFamily> LowerSetFamily::all(const LowerSetNodes& nodes, st
   family.find_boundaries(nodes);
   std::vector<SetWords> readers(nodes.size(), SetWords(width, 0));
   for (std::uint32_t node = 0; node < nodes.size(); ++node) {
-    for (std::uint32_t after : nodes.successors[node]) unite(readers[node], nodes.ancestors[after]);
+    for (std::uint32_t after : nodes.successors[node]) unite(readers[node], nodes.closures[after]);
   }
   for (std::uint32_t set = 0; set < family.size(); ++set) {
     for (auto i = family.first_boundary_[set]; i < family.first_boundary_[set + 1]; ++i) {
@@ -224,7 +261,7 @@ LowerSetFamily LowerSetFamily::of(const LowerSetNodes& nodes, std::vector<SetWor
 }
 
 LowerSetFamily LowerSetFamily::pruned(const LowerSetNodes& nodes) {
-  std::vector<SetWords> sets = nodes.ancestors;
+  std::vector<SetWords> sets = nodes.closures;
   SetWords whole(nodes.words(), 0);
   sets.push_back(whole);
   for (std::uint32_t node = 0; node < nodes.size(); ++node) add_node(whole, node);

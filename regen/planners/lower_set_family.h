@@ -27,8 +27,12 @@ struct LowerSetNodes {
   std::vector<std::vector<std::uint32_t>> predecessors;
   std::vector<std::vector<std::uint32_t>> successors;
   std::vector<SetWords> ancestors;  // of each node, with itself
-  std::vector<Bytes> bytes;         // what it makes
-  std::vector<double> costs;        // of running it again
+  // Nodes that come with another one, see attach_sinks(); and the ancestors with all these.
+  std::vector<std::vector<std::uint32_t>> hanging;
+  std::vector<char> attached;
+  std::vector<SetWords> closures;
+  std::vector<Bytes> bytes;   // what it makes
+  std::vector<double> costs;  // of running it again
 
   std::size_t size() const { return ops.size(); }
   std::size_t words() const { return (ops.size() + 63) / 64; }
@@ -37,6 +41,10 @@ struct LowerSetNodes {
 // The ops of the forward phase that wait for no other; with `loss` those of the loss too, as in the
 // published model. Edges follow the base variants.
 LowerSetNodes lower_set_nodes(const Graph& graph, bool with_loss);
+
+// Nodes that no other reads, a running average say, double the lower sets each. With more than
+// `most` of them, they are bound to come with the last node they read, and the result is true.
+bool attach_sinks(LowerSetNodes& nodes, std::size_t most);
 
 inline bool has_node(std::span<const std::uint64_t> set, std::uint32_t node) {
   return (set[node / 64] >> (node % 64) & 1) != 0;

@@ -15,12 +15,13 @@ namespace regen {
 namespace {
 
 constexpr std::size_t kMaxNodes = 8192;  // ancestors and wants are bits for each pair
+constexpr std::size_t kMaxSinks = 15;
 constexpr std::size_t kMaxSets = 2'000'000;
 constexpr std::size_t kMaxLatticeBytes = std::size_t{1} << 29;
 // Up to here every transition is tried, so that the best is proven.
 constexpr std::size_t kMaxSetsForAll = 1024;
 // Counted work (transitions and states) of one planning, so that no budget takes for ever.
-constexpr std::int64_t kMaxWork = 4'000'000;
+constexpr std::int64_t kMaxWork = 2'500'000;
 constexpr std::size_t kBeam = 16;
 constexpr Bytes kUnlimited = std::numeric_limits<Bytes>::max() / 4;
 
@@ -33,6 +34,7 @@ class LowerSetPlanner {
         graph_(*problem.graph),
         published_(problem.options.lower_set_model == LowerSetModel::kPublished),
         nodes_(lower_set_nodes(graph_, /*with_loss=*/published_)),
+        attached_(!published_ && attach_sinks(nodes_, kMaxSinks)),
         blocks_(graph_, nodes_),
         best_(judged_) {}
 
@@ -72,6 +74,7 @@ class LowerSetPlanner {
   const Graph& graph_;
   bool published_;
   LowerSetNodes nodes_;
+  bool attached_;  // not the whole lattice, then
   LowerSetBlocks blocks_;
   BestCandidate best_;
 };
@@ -243,8 +246,9 @@ Result<Proposal> LowerSetPlanner::plan_chains(bool whole_lattice) {
   bool exact = false;
   REGEN_ASSIGN(const bool complete, search(*all, transitions, /*narrow_only=*/false, exact));
   if (!complete) return conclude(false, "the limit was reached");
-  return conclude(exact && transitions == Transitions::kAll,
-                  std::to_string(all->size()) + " lower sets");
+  const std::string sets = std::to_string(all->size()) + " lower sets";
+  return conclude(exact && transitions == Transitions::kAll && !attached_,
+                  attached_ ? sets + ", ops that nobody reads bound to what they read" : sets);
 }
 
 Status check(const Problem& problem) {
