@@ -32,7 +32,7 @@ const Graph* published_graph(std::size_t index) {
   return &graphs.at(index);
 }
 
-// From the least (0) to twice all activations, which is no limit (100).
+// From the least budget (0) to one that is no limit (100).
 Bytes between(Bytes least, Bytes most, std::int64_t percent) {
   return least +
          static_cast<Bytes>(static_cast<double>(most - least) * static_cast<double>(percent) / 100);
