@@ -6,6 +6,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/planner_options.h"
+#include "cli/schedule_text.h"
 #include "cli/search_log.h"
 #include "cli/verbs.h"
 #include "regen/base/file.h"
@@ -25,6 +26,7 @@ struct Arguments {
   PlannerOptions options;
   bool progress = false;
   std::string output;
+  std::string schedule;
   bool addresses = false;
   bool json = false;
 };
@@ -180,6 +182,9 @@ Status run_plan(const Arguments& arguments) {
   if (report.found() && !arguments.output.empty()) {
     REGEN_TRY(write_file(arguments.output, write_plan(*report.outcome.plan, json)));
   }
+  if (report.found() && !arguments.schedule.empty()) {
+    REGEN_TRY(write_schedule_file(loaded.graph, *report.outcome.plan, arguments.schedule));
+  }
   const bool plan_printed = report.found() && arguments.output == "-";
   if (arguments.json && !plan_printed) {
     REGEN_TRY(print_json(json));
@@ -208,6 +213,9 @@ void add_plan(CLI::App& app, Action& action) {
                 "always)");
   verb.add_flag("--addresses", arguments->addresses, "Give every tensor an address");
   add_output(verb, arguments->output, "Write the plan here; - is standard output");
+  verb.add_option("--schedule", arguments->schedule,
+                  "Write it as compute and forget orders here; for lower-set graphs")
+      ->type_name("FILE");
   add_json(verb, arguments->json);
   set_action<Arguments>(verb, action, arguments, run_plan);
 }

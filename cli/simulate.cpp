@@ -3,13 +3,19 @@
 
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/schedule_text.h"
 #include "cli/verbs.h"
 #include "regen/base/file.h"
+#include "regen/plan/plan_json.h"
+#include "regen/plan/schedule_text.h"
+#include "regen/plan/validate.h"
 #include "regen/simulate/simulate.h"
 #include "regen/simulate/trace.h"
 
 namespace regen::cli {
 namespace {
+
+constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
 
 struct Arguments {
   GraphArgument graph;
@@ -57,7 +63,14 @@ std::string simulation_text(const Graph& graph, const Plan& plan, const Simulati
 
 Status run_simulate(const Arguments& arguments) {
   REGEN_ASSIGN(const LoadedGraph loaded, load_graph(arguments.graph));
-  REGEN_ASSIGN(const Plan plan, load_valid_plan(arguments.plan, loaded.graph));
+  REGEN_ASSIGN(const std::string text, read_file(arguments.plan, kMaxFileBytes));
+  if (looks_like_schedule(text)) {
+    if (!arguments.trace.empty()) return bad_input("--trace: a schedule has no times to draw");
+    return simulate_schedule(loaded.graph, text, arguments.plan, arguments.json);
+  }
+  REGEN_ASSIGN(const Plan plan, parse_plan(text, arguments.plan));
+  const auto validation = validate(loaded.graph, plan);
+  if (!validation.ok()) return in_file(arguments.plan, validation.error());
   const SimulateOptions options{.link = loaded.link, .record = !arguments.trace.empty()};
   const auto simulation = simulate(loaded.graph, plan, options);
   if (!simulation.ok()) return in_file(arguments.plan, simulation.error());
@@ -76,7 +89,10 @@ void add_simulate(CLI::App& app, Action& action) {
                "  regen simulate zoo:vgg19@64 plan.json --device v100-16 --trace timeline.json");
   auto arguments = std::make_shared<Arguments>();
   add_graph(verb, arguments->graph);
-  verb.add_option("PLAN", arguments->plan, "A plan file")->required()->type_name("");
+  verb.add_option("PLAN", arguments->plan,
+                  "A plan file, or a schedule of compute and forget orders")
+      ->required()
+      ->type_name("");
   verb.add_option("--trace", arguments->trace,
                   "Write a timeline for Perfetto or chrome://tracing here")
       ->type_name("FILE");

@@ -17,5 +17,9 @@ Result<Proposal> plan_checkmate(const Problem& problem, Effort& effort);
 Result<Proposal> plan_checkmate_lp(const Problem& problem, Effort& effort);
 Result<Proposal> plan_lp_bound(const Problem& problem, Effort& effort);
 Result<Proposal> plan_chain(const Problem& problem, Effort& effort);
+// These three are in lower_sets.cpp.
+Result<Proposal> plan_lower_sets(const Problem& problem, Effort& effort);
+Result<Proposal> plan_lower_sets_approx(const Problem& problem, Effort& effort);
+Result<Proposal> plan_chen_cuts(const Problem& problem, Effort& effort);
 
 }  // namespace regen

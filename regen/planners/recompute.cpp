@@ -30,17 +30,6 @@ std::size_t base_choice(const Graph& graph, OpId op) {
   return 0;
 }
 
-// Whether `v` does the same as `base` at no higher price.
-bool can_replace(const Graph& graph, VariantId v, VariantId base) {
-  const auto known = graph.reads(base);
-  return graph.cost(v) <= graph.cost(base) && graph.rerun_cost(v) <= graph.rerun_cost(base) &&
-         graph.workspace(v) <= graph.workspace(base) &&
-         std::ranges::equal(graph.makes(v), graph.makes(base)) &&
-         std::ranges::all_of(graph.reads(v), [&](TensorId t) {
-           return std::find(known.begin(), known.end(), t) != known.end();
-         });
-}
-
 // A variant that does the work of the base variant in the storage of an input that nobody needs
 // later; the base variant's number if there is none.
 std::size_t choose_variant(const Graph& graph, OpId op, const ReverseLiveness& after) {
@@ -110,6 +99,16 @@ void run(const Graph& graph, OpId op, IdVector<TensorId, char>& available) {
 
 VariantId base_variant(const Graph& graph, OpId op) {
   return graph.variants(op)[base_choice(graph, op)];
+}
+
+bool can_replace(const Graph& graph, VariantId v, VariantId base) {
+  const auto known = graph.reads(base);
+  return graph.cost(v) <= graph.cost(base) && graph.rerun_cost(v) <= graph.rerun_cost(base) &&
+         graph.workspace(v) <= graph.workspace(base) &&
+         std::ranges::equal(graph.makes(v), graph.makes(base)) &&
+         std::ranges::all_of(graph.reads(v), [&](TensorId t) {
+           return std::find(known.begin(), known.end(), t) != known.end();
+         });
 }
 
 Status check_sequences_possible(const Graph& graph) {

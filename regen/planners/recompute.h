@@ -16,6 +16,9 @@ namespace regen {
 // default where all overwrite one.
 VariantId base_variant(const Graph& graph, OpId op);
 
+// Whether `v` does the same as `base` at no higher price and reads nothing more.
+bool can_replace(const Graph& graph, VariantId v, VariantId base);
+
 // Fails where an op overwrites its input in every variant although others read it too: sequences
 // of base variants cannot keep such a value for both.
 Status check_sequences_possible(const Graph& graph);

@@ -28,6 +28,10 @@ const std::vector<PlannerEntry>& entries() {
        plan_checkmate_lp},
       {"lp_bound", "the relaxation's lower bound alone, without a plan", plan_lp_bound},
       {"chain", "optimal persistent schedule of the chain of blocks, exact in bytes", plan_chain},
+      {"lower_sets", "the best chain of lower sets: blocks recomputed one by one", plan_lower_sets},
+      {"lower_sets_approx", "lower_sets over one set for each op", plan_lower_sets_approx},
+      {"chen_cuts", "keeps the values on which the whole graph hangs, about sqrt(n) of them",
+       plan_chen_cuts},
   };
   return kEntries;
 }

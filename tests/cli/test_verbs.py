@@ -383,3 +383,58 @@ def test_max_batch_in_plain_accounting(regen):
 def test_max_batch_of_nothing(regen):
     line = regen.fails(1, "max-batch", "zoo:vgg19", "--memory", "1MiB")
     assert "1,048,576" in line
+
+
+# --- schedules of the lower-set solvers
+
+LOWER_SETS = """3 4
+0 8 0
+1 16 _
+2 4 _
+forward
+1 1
+0 _
+1
+Conv
+{"rank": 0}
+forward
+1 1
+1 _
+2
+ReLU
+{"rank": 1}
+backward
+2 1
+1 gradient
+0 input
+0
+Conv
+{"rank": 0}
+backward
+2 1
+2 gradient
+2 output
+1
+ReLU
+{"rank": 1}
+"""
+
+
+def test_a_plan_becomes_a_schedule_and_is_judged_as_one(regen):
+    regen.write("g.txt", LOWER_SETS)
+    plan = regen.json("plan", "g.txt", "--planner", "lower_sets", "--schedule", "s.txt")
+    assert plan["status"] == "optimal" and plan["overhead"] == 0
+    assert regen.bytes_of("s.txt").decode().startswith("compute 0\ncompute 1\n")
+    run = regen.json("simulate", "g.txt", "s.txt")
+    assert run["peak_bytes"] == plan["activation_peak_bytes"] and run["overhead_cost"] == 0
+    assert run["base_cost"] == 11
+    assert "re-run of 11" in regen.ok("simulate", "g.txt", "s.txt")
+
+
+def test_a_bad_schedule_is_refused_with_its_line(regen):
+    regen.write("g.txt", LOWER_SETS)
+    regen.write("s.txt", "compute 0\nforget 2 forward\n")
+    line = regen.fails(2, "simulate", "g.txt", "s.txt")
+    assert "s.txt: line 2: the value of variable 2 is not there" in line
+    assert "VGG19" in regen.fails(2, "simulate", "zoo:vgg19", "s.txt")
+    assert "'VGG19'" in regen.fails(2, "plan", "zoo:vgg19", "--schedule", "s2.txt")

@@ -1,0 +1,284 @@
+// The planners over lower sets: exact over the whole lattice, approximate over one set for each
+// op, and Chen's cuts with the same back end.
+#include <algorithm>
+#include <cmath>
+
+#include "regen/graph/analysis.h"
+#include "regen/plan/explain.h"
+#include "regen/planners/checkpoint_plan.h"
+#include "regen/planners/lower_set_published.h"
+#include "regen/planners/lower_set_search.h"
+#include "regen/planners/planner_list.h"
+#include "regen/planners/recompute.h"
+
+namespace regen {
+namespace {
+
+constexpr std::size_t kMaxNodes = 8192;  // ancestors and wants are bits for each pair
+constexpr std::size_t kMaxSinks = 15;
+constexpr std::size_t kMaxSets = 2'000'000;
+constexpr std::size_t kMaxLatticeBytes = std::size_t{1} << 29;
+// Up to here every transition is tried, so that the best is proven.
+constexpr std::size_t kMaxSetsForAll = 1024;
+// Counted work (transitions and states) of one planning, so that no budget takes for ever.
+constexpr std::int64_t kMaxWork = 2'500'000;
+constexpr std::size_t kBeam = 16;
+constexpr Bytes kUnlimited = std::numeric_limits<Bytes>::max() / 4;
+
+class LowerSetPlanner {
+ public:
+  LowerSetPlanner(const Problem& problem, Effort& effort)
+      : problem_(problem),
+        effort_(effort),
+        judged_(judged_problem(problem)),
+        graph_(*problem.graph),
+        published_(problem.options.lower_set_model == LowerSetModel::kPublished),
+        nodes_(lower_set_nodes(graph_, /*with_loss=*/published_)),
+        attached_(!published_ && attach_sinks(nodes_, kMaxSinks)),
+        blocks_(graph_, nodes_),
+        best_(judged_) {}
+
+  Result<Proposal> plan_chains(bool whole_lattice);
+  Result<Proposal> plan_cuts();
+
+ private:
+  // With a preference for memory the leanest plan is the best, whatever the budget.
+  static Problem judged_problem(Problem problem) {
+    if (problem.options.prefer == Preference::kMemory) problem.budget.reset();
+    return problem;
+  }
+  bool lean() const { return problem_.options.prefer == Preference::kMemory; }
+  Bytes room() const {
+    return problem_.budget ? *problem_.budget - graph_.fixed_bytes() : kUnlimited;
+  }
+  bool fits() const {
+    return best_.best() && best_.best()->simulation.activation_peak_bytes <= room();
+  }
+  bool done() const { return effort_.exhausted(); }
+
+  Result<Simulation> offer(const LowerSetFamily& family, const std::vector<std::uint32_t>& chain,
+                           const std::string& note);
+  Status offer_simple_chains();
+  Result<Proposal> plan_published(const LowerSetFamily& family, bool whole);
+  Result<bool> search(const LowerSetFamily& family, Transitions transitions, bool narrow_only,
+                      bool& exact);
+  Result<bool> cheapest(const LowerSetFamily& family, LowerSetMemory& memory,
+                        ChainSearchOptions options, bool narrow_only, Effort& effort);
+  Result<bool> leanest(const LowerSetFamily& family, LowerSetMemory& memory,
+                       ChainSearchOptions options, Effort& effort);
+  Result<Proposal> conclude(bool proven, const std::string& reason);
+
+  const Problem& problem_;
+  Effort& effort_;
+  Problem judged_;
+  const Graph& graph_;
+  bool published_;
+  LowerSetNodes nodes_;
+  bool attached_;  // not the whole lattice, then
+  LowerSetBlocks blocks_;
+  BestCandidate best_;
+};
+
+Result<Simulation> LowerSetPlanner::offer(const LowerSetFamily& family,
+                                          const std::vector<std::uint32_t>& chain,
+                                          const std::string& note) {
+  std::vector<std::span<const std::uint64_t>> sets;
+  for (std::uint32_t set : chain) sets.push_back(family[set]);
+  Candidate candidate{
+      .plan = plan_from_sequence(graph_, blocks_.sequence(sets, published_, effort_)),
+      .note = note + format_count(chain.size(), "block")};
+  REGEN_ASSIGN(candidate.simulation, simulate(graph_, candidate.plan, {.link = problem_.link}));
+  Simulation simulation = candidate.simulation;
+  best_.offer(std::move(candidate));
+  return simulation;
+}
+
+// A block ends with the first cut at which it has grown to `bytes`.
+std::vector<std::uint32_t> chain_of_cuts(const LowerSetFamily& cuts, Bytes bytes) {
+  std::vector<std::uint32_t> chain;
+  std::uint32_t from = 0;
+  for (std::uint32_t set = 1; set + 1 < cuts.size(); ++set) {
+    if (cuts.bytes(set) - cuts.bytes(from) < bytes) continue;
+    chain.push_back(set);
+    from = set;
+  }
+  chain.push_back(static_cast<std::uint32_t>(cuts.size() - 1));
+  return chain;
+}
+
+// What takes no search: nothing re-run, then chains of cuts with more and more blocks.
+Status LowerSetPlanner::offer_simple_chains() {
+  std::vector<OpId> all(graph_.ops().begin(), graph_.ops().end());
+  Candidate keep{.plan = plan_from_sequence(graph_, all), .note = "everything kept"};
+  REGEN_ASSIGN(keep.simulation, simulate(graph_, keep.plan, {.link = problem_.link}));
+  best_.offer(std::move(keep));
+  if (!lean() && fits()) return {};
+  const LowerSetFamily cuts = LowerSetFamily::cuts(nodes_);
+  const Bytes total = cuts.bytes(cuts.size() - 1);
+  std::size_t blocks = 0;
+  for (Bytes parts = 2; parts <= 256; parts *= 2) {
+    const auto chain = chain_of_cuts(cuts, total / parts);
+    if (chain.size() == blocks) continue;
+    blocks = chain.size();
+    REGEN_TRY(offer(cuts, chain, "cuts, "));
+  }
+  return {};
+}
+
+Result<Proposal> LowerSetPlanner::plan_cuts() {
+  const LowerSetFamily cuts = LowerSetFamily::cuts(nodes_);
+  const double parts = std::sqrt(static_cast<double>(cuts.size()));
+  const Bytes bytes = static_cast<Bytes>(static_cast<double>(cuts.bytes(cuts.size() - 1)) / parts);
+  REGEN_TRY(
+      offer(cuts, chain_of_cuts(cuts, bytes), "every cut after " + format_bytes(bytes) + ", "));
+  return std::move(best_).proposal("");
+}
+
+Result<Proposal> LowerSetPlanner::plan_published(const LowerSetFamily& family, bool whole) {
+  const Bytes budget = std::min(room(), 2 * family.bytes(family.size() - 1));
+  const PublishedAnswer answer =
+      solve_published(nodes_, family, budget, problem_.options.prefer, effort_);
+  const std::string source = whole ? "published model, " : "published model, one set for each op, ";
+  if (!answer.strategy) {
+    // Within this model only: liveness might fit the same chain into the budget.
+    return Proposal{.status = PlanStatus::kUnknown,
+                    .note = source + (answer.proven ? "no chain of lower sets fits"
+                                                    : "the limit was reached first")};
+  }
+  const PublishedStrategy& strategy = *answer.strategy;
+  REGEN_TRY(offer(family, strategy.chain,
+                  source + "overhead " + format_cost(strategy.overhead, graph_.cost_unit()) +
+                      ", peak " + format_grouped(strategy.peak) + " bytes, "));
+  return std::move(best_).proposal("");
+}
+
+// The cheapest chain within the budget, if there is one cheaper than the best so far.
+Result<bool> LowerSetPlanner::cheapest(const LowerSetFamily& family, LowerSetMemory& memory,
+                                       ChainSearchOptions options, bool narrow_only,
+                                       Effort& effort) {
+  // First a narrow search: the better its chain, the more the wide one can leave out.
+  for (const std::size_t beam : {kBeam, std::size_t{0}}) {
+    if (beam == 0 && narrow_only) break;
+    options.beam = beam;
+    if (fits()) options.cost_below = best_.best()->simulation.cost - graph_.base_cost();
+    const ChainSearchResult found = search_chains(memory, family, options, effort);
+    if (found.chain) REGEN_TRY(offer(family, *found.chain, ""));
+    if (found.complete) return true;
+  }
+  return false;
+}
+
+// Bisects for the least budget that some chain fits into, then takes the cheapest of those.
+Result<bool> LowerSetPlanner::leanest(const LowerSetFamily& family, LowerSetMemory& memory,
+                                      ChainSearchOptions options, Effort& effort) {
+  Bytes low = structural_bound(graph_).bytes - graph_.fixed_bytes();
+  options.leanest = true;
+  while (best_.best() && low < best_.best()->simulation.activation_peak_bytes) {
+    const Bytes high = best_.best()->simulation.activation_peak_bytes;
+    options.budget = low + (high - 1 - low) / 2;
+    const ChainSearchResult found = search_chains(memory, family, options, effort);
+    if (!found.complete) return false;
+    if (!found.chain) {
+      low = options.budget + 1;
+      continue;
+    }
+    REGEN_ASSIGN(const Simulation simulation, offer(family, *found.chain, ""));
+    if (simulation.activation_peak_bytes > options.budget) return false;  // counted inexactly
+  }
+  options.leanest = false;
+  options.budget = best_.best()->simulation.activation_peak_bytes;
+  options.cost_below = best_.best()->simulation.cost - graph_.base_cost();
+  const ChainSearchResult found = search_chains(memory, family, options, effort);
+  if (found.chain) REGEN_TRY(offer(family, *found.chain, ""));
+  return found.complete;
+}
+
+Result<bool> LowerSetPlanner::search(const LowerSetFamily& family, Transitions transitions,
+                                     bool narrow_only, bool& exact) {
+  LowerSetMemory memory(blocks_, family);
+  exact = memory.exact();
+  Limits limits{.seconds = effort_.seconds_left(),
+                .work = std::min(kMaxWork, effort_.work_left()),
+                .interrupt = effort_.limits().interrupt};
+  Effort effort(limits);
+  const ChainSearchOptions options{.budget = room(), .transitions = transitions};
+  auto complete = lean() ? leanest(family, memory, options, effort)
+                         : cheapest(family, memory, options, narrow_only, effort);
+  effort_.add(effort.work());
+  return complete;
+}
+
+Result<Proposal> LowerSetPlanner::conclude(bool proven, const std::string& reason) {
+  const bool fit = fits();
+  if (proven && !fit) {
+    return Proposal{.status = PlanStatus::kInfeasible,
+                    .note = "no chain of lower sets fits into " +
+                            format_grouped(problem_.budget.value_or(0)) + " bytes"};
+  }
+  Proposal proposal = std::move(best_).proposal("no chain was found");
+  if (proven && fit && !lean()) proposal.status = PlanStatus::kOptimal;
+  if (!reason.empty()) proposal.note += "; " + reason;
+  return proposal;
+}
+
+Result<Proposal> LowerSetPlanner::plan_chains(bool whole_lattice) {
+  const LowerSetFamily pruned = LowerSetFamily::pruned(nodes_);
+  if (published_ && !whole_lattice) return plan_published(pruned, false);
+  if (!published_) {
+    REGEN_TRY(offer_simple_chains());
+    if (!lean() && fits() && best_.best()->simulation.cost <= graph_.base_cost()) {
+      return conclude(true, "");
+    }
+    if (done()) return conclude(false, "the limit was reached");
+    bool exact = false;
+    REGEN_TRY(search(pruned, Transitions::kAll, /*narrow_only=*/whole_lattice, exact));
+    if (!whole_lattice) return conclude(false, "one set for each op");
+  }
+  const std::optional<LowerSetFamily> all =
+      LowerSetFamily::all(nodes_, kMaxSets, kMaxLatticeBytes, effort_);
+  if (!all) {
+    const std::string why = "too many lower sets, so one set for each op";
+    return published_ ? plan_published(pruned, false) : conclude(false, why);
+  }
+  if (published_) return plan_published(*all, true);
+  const Transitions transitions =
+      all->size() <= kMaxSetsForAll ? Transitions::kAll : Transitions::kIrreducible;
+  bool exact = false;
+  REGEN_ASSIGN(const bool complete, search(*all, transitions, /*narrow_only=*/false, exact));
+  if (!complete) return conclude(false, "the limit was reached");
+  const std::string sets = std::to_string(all->size()) + " lower sets";
+  return conclude(exact && transitions == Transitions::kAll && !attached_,
+                  attached_ ? sets + ", ops that nobody reads bound to what they read" : sets);
+}
+
+Status check(const Problem& problem) {
+  if (problem.options.accounting == Accounting::kCheckmate) {
+    return limit_reached("lower sets know the plain accounting only");
+  }
+  const auto forward = [&](OpId op) { return problem.graph->phase(op) == Phase::kForward; };
+  if (std::ranges::count_if(problem.graph->ops(), forward) >
+      static_cast<std::ptrdiff_t>(kMaxNodes)) {
+    return limit_reached("more than " + std::to_string(kMaxNodes) +
+                         " forward ops, too many for lower sets");
+  }
+  return check_sequences_possible(*problem.graph);
+}
+
+}  // namespace
+
+Result<Proposal> plan_lower_sets(const Problem& problem, Effort& effort) {
+  REGEN_TRY(check(problem));
+  return LowerSetPlanner(problem, effort).plan_chains(/*whole_lattice=*/true);
+}
+
+Result<Proposal> plan_lower_sets_approx(const Problem& problem, Effort& effort) {
+  REGEN_TRY(check(problem));
+  return LowerSetPlanner(problem, effort).plan_chains(/*whole_lattice=*/false);
+}
+
+Result<Proposal> plan_chen_cuts(const Problem& problem, Effort& effort) {
+  REGEN_TRY(check(problem));
+  return LowerSetPlanner(problem, effort).plan_cuts();
+}
+
+}  // namespace regen
