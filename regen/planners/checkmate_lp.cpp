@@ -8,6 +8,7 @@
 
 #include "regen/planners/frontier_program.h"
 #include "regen/planners/frontier_search.h"
+#include "regen/planners/imposed_program.h"
 #include "regen/planners/planner_list.h"
 #include "regen/planners/recompute.h"
 
@@ -95,6 +96,13 @@ std::vector<KeepMatrix> round_all(const FrontierProgram& program, const std::vec
 
 Result<Proposal> plan_lp_bound(const Problem& problem, Effort& effort) {
   if (!problem.budget) return bad_input("lp_bound: no budget given, expected one");
+  if (problem.options.schedule != ImposedSchedule::kFrontier) {
+    REGEN_ASSIGN(const ImposedAnswer answer, solve_imposed(problem, /*whole=*/false, effort));
+    const bool none = answer.status == ProgramStatus::kInfeasible;
+    return Proposal{.status = none ? PlanStatus::kInfeasible : PlanStatus::kUnknown,
+                    .lower_bound = answer.bound,
+                    .note = none ? "not even a fractional schedule fits" : "a lower bound only"};
+  }
   const Frontier frontier = make_frontier(*problem.graph, !problem.options.recompute_gradients);
   REGEN_TRY(check_size(frontier));
   FrontierProgram program(frontier, *problem.budget - frontier.fixed_bytes);
