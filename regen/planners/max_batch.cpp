@@ -137,7 +137,9 @@ class Search {
     REGEN_ASSIGN(const Graph graph, problem_.graph_at(problem_.grid.start));
     Problem least = problem_for(graph);
     least.budget.reset();  // planners then look for the least memory
-    REGEN_ASSIGN(const Outcome outcome, solve(planner_, least, problem_.limits));
+    // An integer program needs a budget; a heuristic's least memory is as good to begin with.
+    const std::string_view planner = entry_.integer_program ? "chen_greedy" : planner_;
+    REGEN_ASSIGN(const Outcome outcome, solve(planner, least, problem_.limits));
     const Bytes available = budget(graph).value_or(0) - graph.fixed_bytes();
     // A planner that found nothing, or only bounds, still cannot beat what every plan needs.
     const Bytes peak =
