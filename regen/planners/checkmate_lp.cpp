@@ -101,7 +101,9 @@ Result<Proposal> plan_lp_bound(const Problem& problem, Effort& effort) {
     const bool none = answer.status == ProgramStatus::kInfeasible;
     return Proposal{.status = none ? PlanStatus::kInfeasible : PlanStatus::kUnknown,
                     .lower_bound = answer.bound,
-                    .note = none ? "not even a fractional schedule fits" : "a lower bound only"};
+                    // solve() raises the bound to one run of every op; this is what it was.
+                    .note = none ? "not even a fractional schedule fits"
+                                 : "the relaxation by itself: " + format_exact(answer.bound)};
   }
   const Frontier frontier = make_frontier(*problem.graph, !problem.options.recompute_gradients);
   REGEN_TRY(check_size(frontier));
