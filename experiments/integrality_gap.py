@@ -26,7 +26,8 @@ def relaxation(answer):
     if answer["status"] == "infeasible" or answer["lower_bound"] is None:
         return None
     before, by_itself, value = answer.get("note", "").partition("the relaxation by itself: ")
-    return round(float(value) if by_itself else answer["lower_bound"], 6)
+    value = round(float(value) if by_itself else answer["lower_bound"], 6)
+    return int(value) if value == int(value) else value
 
 
 def chain_rows(arguments, budgets):
