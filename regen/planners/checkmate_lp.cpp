@@ -31,8 +31,8 @@ Relaxation relax(FrontierProgram& program, Effort& effort) {
   while (true) {
     ProgramAnswer answer = program.program().solve_relaxation(effort);
     result.status = answer.status;
-    result.bound = std::max(result.bound,
-                            program.frontier().base_cost + program.from_program(answer.bound));
+    result.bound =
+        std::max(result.bound, program.frontier().base_cost + program.from_program(answer.bound));
     if (answer.status != ProgramStatus::kOptimal) return result;
     result.values = std::move(answer.values);
     if (program.add_broken_memory_rows(result.values) == 0 || effort.exhausted()) return result;

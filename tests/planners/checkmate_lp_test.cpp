@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <ostream>
 
 #include "regen/models/zoo.h"
 #include "regen/plan/explain.h"
@@ -152,6 +153,10 @@ struct Network {
   const char* name;
   int sample, all;
 };
+
+void PrintTo(const Network& network, std::ostream* out) {
+  *out << network.name;
+}
 
 class NetworkRoundings : public ::testing::TestWithParam<Network> {};
 
