@@ -95,7 +95,6 @@ std::vector<KeepMatrix> round_all(const FrontierProgram& program, const std::vec
 }  // namespace
 
 Result<Proposal> plan_lp_bound(const Problem& problem, Effort& effort) {
-  if (!problem.budget) return bad_input("lp_bound: no budget given, expected one");
   if (problem.options.schedule != ImposedSchedule::kFrontier) {
     REGEN_ASSIGN(const ImposedAnswer answer, solve_imposed(problem, /*whole=*/false, effort));
     const bool none = answer.status == ProgramStatus::kInfeasible;
@@ -106,6 +105,11 @@ Result<Proposal> plan_lp_bound(const Problem& problem, Effort& effort) {
                                  : "the relaxation by itself: " + format_exact(answer.bound)};
   }
   const Frontier frontier = make_frontier(*problem.graph, !problem.options.recompute_gradients);
+  if (!problem.budget) {
+    return Proposal{.status = PlanStatus::kUnknown,
+                    .lower_bound = frontier.exact ? frontier.base_cost : 0,
+                    .note = "no budget: every op once"};
+  }
   REGEN_TRY(check_size(frontier));
   FrontierProgram program(frontier, *problem.budget - frontier.fixed_bytes);
   const Relaxation relaxation = relax(program, effort);
@@ -120,7 +124,7 @@ Result<Proposal> plan_lp_bound(const Problem& problem, Effort& effort) {
 
 Result<Proposal> plan_checkmate_lp(const Problem& problem, Effort& effort) {
   REGEN_TRY(check_sequences_possible(*problem.graph));
-  if (!problem.budget) return bad_input("checkmate_lp: no budget given, expected one");
+  if (!problem.budget) return plan_keep_all(problem, effort);
   const Frontier frontier = make_frontier(*problem.graph, !problem.options.recompute_gradients);
   const Bytes budget = *problem.budget - frontier.fixed_bytes;
   REGEN_TRY(check_size(frontier));
