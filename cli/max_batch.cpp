@@ -127,9 +127,8 @@ std::string answers_text(const std::vector<MaxBatchAnswer>& answers) {
   for (const MaxBatchAnswer& answer : answers) {
     const bool fits = answer.max_batch > 0;
     table.add({answer.planner, fits ? format_grouped(answer.max_batch) : "none",
-               format_grouped(answer.upper_bound),
-               fits ? format_bytes(answer.peak_bytes) : "", fits ? percent(answer.overhead) : "",
-               answer.limited_by});
+               format_grouped(answer.upper_bound), fits ? format_bytes(answer.peak_bytes) : "",
+               fits ? percent(answer.overhead) : "", answer.limited_by});
   }
   return table.text();
 }

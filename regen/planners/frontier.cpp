@@ -65,8 +65,8 @@ void set_useful_stages(Frontier& frontier) {
     std::uint32_t until = 0;
     for (ValueId v : frontier.makes[op]) {
       for (OpId reader : frontier.readers[v]) {
-        const auto last = std::max(static_cast<std::uint32_t>(reader.index()),
-                                   frontier.rerun_until[reader]);
+        const auto last =
+            std::max(static_cast<std::uint32_t>(reader.index()), frontier.rerun_until[reader]);
         frontier.useful_until[v] = std::max(frontier.useful_until[v], last);
       }
       if (frontier.output[v]) {

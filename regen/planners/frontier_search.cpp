@@ -19,11 +19,7 @@ constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
 
 FrontierSearch::FrontierSearch(const Frontier& frontier, Bytes budget, std::uint64_t seed,
                                Effort& effort)
-    : frontier_(frontier),
-      budget_(budget),
-      random_(seed),
-      effort_(effort),
-      evaluator_(frontier) {}
+    : frontier_(frontier), budget_(budget), random_(seed), effort_(effort), evaluator_(frontier) {}
 
 std::optional<Score> FrontierSearch::evaluate(const KeepMatrix& keep) {
   const auto score = evaluator_.evaluate(keep, budget_);

@@ -46,8 +46,8 @@ bool FrontierSolver::closed() const {
 
 void FrontierSolver::tell() const {
   if (!problem_.observer) return;
-  problem_.observer(effort_.seconds(),
-                    has_incumbent() ? std::optional(incumbent()) : std::nullopt, bound_);
+  problem_.observer(effort_.seconds(), has_incumbent() ? std::optional(incumbent()) : std::nullopt,
+                    bound_);
 }
 
 void FrontierSolver::raise_bound(double bound) {
@@ -129,7 +129,8 @@ void FrontierSolver::relax() {
     raise_bound(frontier_.base_cost + program_->from_program(answer.bound));
     if (answer.status != ProgramStatus::kOptimal || done()) return;
     if (round % 10 == 0) {
-      for (const double threshold : {0.3, 0.5, 0.7}) offer(program_->rounded(answer.values, threshold));
+      for (const double threshold : {0.3, 0.5, 0.7})
+        offer(program_->rounded(answer.values, threshold));
     }
     const double before = recent;
     if (round % 5 == 4) recent = bound_;

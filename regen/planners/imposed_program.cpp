@@ -36,7 +36,8 @@ class ImposedProgram {
     if (!whole || answer.values.empty()) return result;
     for (std::size_t t = 0; t < stages_; ++t) {
       for (OpId op : frontier_.graph->ops()) {
-        if (answer.values[static_cast<std::size_t>(run(t, op))] > 0.5) result.sequence.push_back(op);
+        if (answer.values[static_cast<std::size_t>(run(t, op))] > 0.5)
+          result.sequence.push_back(op);
       }
     }
     return result;
@@ -72,7 +73,8 @@ class ImposedProgram {
     for (std::size_t t = 0; t < stages_; ++t) {
       for (OpId op : frontier_.graph->ops()) {
         for (ValueId v : frontier_.reads[op]) {
-          at_most({{run(t, op), 1}, {kept(t, v), -1}, {run(t, OpId(frontier_.producer[v])), -1}}, 0);
+          at_most({{run(t, op), 1}, {kept(t, v), -1}, {run(t, OpId(frontier_.producer[v])), -1}},
+                  0);
         }
       }
       for (ValueId v : IdRange<ValueId>(frontier_.num_values)) {
@@ -142,7 +144,8 @@ Result<ImposedAnswer> solve_imposed(const Problem& problem, bool whole, Effort& 
     return bad_input("--schedule " + name + ": '" + problem.graph->name() +
                      "' has ops with several variants, expected one for each");
   }
-  ImposedProgram program(frontier, *problem.budget - frontier.fixed_bytes, problem.options.schedule);
+  ImposedProgram program(frontier, *problem.budget - frontier.fixed_bytes,
+                         problem.options.schedule);
   return program.solve(whole, effort);
 }
 

@@ -25,7 +25,8 @@ KeepMatrix keep_of_sequence(const Frontier& frontier, const std::vector<OpId>& s
     seen[sequence[s]] = 1;
   }
   // Backwards: a value is held from a step that makes it to the last one that reads it.
-  IdVector<ValueId, std::size_t> needed_in(frontier.num_values, 0);  // 0: not needed; else stage + 1
+  IdVector<ValueId, std::size_t> needed_in(frontier.num_values,
+                                           0);  // 0: not needed; else stage + 1
   for (ValueId v : IdRange<ValueId>(frontier.num_values)) {
     if (frontier.output[v]) needed_in[v] = frontier.num_ops + 1;
   }

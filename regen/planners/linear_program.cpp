@@ -177,9 +177,10 @@ ProgramAnswer LinearProgram::solve_relaxation(Effort& effort) {
   IterationMeter meter(effort, work_per_iteration());
   highs.zeroAllClocks();
   highs.setOptionValue("time_limit", std::max(0.0, effort.seconds_left()));
-  const std::int64_t iterations = std::min<std::int64_t>(
-      effort.work_left() / work_per_iteration(), std::numeric_limits<HighsInt>::max());
-  highs.setOptionValue("simplex_iteration_limit", static_cast<HighsInt>(std::max<std::int64_t>(0, iterations)));
+  const std::int64_t iterations = std::min<std::int64_t>(effort.work_left() / work_per_iteration(),
+                                                         std::numeric_limits<HighsInt>::max());
+  highs.setOptionValue("simplex_iteration_limit",
+                       static_cast<HighsInt>(std::max<std::int64_t>(0, iterations)));
   highs.setCallback([&](int, const std::string&, const HighsCallbackOutput*, HighsCallbackInput* in,
                         void*) { in->user_interrupt = effort.interrupted(); });
   highs.startCallback(HighsCallbackType::kCallbackSimplexInterrupt);
@@ -237,12 +238,12 @@ ProgramAnswer LinearProgram::solve(const MipOptions& options, Effort& effort) co
   }
   highs.passModel(state_->whole_model());
   IterationMeter meter(effort, work_per_iteration());
-  highs.setCallback([&](int, const std::string&, const HighsCallbackOutput* out,
-                        HighsCallbackInput* in, void*) {
-    meter.report(out->mip_total_lp_iterations);
-    if (options.on_progress) options.on_progress(out->mip_primal_bound, out->mip_dual_bound);
-    in->user_interrupt = effort.interrupted() || effort.work_left() <= 0;
-  });
+  highs.setCallback(
+      [&](int, const std::string&, const HighsCallbackOutput* out, HighsCallbackInput* in, void*) {
+        meter.report(out->mip_total_lp_iterations);
+        if (options.on_progress) options.on_progress(out->mip_primal_bound, out->mip_dual_bound);
+        in->user_interrupt = effort.interrupted() || effort.work_left() <= 0;
+      });
   highs.startCallback(HighsCallbackType::kCallbackMipInterrupt);
   highs.run();
   meter.report(highs.getInfo().simplex_iteration_count);
@@ -261,6 +262,11 @@ ProgramAnswer LinearProgram::solve(const MipOptions& options, Effort& effort) co
       info.primal_solution_status == kSolutionStatusFeasible) {
     answer.values = highs.getSolution().col_value;
     answer.objective = info.objective_function_value;
+  }
+  // Presolving alone may solve a program without looking at the cutoff.
+  if (answer.status == ProgramStatus::kOptimal && answer.objective >= options.cutoff) {
+    answer.status = ProgramStatus::kInfeasible;
+    answer.values.clear();
   }
   return answer;
 }

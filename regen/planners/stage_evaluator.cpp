@@ -6,9 +6,7 @@
 namespace regen {
 
 StageEvaluator::StageEvaluator(const Frontier& frontier)
-    : frontier_(frontier),
-      wanted_(frontier.num_ops / 64 + 1, 0),
-      needed_(frontier.num_values, 0) {}
+    : frontier_(frontier), wanted_(frontier.num_ops / 64 + 1, 0), needed_(frontier.num_values, 0) {}
 
 bool StageEvaluator::demand(OpId op, std::size_t stage) {
   if (op.index() != stage && !frontier_.repeatable[op]) return false;

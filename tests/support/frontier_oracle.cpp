@@ -43,7 +43,8 @@ Tiny tiny_of(const Graph& graph, bool gradients_again) {
     tiny.workspace.push_back(graph.workspace(v));
     tiny.cost.push_back(graph.cost(v));
     tiny.again.push_back(graph.rerun_cost(v));
-    const bool may = graph.recomputable(op) && (gradients_again || graph.phase(op) == Phase::kForward);
+    const bool may =
+        graph.recomputable(op) && (gradients_again || graph.phase(op) == Phase::kForward);
     if (may) tiny.repeatable |= Mask{1} << op.index();
     if (graph.kind(made) == TensorKind::kOutput) tiny.outputs |= Mask{1} << op.index();
   }
@@ -87,9 +88,8 @@ void insert(Front& front, const Tradeoff& t) {
   for (const Tradeoff& other : front) {
     if (other.peak <= t.peak && other.cost <= t.cost) return;
   }
-  std::erase_if(front, [&](const Tradeoff& other) {
-    return t.peak <= other.peak && t.cost <= other.cost;
-  });
+  std::erase_if(
+      front, [&](const Tradeoff& other) { return t.peak <= other.peak && t.cost <= other.cost; });
   front.push_back(t);
 }
 
@@ -149,7 +149,8 @@ Graph random_mirrored_graph(Random& random, int layers) {
   const auto add = [&](const std::string& name, Phase phase, std::vector<TensorId> inputs,
                        TensorKind kind) {
     const TensorId out = builder.add_tensor({name, random.between(0, 9), kind});
-    OpSpec op{.name = name, .type = "op", .phase = phase, .inputs = std::move(inputs), .outputs = {out}};
+    OpSpec op{
+        .name = name, .type = "op", .phase = phase, .inputs = std::move(inputs), .outputs = {out}};
     op.recomputable = !random.chance(0.05);
     VariantSpec variant{.name = "v", .cost = static_cast<double>(random.between(0, 9))};
     if (random.chance(0.2)) variant.workspace = random.between(1, 6);
@@ -163,9 +164,10 @@ Graph random_mirrored_graph(Random& random, int layers) {
     if (i == 0) inputs.push_back(input);
     const std::size_t fan_in = i == 0 ? 0 : (i > 1 && random.chance(0.3) ? 2 : 1);
     for (std::size_t k = 0; k < fan_in; ++k) {
-      const std::size_t from = k == 0 && random.chance(0.8)
-                                   ? i - 1
-                                   : static_cast<std::size_t>(random.between(0, static_cast<std::int64_t>(i) - 1));
+      const std::size_t from =
+          k == 0 && random.chance(0.8)
+              ? i - 1
+              : static_cast<std::size_t>(random.between(0, static_cast<std::int64_t>(i) - 1));
       if (std::find(inputs.begin(), inputs.end(), value[from]) != inputs.end()) continue;
       inputs.push_back(value[from]);
       consumers[from].push_back(i);
