@@ -64,7 +64,8 @@ void FrontierSolver::raise_bound(double bound) {
 
 void FrontierSolver::exclude_the_rest() {
   excluded_ = true;
-  raise_bound(kInfinity);
+  // Without any schedule there is no number to raise the bound to.
+  if (!std::isinf(cutoff())) raise_bound(kInfinity);
 }
 
 void FrontierSolver::offer(const KeepMatrix& keep) {
@@ -129,8 +130,9 @@ void FrontierSolver::relax() {
     raise_bound(frontier_.base_cost + program_->from_program(answer.bound));
     if (answer.status != ProgramStatus::kOptimal || done()) return;
     if (round % 10 == 0) {
-      for (const double threshold : {0.3, 0.5, 0.7})
+      for (const double threshold : {0.3, 0.5, 0.7}) {
         offer(program_->rounded(answer.values, threshold));
+      }
     }
     const double before = recent;
     if (round % 5 == 4) recent = bound_;
