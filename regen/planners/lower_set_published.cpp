@@ -245,4 +245,17 @@ std::optional<Bytes> smallest_published_budget(const LowerSetNodes& nodes,
   return high;
 }
 
+std::vector<std::uint32_t> published_cuts(const LowerSetFamily& cuts) {
+  std::vector<std::uint32_t> chain;
+  const auto whole = static_cast<std::uint32_t>(cuts.size() - 1);
+  const auto parts = static_cast<Bytes>(std::sqrt(static_cast<double>(std::max(whole, 1u) - 1)));
+  std::uint32_t cut = 1;
+  for (Bytes part = 1; part <= parts; ++part) {
+    while (cuts.bytes(cut) * parts < cuts.bytes(whole - 1) * part) ++cut;
+    if (chain.empty() || chain.back() != cut) chain.push_back(cut);
+  }
+  if (chain.empty() || chain.back() != whole) chain.push_back(whole);
+  return chain;
+}
+
 }  // namespace regen

@@ -43,4 +43,9 @@ PublishedAnswer solve_published(const LowerSetNodes& nodes, const LowerSetFamily
 std::optional<Bytes> smallest_published_budget(const LowerSetNodes& nodes,
                                                const LowerSetFamily& family, Effort& effort);
 
+// Chen's heuristic as the published code runs it, over the family of cuts: with n cuts, the first
+// ones to hold 1/k, 2/k, ... of the bytes of the last cut, where k is the whole part of the root of
+// n. The empty set and the whole, which are in the family, are no cuts.
+std::vector<std::uint32_t> published_cuts(const LowerSetFamily& cuts);
+
 }  // namespace regen

@@ -5,6 +5,8 @@
 
 #include "regen/graph/analysis.h"
 #include "regen/plan/explain.h"
+#include "regen/plan/schedule_run.h"
+#include "regen/planners/canonical_schedule.h"
 #include "regen/planners/checkpoint_plan.h"
 #include "regen/planners/lower_set_published.h"
 #include "regen/planners/lower_set_search.h"
@@ -36,7 +38,9 @@ class LowerSetPlanner {
         nodes_(lower_set_nodes(graph_, /*with_loss=*/published_)),
         attached_(!published_ && attach_sinks(nodes_, kMaxSinks)),
         blocks_(graph_, nodes_),
-        best_(judged_) {}
+        best_(judged_) {
+    if (published_) find_canonical();
+  }
 
   Result<Proposal> plan_chains(bool whole_lattice);
   Result<Proposal> plan_cuts();
@@ -56,6 +60,7 @@ class LowerSetPlanner {
   }
   bool done() const { return effort_.exhausted(); }
 
+  void find_canonical();
   Result<Simulation> offer(const LowerSetFamily& family, const std::vector<std::uint32_t>& chain,
                            const std::string& note);
   Status offer_simple_chains();
@@ -76,17 +81,36 @@ class LowerSetPlanner {
   LowerSetNodes nodes_;
   bool attached_;  // not the whole lattice, then
   LowerSetBlocks blocks_;
+  // The published back end, where the graph came from the published files.
+  std::optional<CanonicalStrategy> canonical_;
   BestCandidate best_;
 };
+
+void LowerSetPlanner::find_canonical() {
+  const IdVector<OpId, char> repeatable = repeatable_ops(graph_, /*forward_only=*/false);
+  if (!std::ranges::all_of(nodes_.ops, [&](OpId op) { return repeatable[op] != 0; })) return;
+  auto strategy = CanonicalStrategy::of(graph_, nodes_);
+  if (strategy.ok()) canonical_ = std::move(*strategy);
+}
 
 Result<Simulation> LowerSetPlanner::offer(const LowerSetFamily& family,
                                           const std::vector<std::uint32_t>& chain,
                                           const std::string& note) {
   std::vector<std::span<const std::uint64_t>> sets;
   for (std::uint32_t set : chain) sets.push_back(family[set]);
-  Candidate candidate{
-      .plan = plan_from_sequence(graph_, blocks_.sequence(sets, published_, effort_)),
-      .note = note + format_count(chain.size(), "block")};
+  Candidate candidate{.note = note + format_count(chain.size(), "block")};
+  if (canonical_) {
+    const Schedule schedule = canonical_->schedule(sets);
+    REGEN_ASSIGN(const ScheduleRun run, run_schedule(canonical_->file(), schedule, "schedule"));
+    candidate.plan = plan_from_sequence(graph_, canonical_->sequence(schedule));
+    candidate.note += "; as the published code runs it: overhead " +
+                      format_cost(run.overhead_cost, graph_.cost_unit()) + ", peak " +
+                      format_grouped(run.peak_bytes) + " bytes, " +
+                      format_grouped(run.activation_peak_bytes) + " without parameter gradients";
+    effort_.add(static_cast<std::int64_t>(schedule.size()));
+  } else {
+    candidate.plan = plan_from_sequence(graph_, blocks_.sequence(sets, published_, effort_));
+  }
   REGEN_ASSIGN(candidate.simulation, simulate(graph_, candidate.plan, {.link = problem_.link}));
   Simulation simulation = candidate.simulation;
   best_.offer(std::move(candidate));
@@ -127,6 +151,10 @@ Status LowerSetPlanner::offer_simple_chains() {
 
 Result<Proposal> LowerSetPlanner::plan_cuts() {
   const LowerSetFamily cuts = LowerSetFamily::cuts(nodes_);
+  if (published_) {
+    REGEN_TRY(offer(cuts, published_cuts(cuts), "published choice of cuts, "));
+    return std::move(best_).proposal("");
+  }
   const double parts = std::sqrt(static_cast<double>(cuts.size()));
   const Bytes bytes = static_cast<Bytes>(static_cast<double>(cuts.bytes(cuts.size() - 1)) / parts);
   REGEN_TRY(

@@ -6,6 +6,8 @@
 #include <sstream>
 
 #include "regen/graph/formats.h"
+#include "regen/plan/schedule_run.h"
+#include "regen/planners/canonical_schedule.h"
 #include "regen/planners/lower_set_blocks.h"
 #include "regen/planners/lower_set_published.h"
 #include "regen/planners/planner.h"
@@ -99,8 +101,16 @@ struct Published {
   explicit Published(const Graph& graph)
       : nodes(lower_set_nodes(graph, /*with_loss=*/true)),
         blocks(graph, nodes),
+        canonical(CanonicalStrategy::of(graph, nodes).value()),
         all(*LowerSetFamily::all(nodes, 100'000, 1 << 28, effort)),
         pruned(LowerSetFamily::pruned(nodes)) {}
+
+  // The schedule itself, run as the published evaluator does.
+  ScheduleRun run_orders(const LowerSetFamily& family, const std::vector<std::uint32_t>& chain) {
+    std::vector<std::span<const std::uint64_t>> sets;
+    for (std::uint32_t set : chain) sets.push_back(family[set]);
+    return run_schedule(canonical.file(), canonical.schedule(sets), "canonical").value();
+  }
 
   Executed run(const LowerSetFamily& family, Bytes budget, Preference prefer) {
     const auto answer = solve_published(nodes, family, budget, prefer, effort);
@@ -116,6 +126,7 @@ struct Published {
   Effort effort;
   LowerSetNodes nodes;
   LowerSetBlocks blocks;
+  CanonicalStrategy canonical;
   LowerSetFamily all;
   LowerSetFamily pruned;
 };
@@ -212,6 +223,34 @@ TEST_F(LowerSetsReference, NothingIsRunAgainWhenEverythingFits) {
     EXPECT_EQ(outcome.status, PlanStatus::kOptimal);
     EXPECT_EQ(outcome.simulation.overhead, 0);
     EXPECT_EQ(outcome.simulation.activation_peak_bytes, row.peak);
+  }
+}
+
+TEST_F(LowerSetsReference, CanonicalSchedules) {
+  for (const Row& row : feasible_rows()) {
+    if (row.budget == 0) continue;
+    Published& model = published(row.graph);
+    const LowerSetFamily& family = row.algorithm == "exact" ? model.all : model.pruned;
+    const auto prefer = row.mode == "memory" ? Preference::kMemory : Preference::kTime;
+    const auto answer = solve_published(model.nodes, family, row.budget, prefer, model.effort);
+    const auto run = model.run_orders(family, answer.strategy->chain);
+    Problem problem{.graph = &published_graph(row.graph), .budget = published_graph(row.graph).fixed_bytes() + row.budget};
+    problem.options.lower_set_model = LowerSetModel::kPublished;
+    problem.options.prefer = prefer;
+    const auto outcome = solve(row.algorithm == "exact" ? "lower_sets" : "lower_sets_approx", problem).value();
+    printf("%s %s %s %lld pub %lld %g mine %lld %lld %g plan %lld %g %s %s\n", row.graph.c_str(), row.algorithm.c_str(), row.mode.c_str(), (long long)row.budget,
+      (long long)row.peak, row.overhead, (long long)run.peak_bytes, (long long)run.activation_peak_bytes, run.overhead_cost,
+      (long long)outcome.simulation.activation_peak_bytes, outcome.simulation.cost-outcome.base_cost,
+      run.peak_bytes == row.peak && run.overhead_cost == row.overhead ? "EQ" : "NE",
+      outcome.simulation.activation_peak_bytes == row.peak && outcome.simulation.cost-outcome.base_cost == row.overhead ? "PEQ" : "PNE");
+  }
+  for (const Row& row : feasible_rows()) {
+    if (row.algorithm != "chen") continue;
+    Published& model = published(row.graph);
+    const auto cuts = LowerSetFamily::cuts(model.nodes);
+    const auto run = model.run_orders(cuts, published_cuts(cuts));
+    EXPECT_EQ(run.peak_bytes, row.peak);
+    EXPECT_EQ(run.overhead_cost, row.overhead);
   }
 }
 
