@@ -8,9 +8,9 @@
 //
 // So a function whose inputs lie in different blocks runs backward in parts, and the gradient of
 // its output waits with its inputs until the earliest of them. Gradients of parameters come with
-// the first part. A function that reads its own output backward, ReLU say, usually does so when that
-// value is gone: it is then computed right before and forgotten right after. Every forget stands
-// directly after the last order that touches the value.
+// the first part. A function that reads its own output backward, ReLU say, usually does so when
+// that value is gone: it is then computed right before and forgotten right after. Every forget
+// stands directly after the last order that touches the value.
 #pragma once
 
 #include <cstdint>
@@ -31,23 +31,32 @@ Schedule canonical_schedule(const LowerSetFile& file, std::span<const std::uint3
 // A graph that came from a lower-set file: how to write and run canonical strategies for it.
 class CanonicalStrategy {
  public:
-  // Fails for other graphs: they do not say which gradient belongs to which value.
+  // Fails for other graphs: they do not say which gradient belongs to which value. Both must
+  // outlive it.
   static Result<CanonicalStrategy> of(const Graph& graph, const LowerSetNodes& nodes);
 
   const LowerSetFile& file() const { return file_; }
   // `sets` ascending, the last being all nodes.
   Schedule schedule(const std::vector<std::span<const std::uint64_t>>& sets) const;
+  // The cost of all that such a schedule computes again, without writing it.
+  double overhead(const std::vector<std::span<const std::uint64_t>>& sets) const;
   // The ops that a schedule runs. An op cannot run in parts: it runs where its first part does.
   std::vector<OpId> sequence(const Schedule& schedule) const;
 
  private:
-  explicit CanonicalStrategy(const Graph& graph) : graph_(&graph) {}
+  CanonicalStrategy(const Graph& graph, const LowerSetNodes& nodes)
+      : graph_(&graph), nodes_(&nodes) {}
+  // By node, the block of the chain.
+  std::vector<std::uint32_t> blocks_of(
+      const std::vector<std::span<const std::uint64_t>>& sets) const;
 
   const Graph* graph_;
+  const LowerSetNodes* nodes_;
   LowerSetFile file_;
   std::vector<OpId> ops_;                  // by block of the file
   std::vector<OpId> sums_;                 // the ops that add up parts of gradients
   std::vector<std::uint32_t> file_block_;  // by node
+  std::vector<char> reads_own_;            // by node: does it read its own value backward?
 };
 
 }  // namespace regen

@@ -93,11 +93,17 @@ void LowerSetPlanner::find_canonical() {
   if (strategy.ok()) canonical_ = std::move(*strategy);
 }
 
+std::vector<std::span<const std::uint64_t>> sets_of(const LowerSetFamily& family,
+                                                    const std::vector<std::uint32_t>& chain) {
+  std::vector<std::span<const std::uint64_t>> sets;
+  for (std::uint32_t set : chain) sets.push_back(family[set]);
+  return sets;
+}
+
 Result<Simulation> LowerSetPlanner::offer(const LowerSetFamily& family,
                                           const std::vector<std::uint32_t>& chain,
                                           const std::string& note) {
-  std::vector<std::span<const std::uint64_t>> sets;
-  for (std::uint32_t set : chain) sets.push_back(family[set]);
+  const auto sets = sets_of(family, chain);
   Candidate candidate{.note = note + format_count(chain.size(), "block")};
   if (canonical_) {
     const Schedule schedule = canonical_->schedule(sets);
@@ -173,7 +179,14 @@ Result<Proposal> LowerSetPlanner::plan_published(const LowerSetFamily& family, b
                     .note = source + (answer.proven ? "no chain of lower sets fits"
                                                     : "the limit was reached first")};
   }
-  const PublishedStrategy& strategy = *answer.strategy;
+  PublishedStrategy strategy = *answer.strategy;
+  if (canonical_ && !lean()) {
+    const auto executed = [&](const std::vector<std::uint32_t>& chain) {
+      effort_.add(1);
+      return canonical_->overhead(sets_of(family, chain));
+    };
+    strategy = polish_published(nodes_, family, budget, std::move(strategy), executed);
+  }
   REGEN_TRY(offer(family, strategy.chain,
                   source + "overhead " + format_cost(strategy.overhead, graph_.cost_unit()) +
                       ", peak " + format_grouped(strategy.peak) + " bytes, "));
