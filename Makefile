@@ -5,7 +5,7 @@
 #   make test SANITIZE=1              the C++ tests with address and undefined sanitizers
 #   make clean        remove builds   make results    measure the rows of docs/results.md
 #   make experiments  published tables and figures, ours beside theirs (docs/experiments.md); one by
-#                     one: experiment-fig4, -fig5, -gap, -lower-sets; ARGS=... goes to the script
+#                     one: experiment-fig4, -fig5, -gap, -gaps, -rounding, -lower-sets; ARGS=... for the script
 
 PRESET   := $(if $(SANITIZE),sanitize,release)
 BUILD    := $(if $(SANITIZE),build-sanitize,build)
@@ -14,7 +14,8 @@ PYTHON   := .venv/bin/python
 JOBS     ?= $(shell nproc)
 
 .PHONY: all setup configure build program demo test bench fuzz format clean results \
-        experiments experiment-fig4 experiment-fig5 experiment-gap experiment-lower-sets
+        experiments experiment-fig4 experiment-fig5 experiment-gap experiment-gaps experiment-rounding \
+        experiment-lower-sets
 
 all: build
 
@@ -35,7 +36,7 @@ program: configure
 demo: program
 	@$(PYTHON) tools/demo.py
 
-experiments: experiment-gap experiment-lower-sets experiment-fig5 experiment-fig4
+experiments: experiment-gap experiment-lower-sets experiment-fig5 experiment-rounding experiment-gaps experiment-fig4
 
 experiment-fig4: program
 	@$(PYTHON) experiments/checkmate_fig4.py $(ARGS)
@@ -45,6 +46,12 @@ experiment-fig5: program
 
 experiment-gap: program
 	@$(PYTHON) experiments/integrality_gap.py $(ARGS)
+
+experiment-gaps: program
+	@$(PYTHON) experiments/exact_gaps.py $(ARGS)
+
+experiment-rounding: program
+	@$(PYTHON) experiments/rounding.py $(ARGS)
 
 experiment-lower-sets: program
 	@$(PYTHON) experiments/lower_sets_table.py $(ARGS)

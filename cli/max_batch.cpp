@@ -107,6 +107,7 @@ Json answers_json(const std::string& model, Bytes memory, Accounting accounting,
                        {"peak_bytes", answer.peak_bytes},
                        {"cost", json_number(answer.cost)},
                        {"overhead", json_number(answer.overhead)},
+                       {"upper_bound", answer.upper_bound},
                        {"limited_by", answer.limited_by}});
   }
   return {{"model", model},
@@ -119,12 +120,14 @@ Json answers_json(const std::string& model, Bytes memory, Accounting accounting,
 std::string answers_text(const std::vector<MaxBatchAnswer>& answers) {
   Table table({{"planner"},
                {"max batch", Table::Align::kRight},
+               {"at most", Table::Align::kRight},
                {"peak", Table::Align::kRight},
                {"overhead", Table::Align::kRight},
                {"limited by"}});
   for (const MaxBatchAnswer& answer : answers) {
     const bool fits = answer.max_batch > 0;
     table.add({answer.planner, fits ? format_grouped(answer.max_batch) : "none",
+               format_grouped(answer.upper_bound),
                fits ? format_bytes(answer.peak_bytes) : "", fits ? percent(answer.overhead) : "",
                answer.limited_by});
   }

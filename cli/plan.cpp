@@ -213,7 +213,7 @@ void add_plan(CLI::App& app, Action& action) {
                 "always)");
   verb.add_flag("--addresses", arguments->addresses, "Give every tensor an address");
   add_output(verb, arguments->output, "Write the plan here; - is standard output");
-  verb.add_option("--schedule", arguments->schedule,
+  verb.add_option("--write-schedule", arguments->schedule,
                   "Write it as compute and forget orders here; for lower-set graphs")
       ->type_name("FILE");
   add_json(verb, arguments->json);

@@ -20,6 +20,13 @@ auto number_as(std::int64_t low, std::int64_t high) {
   };
 }
 
+Result<double> parse_gap(std::string_view text) {
+  const auto gap = parse_double(text);
+  if (gap.ok() && *gap >= 0 && *gap < 1) return *gap;
+  return bad_input("bad gap '" + std::string(text.substr(0, 60)) +
+                   "', expected a number from 0 to less than 1");
+}
+
 template <typename Choice>
 std::vector<std::string> words_of() {
   const std::span<const std::string_view> names = choice_names<Choice>();
@@ -49,6 +56,8 @@ void add_planner_options(CLI::App& verb, PlannerOptions& options) {
   verb.add_flag_callback(
       "--keep-gradients", [&options] { options.recompute_gradients = false; },
       "checkmate: ops after the forward pass run only once");
+  add_parsed(verb, "--gap", options.gap, parse_gap, "X",
+             "Exact planners stop when the gap is this small (default 0)");
   add_choice(verb, "--schedule", options.schedule,
              "checkmate: which schedules are searched: frontier (default), cover_all, cover_last");
   add_choice(verb, "--rounding", options.rounding,

@@ -55,11 +55,11 @@ def print_network(network, limit, measured):
     for planner, answers in by_planner.items():
         artifact, plain = (answers.get(a, {}) for a in ("checkmate", "plain"))
         row = [planner, artifact.get("max_batch", "none" if artifact else ""), plain.get("max_batch", "none"),
-               plain.get("limited_by", "")]
+               plain.get("upper_bound", ""), plain.get("limited_by", "")]
         if network == "VGG19":
             row += [ARTIFACT.get(planner, ""), CHART.get(planner, "")]
         rows.append(row)
-    head = ["planner", "as the artifact counts", "every byte once", "limited by"]
+    head = ["planner", "as the artifact counts", "every byte once", "proven: at most", "limited by"]
     head += ["published: artifact", "published: chart"] if network == "VGG19" else []
     common.print_table(f"{network}: no plan trains more than {limit:,}", head, rows)
 
@@ -94,11 +94,11 @@ def main():
         limits[network] = ceiling(network, arguments.memory)
         results[network] = measure(network, planners, arguments)
         print_network(network, limits[network], results[network])
-    print("Published values are documented for VGG19 only. The structural ceiling is proven; an answer equal to it is optimal.\n")
-    rows = [[n, p, a, r.get("max_batch", 0), limits[n], r.get("peak_bytes"), r.get("overhead"), r["limited_by"]]
+    print("Published values are documented for VGG19 only. An answer equal to what is proven is the largest batch that any plan trains.\n")
+    rows = [[n, p, a, r.get("max_batch", 0), r.get("upper_bound"), limits[n], r.get("peak_bytes"), r.get("overhead"), r["limited_by"]]
             for n, measured in results.items() for p, a, r in measured]
     common.write_csv(arguments.out, "checkmate_fig5.csv",
-                     ["network", "planner", "accounting", "max_batch", "ceiling", "peak_bytes", "overhead", "limited_by"], rows)
+                     ["network", "planner", "accounting", "max_batch", "upper_bound", "ceiling", "peak_bytes", "overhead", "limited_by"], rows)
     draw(arguments, results, limits, style.prepare())
 
 

@@ -25,7 +25,7 @@ def parser(description, time_limit):
     result = argparse.ArgumentParser(description=description)
     result.add_argument("--out", type=pathlib.Path, default=ROOT / "out", help="folder for CSV and plot (default out/)")
     result.add_argument("--time-limit", type=float, default=time_limit, metavar="SECONDS",
-                        help=f"of each single solve (default {time_limit})")
+                        help=f"of each single solve (default {time_limit or 'depends on the network'})")
     return result
 
 
@@ -34,9 +34,14 @@ def run(*arguments):
     if not REGEN.exists():
         sys.exit(f"no program at {REGEN}; run make first, or name it in REGEN_BIN")
     done = subprocess.run([REGEN, *map(str, arguments), "--json"], capture_output=True, text=True, check=False)
-    if done.returncode in (0, 1, 3) and done.stdout:
-        return json.loads(done.stdout), None
-    return None, done.stderr.strip().removeprefix("regen: ") or f"ended with status {done.returncode}"
+    return answer_of(done.returncode, done.stdout, done.stderr)
+
+
+def answer_of(status, output, errors):
+    """(the JSON, None), or (None, one line) when a run of regen failed."""
+    if status in (0, 1, 3) and output:
+        return json.loads(output), None
+    return None, errors.strip().removeprefix("regen: ") or f"ended with status {status}"
 
 
 def regen(*arguments):

@@ -4,9 +4,9 @@
 
 #include "regen/planners/checkpoint_plan.h"
 #include "regen/planners/frontier_solver.h"
+#include "regen/planners/imposed_program.h"
 #include "regen/planners/planner_list.h"
 #include "regen/planners/recompute.h"
-#include "regen/planners/registry.h"
 
 namespace regen {
 namespace {
@@ -45,11 +45,23 @@ struct Starts {
   }
 };
 
+Result<Proposal> plan_imposed(const Problem& problem, Effort& effort) {
+  REGEN_ASSIGN(const ImposedAnswer answer, solve_imposed(problem, /*whole=*/true, effort));
+  Proposal proposal{.status = PlanStatus::kUnknown, .lower_bound = answer.bound};
+  if (answer.status == ProgramStatus::kInfeasible) proposal.status = PlanStatus::kInfeasible;
+  if (answer.sequence.empty()) return proposal;
+  proposal.status =
+      answer.status == ProgramStatus::kOptimal ? PlanStatus::kOptimal : PlanStatus::kFeasible;
+  proposal.plan = plan_from_sequence(*problem.graph, answer.sequence);
+  return proposal;
+}
+
 }  // namespace
 
 Result<Proposal> plan_checkmate(const Problem& problem, Effort& effort) {
   const Graph& graph = *problem.graph;
   REGEN_TRY(check_sequences_possible(graph));
+  if (problem.options.schedule != ImposedSchedule::kFrontier) return plan_imposed(problem, effort);
   Starts starts(problem, effort);
   Problem bounded = problem;
   if (!bounded.budget) bounded.budget = std::numeric_limits<Bytes>::max() / 4;

@@ -8,6 +8,7 @@
 
 #include "regen/planners/frontier_program.h"
 #include "regen/planners/frontier_search.h"
+#include "regen/planners/imposed_program.h"
 #include "regen/planners/planner_list.h"
 #include "regen/planners/recompute.h"
 
@@ -30,8 +31,8 @@ Relaxation relax(FrontierProgram& program, Effort& effort) {
   while (true) {
     ProgramAnswer answer = program.program().solve_relaxation(effort);
     result.status = answer.status;
-    result.bound = std::max(result.bound,
-                            program.frontier().base_cost + program.from_program(answer.bound));
+    result.bound =
+        std::max(result.bound, program.frontier().base_cost + program.from_program(answer.bound));
     if (answer.status != ProgramStatus::kOptimal) return result;
     result.values = std::move(answer.values);
     if (program.add_broken_memory_rows(result.values) == 0 || effort.exhausted()) return result;
@@ -94,8 +95,21 @@ std::vector<KeepMatrix> round_all(const FrontierProgram& program, const std::vec
 }  // namespace
 
 Result<Proposal> plan_lp_bound(const Problem& problem, Effort& effort) {
-  if (!problem.budget) return bad_input("lp_bound: no budget given, expected one");
+  if (problem.options.schedule != ImposedSchedule::kFrontier) {
+    REGEN_ASSIGN(const ImposedAnswer answer, solve_imposed(problem, /*whole=*/false, effort));
+    const bool none = answer.status == ProgramStatus::kInfeasible;
+    return Proposal{.status = none ? PlanStatus::kInfeasible : PlanStatus::kUnknown,
+                    .lower_bound = answer.bound,
+                    // solve() raises the bound to one run of every op; this is what it was.
+                    .note = none ? "not even a fractional schedule fits"
+                                 : "the relaxation by itself: " + format_exact(answer.bound)};
+  }
   const Frontier frontier = make_frontier(*problem.graph, !problem.options.recompute_gradients);
+  if (!problem.budget) {
+    return Proposal{.status = PlanStatus::kUnknown,
+                    .lower_bound = frontier.exact ? frontier.base_cost : 0,
+                    .note = "no budget: every op once"};
+  }
   REGEN_TRY(check_size(frontier));
   FrontierProgram program(frontier, *problem.budget - frontier.fixed_bytes);
   const Relaxation relaxation = relax(program, effort);
@@ -110,7 +124,7 @@ Result<Proposal> plan_lp_bound(const Problem& problem, Effort& effort) {
 
 Result<Proposal> plan_checkmate_lp(const Problem& problem, Effort& effort) {
   REGEN_TRY(check_sequences_possible(*problem.graph));
-  if (!problem.budget) return bad_input("checkmate_lp: no budget given, expected one");
+  if (!problem.budget) return plan_keep_all(problem, effort);
   const Frontier frontier = make_frontier(*problem.graph, !problem.options.recompute_gradients);
   const Bytes budget = *problem.budget - frontier.fixed_bytes;
   REGEN_TRY(check_size(frontier));

@@ -46,8 +46,18 @@ void add_ops(const Graph& graph, const IdVector<TensorId, ValueId>& value, Front
   frontier.readers = Csr<ValueId, OpId>::from_pairs(frontier.num_values, readers);
 }
 
+// The first op that changes each fixed tensor; a high number where none does.
+IdVector<TensorId, std::size_t> first_changes(const Graph& graph) {
+  IdVector<TensorId, std::size_t> changed_by(graph.num_tensors(), SIZE_MAX);
+  for (OpId op : graph.ops()) {
+    for (TensorId t : graph.mutates(op)) changed_by[t] = std::min(changed_by[t], op.index());
+  }
+  return changed_by;
+}
+
 // From the last op to the first: a value is of use until its readers have run for the last time.
 void set_useful_stages(Frontier& frontier) {
+  const IdVector<TensorId, std::size_t> changed_by = first_changes(*frontier.graph);
   frontier.useful_until.assign(frontier.num_values, 0);
   frontier.rerun_until.assign(frontier.num_ops, 0);
   for (std::size_t i = frontier.num_ops; i-- > 0;) {
@@ -65,6 +75,11 @@ void set_useful_stages(Frontier& frontier) {
       until = std::max(until, frontier.useful_until[v]);
     }
     until = std::min(until, static_cast<std::uint32_t>(frontier.num_ops - 1));
+    // A second run must not read what was changed in between.
+    if (std::ranges::any_of(frontier.graph->inputs(op),
+                            [&](TensorId t) { return changed_by[t] < until; })) {
+      frontier.repeatable[op] = 0;
+    }
     if (frontier.repeatable[op] && until > i) frontier.rerun_until[op] = until;
   }
   // A value that an op destroys when it first runs is never carried past that stage.

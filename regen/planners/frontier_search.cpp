@@ -8,7 +8,11 @@ namespace regen {
 namespace {
 
 constexpr std::size_t kDropsTried = 16;
+constexpr int kEscapes = 12;
 constexpr double kBlindTrial = 0.05;
+// How much of the budget a descent takes off at once, and when it gives up.
+constexpr double kFirstStep = 0.04;
+constexpr double kLastStep = 0.0005;
 constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
 
 }  // namespace
@@ -124,7 +128,7 @@ std::optional<FrontierSearch::Move> FrontierSearch::best_drop(const Schedule& sc
 }
 
 bool FrontierSearch::repair(Schedule& schedule) {
-  for (int stuck = 0; stuck < 4 && !effort_.exhausted();) {
+  for (int stuck = 0; stuck < kEscapes && !effort_.exhausted();) {
     schedule.score = *evaluate(schedule.keep);
     if (schedule.score.fits()) return true;
     const auto step = overflowing_step();
@@ -138,11 +142,16 @@ bool FrontierSearch::repair(Schedule& schedule) {
     const std::size_t few = std::min(moves.size(), kDropsTried);
     std::optional<Move> best = best_drop(schedule, {moves.begin(), moves.begin() + few});
     if (!best) best = best_drop(schedule, {moves.begin() + few, moves.end()});
-    if (best) {
-      schedule.keep.clear(best->value, best->first, best->last);
-    } else {
+    if (!best) {
+      // Nothing helps alone; one of them may open the way for another.
       ++stuck;
+      if (moves.empty()) continue;
+      best = moves[static_cast<std::size_t>(random_.between(0, std::ssize(moves) - 1))];
+      KeepMatrix trial = schedule.keep;
+      trial.clear(best->value, best->first, best->last);
+      if (!evaluate(trial)) continue;
     }
+    schedule.keep.clear(best->value, best->first, best->last);
   }
   return false;
 }
@@ -207,6 +216,37 @@ bool FrontierSearch::add_start(KeepMatrix start) {
   improve(schedule);
   offer(schedule);
   return true;
+}
+
+bool FrontierSearch::descend(KeepMatrix start) {
+  const Bytes target = budget_;
+  Schedule schedule{std::move(start), {}};
+  const auto score = evaluate(schedule.keep);
+  if (!score) return false;
+  double step = kFirstStep;
+  budget_ = std::max(target, score->peak);
+  while (budget_ > target && step > kLastStep && !effort_.exhausted()) {
+    const Bytes before = budget_;
+    budget_ = std::max(target, static_cast<Bytes>(static_cast<double>(before) * (1 - step)));
+    Schedule trial = schedule;
+    if (!repair(trial)) {
+      // Shake what fitted, and try a smaller step from there.
+      budget_ = before;
+      step /= 2;
+      trial = schedule;
+      perturb(trial);
+      if (repair(trial)) schedule = std::move(trial);
+      continue;
+    }
+    improve(trial);
+    schedule = std::move(trial);
+    // Room gained for nothing is taken along.
+    budget_ = std::max(target, std::min(budget_, schedule.score.peak));
+    step = std::min(kFirstStep, step * 1.5);
+  }
+  const bool arrived = budget_ == target;
+  budget_ = target;
+  return arrived && add_start(std::move(schedule.keep));
 }
 
 void FrontierSearch::run(int rounds, std::int64_t work, double goal,

@@ -20,6 +20,10 @@ class FrontierSearch {
   // Repairs and improves a start; true if it fits in the end.
   bool add_start(KeepMatrix start);
 
+  // For budgets at which a start cannot be repaired at once: comes down to the budget in small
+  // steps, each from what fitted the step before. True if it gets there.
+  bool descend(KeepMatrix start);
+
   // Undo, repair, improve, until `rounds` in a row bring nothing, `work` is done, the cost has
   // reached `goal`, or the effort is spent. Needs a start that fits.
   void run(int rounds, std::int64_t work, double goal,

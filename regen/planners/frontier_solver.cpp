@@ -78,9 +78,9 @@ void FrontierSolver::search(const std::vector<std::vector<OpId>>& starts) {
   for (const auto& sequence : starts) {
     if (!closed()) search_.add_start(keep_of_sequence(frontier_, sequence));
   }
-  // Repairs draw lots: another attempt may fit where the first ones did not.
+  // Repairs draw lots: another attempt may arrive where the first ones did not.
   for (int i = 0; i < kAttempts && !has_incumbent() && !effort_.exhausted(); ++i) {
-    search_.add_start(keep_everything(frontier_));
+    search_.descend(keep_everything(frontier_));
   }
   tell();
   if (!done()) search_.run(kIdleRounds, kSearchWork, bound_, [this](double) { tell(); });

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <map>
 #include <set>
 
 #include "regen/plan/explain.h"
+#include "regen/planners/registry.h"
 
 namespace regen {
 namespace {
@@ -24,12 +26,14 @@ bool found(const Outcome& outcome) {
 
 class Search {
  public:
-  Search(std::string_view planner, const MaxBatchProblem& problem)
-      : planner_(planner), problem_(problem) {}
+  Search(const PlannerEntry& planner, const MaxBatchProblem& problem)
+      : entry_(planner), planner_(planner.name), problem_(problem) {}
 
   Result<MaxBatchAnswer> run() {
     REGEN_ASSIGN(std::int64_t best, largest_fitting_index());
+    REGEN_TRY(find_impossible(best));
     MaxBatchAnswer answer{.planner = std::string(planner_)};
+    answer.upper_bound = impossible_ > 0 ? batch_at(impossible_ - 1) : 0;
     if (best >= 0) {
       REGEN_ASSIGN(const Outcome outcome, cheapest_at(batch_at(best)));
       answer.planner = outcome.planner;
@@ -87,6 +91,40 @@ class Search {
     return low;
   }
 
+  // The smallest index that is proven impossible: at most the first that what every plan needs
+  // rules out, and lower where the planner proves it. May raise `best` on the way.
+  Status find_impossible(std::int64_t& best) {
+    std::int64_t low = best;
+    std::int64_t high = impossible_ = std::min(impossible_, last_index() + 1);
+    for (std::int64_t stride = 1; low + stride < high; stride *= 2) {
+      REGEN_ASSIGN(const bool possible, structurally_possible(low + stride));
+      if (!possible) high = low + stride;
+      if (possible) low += stride;
+    }
+    while (high - low > 1) {
+      const std::int64_t middle = low + (high - low) / 2;
+      REGEN_ASSIGN(const bool possible, structurally_possible(middle));
+      (possible ? low : high) = middle;
+    }
+    impossible_ = high;
+    low = best;
+    // Beyond a fifth of a percent nobody cares how far the proof reaches.
+    while (entry_.integer_program && impossible_ - low > 1 && !interrupted() &&
+           (impossible_ - 1 - best) * 500 > best) {
+      const std::int64_t middle = low + (impossible_ - low) / 2;
+      REGEN_ASSIGN(const bool good, fits(middle));  // lowers impossible_ itself
+      if (good) best = middle;
+      if (impossible_ > middle) low = middle;
+    }
+    return {};
+  }
+
+  Result<bool> structurally_possible(std::int64_t index) const {
+    REGEN_ASSIGN(const Graph graph, problem_.graph_at(batch_at(index)));
+    const auto bytes = budget(graph);
+    return bytes && structural_bound(graph).bytes <= *bytes;
+  }
+
   // Then nothing more is built or planned, and the best batch so far is the answer.
   bool interrupted() const { return Effort(problem_.limits).interrupted(); }
 
@@ -99,7 +137,9 @@ class Search {
     REGEN_ASSIGN(const Graph graph, problem_.graph_at(problem_.grid.start));
     Problem least = problem_for(graph);
     least.budget.reset();  // planners then look for the least memory
-    REGEN_ASSIGN(const Outcome outcome, solve(planner_, least, problem_.limits));
+    // An integer program needs a budget; a heuristic's least memory is as good to begin with.
+    const std::string_view planner = entry_.integer_program ? "chen_greedy" : planner_;
+    REGEN_ASSIGN(const Outcome outcome, solve(planner, least, problem_.limits));
     const Bytes available = budget(graph).value_or(0) - graph.fixed_bytes();
     // A planner that found nothing, or only bounds, still cannot beat what every plan needs.
     const Bytes peak =
@@ -115,7 +155,8 @@ class Search {
 
   // Absent when the fixed bytes alone do not fit.
   std::optional<Bytes> budget(const Graph& graph) const {
-    const bool twice = problem_.options.accounting == Accounting::kCheckmate;
+    const bool twice =
+        problem_.options.accounting == Accounting::kCheckmate && !entry_.integer_program;
     const Bytes bytes = problem_.memory - (twice ? graph.fixed_bytes() : 0);
     return bytes < 0 ? std::nullopt : std::optional(bytes);
   }
@@ -138,7 +179,9 @@ class Search {
     if (good) {
       outcome.plan.reset();
       outcomes_.insert_or_assign(batch, std::move(outcome));
-    } else if (outcome.status == PlanStatus::kUnknown && cut_short(outcome)) {
+    } else if (outcome.status == PlanStatus::kInfeasible) {
+      impossible_ = std::min(impossible_, index);
+    } else if (cut_short(outcome)) {
       undecided_.insert(batch);
     }
     return good;
@@ -181,8 +224,11 @@ class Search {
     return std::string(found(outcome) ? "compute_cap" : "memory");
   }
 
+  const PlannerEntry& entry_;
   std::string_view planner_;
   const MaxBatchProblem& problem_;
+  // The smallest index that is known to be impossible for this planner.
+  std::int64_t impossible_ = std::numeric_limits<std::int64_t>::max();
   std::map<std::int64_t, Outcome> outcomes_;  // of the batches that fit, without their plans
   std::set<std::int64_t> undecided_;          // a limit came before an answer
 };
@@ -196,7 +242,8 @@ Result<MaxBatchAnswer> max_batch(std::string_view planner, const MaxBatchProblem
                      " is out of range, expected a start from 1 to " +
                      std::to_string(problem.largest) + " and a step of at least 1");
   }
-  return Search(planner, problem).run();
+  REGEN_ASSIGN(const PlannerEntry* entry, find_planner(planner));
+  return Search(*entry, problem).run();
 }
 
 }  // namespace regen

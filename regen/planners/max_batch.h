@@ -38,6 +38,9 @@ struct MaxBatchAnswer {
   Bytes peak_bytes = 0;        // at max_batch
   double cost = 0;
   double overhead = 0;
+  // The largest batch of the grid that is not proven impossible, by what every plan needs or by the
+  // planner's own proof; max_batch is optimal for the planner's class if they are equal.
+  std::int64_t upper_bound = 0;
   // Why the next batch of the grid does not fit: "structural_bound" (no plan at all can hold it),
   // "memory" (this planner's plans cannot), "compute_cap", "search_limit" (the time or work limit
   // of a solve came first), "interrupted", "batch_limit" (nothing; the search ends there).

@@ -76,8 +76,8 @@ using SearchObserver =
 struct Problem {
   const Graph* graph = nullptr;
   Link link;
-  // Device bytes, fixed ones included. Absent: no limit; planners that search then look for the
-  // least memory.
+  // Device bytes, fixed ones included. Absent: no limit; heuristics that search then look for the
+  // least memory, exact planners keep everything.
   std::optional<Bytes> budget;
   std::optional<Bytes> host_budget;
   // The most a plan may cost; absent: no limit.

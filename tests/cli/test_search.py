@@ -55,8 +55,8 @@ def interrupted(*arguments):
 
 
 def test_options_of_planners_are_the_same_in_every_verb(regen):
-    names = {"--accounting", "--greedy-points", "--slots", "--keep-gradients", "--schedule",
-             "--rounding", "--samples", "--prefer", "--model", "--seed", "--time-limit",
+    names = {"--accounting", "--greedy-points", "--slots", "--keep-gradients", "--gap",
+             "--schedule", "--rounding", "--samples", "--prefer", "--model", "--seed", "--time-limit",
              "--work-limit"}
     for verb in ("plan", "sweep", "max-batch"):
         help_text = regen.ok(verb, "--help")
@@ -79,6 +79,15 @@ def test_no_time_is_a_limit_like_any_other(regen):
     assert plan["status"] == "feasible"
     regen.write("in.csv", "id,lower,upper,size\na,0,4,2\n")
     assert regen.json("pack", "in.csv", "--time-limit", 0)["height"] == 2
+
+
+def test_an_exact_planner_stops_at_the_gap(regen):
+    asked = ("plan", "zoo:vgg_unet", "--planner", "checkmate", "--budget", 470798853)
+    near = regen.json(*asked, "--gap", 0.5)
+    assert near["status"] == "feasible" and near["gap"] <= 0.5
+    least = regen.json(*asked, "--gap", 0)
+    assert least["status"] == "optimal" and least["cost"] <= near["cost"]
+    assert near["lower_bound"] <= least["cost"] and near["work"] < least["work"]
 
 
 def test_greedy_points_reach_the_sweep(regen):

@@ -422,7 +422,7 @@ ReLU
 
 def test_a_plan_becomes_a_schedule_and_is_judged_as_one(regen):
     regen.write("g.txt", LOWER_SETS)
-    plan = regen.json("plan", "g.txt", "--planner", "lower_sets", "--schedule", "s.txt")
+    plan = regen.json("plan", "g.txt", "--planner", "lower_sets", "--write-schedule", "s.txt")
     assert plan["status"] == "optimal" and plan["overhead"] == 0
     assert regen.bytes_of("s.txt").decode().startswith("compute 0\ncompute 1\n")
     run = regen.json("simulate", "g.txt", "s.txt")
@@ -437,4 +437,4 @@ def test_a_bad_schedule_is_refused_with_its_line(regen):
     line = regen.fails(2, "simulate", "g.txt", "s.txt")
     assert "s.txt: line 2: the value of variable 2 is not there" in line
     assert "VGG19" in regen.fails(2, "simulate", "zoo:vgg19", "s.txt")
-    assert "'VGG19'" in regen.fails(2, "plan", "zoo:vgg19", "--schedule", "s2.txt")
+    assert "'VGG19'" in regen.fails(2, "plan", "zoo:vgg19", "--write-schedule", "s2.txt")

@@ -2,8 +2,10 @@
 
 import csv
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -42,7 +44,7 @@ def test_fig5(tmp_path):
     text = experiment(tmp_path, "checkmate_fig5.py", "--networks", "VGG19", "--planners", "keep_all", "chen_greedy",
                       "--time-limit", 1)
     assert "no plan trains more than 289" in text
-    assert "| chen_greedy | 266 | 289 | structural_bound | 266 | 231 |" in text
+    assert "| chen_greedy | 266 | 289 | 289 | structural_bound | 266 | 231 |" in text
     assert rows_of(tmp_path / "checkmate_fig5.csv")[0]["max_batch"] == "167"
     assert (tmp_path / "checkmate_fig5.png").read_bytes().startswith(PNG)
 
@@ -62,6 +64,47 @@ def test_integrality_gap(tmp_path):
     assert all(float(row["ILP / LP"]) >= 1 for row in rows if row["ILP / LP"])
     assert "21.56" in text
     assert (tmp_path / "integrality_gap.png").read_bytes().startswith(PNG)
+
+
+def test_exact_gaps(tmp_path):
+    text = experiment(tmp_path, "exact_gaps.py", "--networks", "VGG16", "test", "--budgets", 3, "--time-limit", 20, "--jobs", 2)
+    assert "Proven: 6 of 6 budgets of 2 networks." in text
+    rows = {(row["network"], row["budget_index"]): row for row in rows_of(tmp_path / "exact_gaps.csv")}
+    # VGG16 in what every plan needs: 4 tensors of 12,845,056 bytes and the fixed bytes. Only conv1_1,
+    # 86,704,128 of 46,410,792,960 multiply-accumulates, is paid for again (VGG19's published optimum).
+    least = rows["VGG16", "0"]
+    assert int(least["budget_bytes"]) == 4 * 12845056 + 8 * 138357544
+    assert least["status"] == "optimal" and int(least["cost"]) - int(least["base_cost"]) == 86704128
+    assert float(rows["VGG16", "2"]["overhead"]) == 0 and rows["VGG16", "2"]["budget_share"] == "1.0"
+    assert float(rows["test", "0"]["overhead"]) >= float(rows["test", "1"]["overhead"]) >= 0
+
+
+def test_exact_gaps_that_are_cut_keep_their_rows(tmp_path):
+    child = subprocess.Popen([sys.executable, ROOT / "experiments" / "exact_gaps.py", "--out", tmp_path, "--networks",
+                              "VGG16", "ResNet50", "--budgets", "4", "--jobs", "1"], stdout=subprocess.PIPE, text=True)
+    path = tmp_path / "exact_gaps.csv"
+    # ResNet50 in what every plan needs takes minutes; by then VGG16 is through.
+    while child.poll() is None and (not path.exists() or path.read_text().count("VGG16") < 4):
+        time.sleep(0.1)
+    child.send_signal(signal.SIGTERM)
+    text, _ = child.communicate(timeout=120)
+    assert child.returncode == 0 and "Ended early" in text and "| VGG16 | 45 | 4 of 4 |" in text
+
+
+def test_exact_gaps_of_the_whole_zoo(tmp_path):
+    text = experiment(tmp_path, "exact_gaps.py", "--all", "--most-nodes", 9, "--budgets", 1)
+    assert {row["network"] for row in rows_of(tmp_path / "exact_gaps.csv")} == {"linear0", "linear1", "linear2"}
+    assert "3 of 3 budgets" in text
+
+
+def test_rounding(tmp_path):
+    text = experiment(tmp_path, "rounding.py", "--networks", "VGG16", "--budgets", 3, "--tries", 28, "--time-limit", 20)
+    assert "| VGG16 | sweep | 3 | 3 | 0 | 1.0" in text
+    rows = rows_of(tmp_path / "rounding.csv")
+    assert len(rows) == 12 and all(float(row["ratio"]) >= 1 for row in rows if row["ratio"])
+    tries = rows_of(tmp_path / "rounding_tries.csv")
+    assert tries[-1]["tries"] == "28" and tries[-1]["over budget"] == "0"
+    assert (tmp_path / "rounding.png").read_bytes().startswith(PNG)
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="the reference data is not on this machine")

@@ -92,7 +92,10 @@ TEST_P(EveryPlanner, PlansCanBeGivenAddresses) {
 
 std::vector<std::string> names() {
   std::vector<std::string> list;
-  for (const PlannerEntry& entry : planner_registry()) list.emplace_back(entry.name);
+  for (const PlannerEntry& entry : planner_registry()) {
+    // A bound without plans has tests of its own (checkmate_lp_test.cpp).
+    if (entry.name != "lp_bound") list.emplace_back(entry.name);
+  }
   return list;
 }
 
