@@ -8,6 +8,7 @@
 #include "regen/plan/schedule_run.h"
 #include "regen/planners/canonical_schedule.h"
 #include "regen/planners/checkpoint_plan.h"
+#include "regen/planners/lower_set_estimate.h"
 #include "regen/planners/lower_set_published.h"
 #include "regen/planners/lower_set_search.h"
 #include "regen/planners/planner_list.h"
@@ -24,7 +25,11 @@ constexpr std::size_t kMaxLatticeBytes = std::size_t{1} << 29;
 constexpr std::size_t kMaxSetsForAll = 1024;
 // Counted work (transitions and states) of one planning, so that no budget takes for ever.
 constexpr std::int64_t kMaxWork = 2'500'000;
+// When an estimate has found a chain, the search over one set for each op looks at so many nodes.
+constexpr std::size_t kQuickNodes = 500'000;
 constexpr std::size_t kBeam = 16;
+constexpr int kEstimates = 3;
+constexpr double kWellUsed = 0.98;  // of the budget: another estimate gains little
 constexpr Bytes kUnlimited = std::numeric_limits<Bytes>::max() / 4;
 
 class LowerSetPlanner {
@@ -58,6 +63,11 @@ class LowerSetPlanner {
   bool fits() const {
     return best_.best() && best_.best()->simulation.activation_peak_bytes <= room();
   }
+  // Of re-runs; infinite while nothing fits.
+  double cost_to_beat() const {
+    return fits() ? best_.best()->simulation.cost - graph_.base_cost()
+                  : std::numeric_limits<double>::infinity();
+  }
   bool done() const { return effort_.exhausted(); }
 
   void find_canonical();
@@ -65,10 +75,11 @@ class LowerSetPlanner {
                            const std::string& note);
   Status offer_simple_chains();
   Result<Proposal> plan_published(const LowerSetFamily& family, bool whole);
-  Result<bool> search(const LowerSetFamily& family, Transitions transitions, bool narrow_only,
+  Result<bool> search(const LowerSetFamily& family, Transitions transitions, std::int64_t work,
                       bool& exact);
   Result<bool> cheapest(const LowerSetFamily& family, LowerSetMemory& memory,
-                        ChainSearchOptions options, bool narrow_only, Effort& effort);
+                        ChainSearchOptions options, Effort& effort);
+  Status estimate(const LowerSetFamily& family);
   Result<bool> leanest(const LowerSetFamily& family, LowerSetMemory& memory,
                        ChainSearchOptions options, Effort& effort);
   Result<Proposal> conclude(bool proven, const std::string& reason);
@@ -195,18 +206,38 @@ Result<Proposal> LowerSetPlanner::plan_published(const LowerSetFamily& family, b
 
 // The cheapest chain within the budget, if there is one cheaper than the best so far.
 Result<bool> LowerSetPlanner::cheapest(const LowerSetFamily& family, LowerSetMemory& memory,
-                                       ChainSearchOptions options, bool narrow_only,
-                                       Effort& effort) {
-  // First a narrow search: the better its chain, the more the wide one can leave out.
+                                       ChainSearchOptions options, Effort& effort) {
+  // Without a chain yet, first a narrow search: the better its chain, the more the wide one can
+  // leave out.
   for (const std::size_t beam : {kBeam, std::size_t{0}}) {
-    if (beam == 0 && narrow_only) break;
+    if (beam > 0 && fits()) continue;
     options.beam = beam;
-    if (fits()) options.cost_below = best_.best()->simulation.cost - graph_.base_cost();
+    options.cost_below = cost_to_beat();
     const ChainSearchResult found = search_chains(memory, family, options, effort);
     if (found.chain) REGEN_TRY(offer(family, *found.chain, ""));
     if (found.complete) return true;
   }
   return false;
+}
+
+// Chains that an estimate finds, for budgets around the real one: the more the estimate is given,
+// the cheaper its chain; the judge says how much it may be given.
+Status LowerSetPlanner::estimate(const LowerSetFamily& family) {
+  const LowerSetEstimate guess(blocks_, family);
+  const auto budget = static_cast<double>(room());
+  double part = 1;
+  for (int i = 0; i < kEstimates && !done(); ++i) {
+    const double known = cost_to_beat();
+    const auto chain = guess.cheapest({.budget = static_cast<Bytes>(budget * part),
+                                       .cost_below = known},
+                                      effort_);
+    if (!chain) break;
+    REGEN_ASSIGN(const Simulation simulation, offer(family, *chain, "estimated, "));
+    const double used = static_cast<double>(simulation.activation_peak_bytes) / budget;
+    if (used <= 1 && used >= kWellUsed) break;
+    part /= used;
+  }
+  return {};
 }
 
 // Bisects for the least budget that some chain fits into, then takes the cheapest of those.
@@ -228,23 +259,23 @@ Result<bool> LowerSetPlanner::leanest(const LowerSetFamily& family, LowerSetMemo
   }
   options.leanest = false;
   options.budget = best_.best()->simulation.activation_peak_bytes;
-  options.cost_below = best_.best()->simulation.cost - graph_.base_cost();
+  options.cost_below = cost_to_beat();
   const ChainSearchResult found = search_chains(memory, family, options, effort);
   if (found.chain) REGEN_TRY(offer(family, *found.chain, ""));
   return found.complete;
 }
 
 Result<bool> LowerSetPlanner::search(const LowerSetFamily& family, Transitions transitions,
-                                     bool narrow_only, bool& exact) {
+                                     std::int64_t work, bool& exact) {
   LowerSetMemory memory(blocks_, family);
   exact = memory.exact();
   Limits limits{.seconds = effort_.seconds_left(),
-                .work = std::min(kMaxWork, effort_.work_left()),
+                .work = std::min(work, effort_.work_left()),
                 .interrupt = effort_.limits().interrupt};
   Effort effort(limits);
   const ChainSearchOptions options{.budget = room(), .transitions = transitions};
   auto complete = lean() ? leanest(family, memory, options, effort)
-                         : cheapest(family, memory, options, narrow_only, effort);
+                         : cheapest(family, memory, options, effort);
   effort_.add(effort.work());
   return complete;
 }
@@ -271,8 +302,13 @@ Result<Proposal> LowerSetPlanner::plan_chains(bool whole_lattice) {
       return conclude(true, "");
     }
     if (done()) return conclude(false, "the limit was reached");
+    if (!lean() && problem_.budget) REGEN_TRY(estimate(pruned));
+    const bool estimated = !lean() && fits();
+    const auto work = static_cast<std::int64_t>(kQuickNodes / (nodes_.size() + 1));
     bool exact = false;
-    REGEN_TRY(search(pruned, Transitions::kAll, /*narrow_only=*/whole_lattice, exact));
+    if (!estimated || !whole_lattice) {
+      REGEN_TRY(search(pruned, Transitions::kAll, estimated ? work : kMaxWork, exact));
+    }
     if (!whole_lattice) return conclude(false, "one set for each op");
   }
   const std::optional<LowerSetFamily> all =
@@ -285,7 +321,7 @@ Result<Proposal> LowerSetPlanner::plan_chains(bool whole_lattice) {
   const Transitions transitions =
       all->size() <= kMaxSetsForAll ? Transitions::kAll : Transitions::kIrreducible;
   bool exact = false;
-  REGEN_ASSIGN(const bool complete, search(*all, transitions, /*narrow_only=*/false, exact));
+  REGEN_ASSIGN(const bool complete, search(*all, transitions, kMaxWork, exact));
   if (!complete) return conclude(false, "the limit was reached");
   const std::string sets = std::to_string(all->size()) + " lower sets";
   return conclude(exact && transitions == Transitions::kAll && !attached_,
