@@ -147,6 +147,11 @@ std::string write_schedule(const Schedule& schedule) {
   return text;
 }
 
+Result<IdVector<OpId, std::optional<std::uint32_t>>> blocks_in_file(const Graph& graph) {
+  REGEN_ASSIGN(FilePlaces places, places_in_file(graph));
+  return std::move(places.block);
+}
+
 Result<Schedule> schedule_from_plan(const Graph& graph, const Plan& plan) {
   REGEN_ASSIGN(const FilePlaces places, places_in_file(graph));
   const auto adds_up = [&](OpId op) { return !places.block[op].has_value(); };

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,10 @@ bool looks_like_schedule(std::string_view text);
 // solvers do when nothing fits, is refused with that reason.
 Result<Schedule> read_schedule(std::string_view text, const std::string& source);
 std::string write_schedule(const Schedule& schedule);
+
+// Of a graph that came from a lower-set file, the block of that file which each op is; none for ops
+// that add up parts of a gradient. Other graphs are refused.
+Result<IdVector<OpId, std::optional<std::uint32_t>>> blocks_in_file(const Graph& graph);
 
 // A plan for a graph that came from a lower-set file, as a schedule over that file. Gradients are
 // summed as they are made, so that the ops which add them up have no orders.

@@ -5,7 +5,10 @@
 
 #include "regen/graph/analysis.h"
 #include "regen/plan/explain.h"
+#include "regen/plan/schedule_run.h"
+#include "regen/planners/canonical_schedule.h"
 #include "regen/planners/checkpoint_plan.h"
+#include "regen/planners/lower_set_estimate.h"
 #include "regen/planners/lower_set_published.h"
 #include "regen/planners/lower_set_search.h"
 #include "regen/planners/planner_list.h"
@@ -22,7 +25,11 @@ constexpr std::size_t kMaxLatticeBytes = std::size_t{1} << 29;
 constexpr std::size_t kMaxSetsForAll = 1024;
 // Counted work (transitions and states) of one planning, so that no budget takes for ever.
 constexpr std::int64_t kMaxWork = 2'500'000;
+// When an estimate has found a chain, the search over one set for each op looks at so many nodes.
+constexpr std::size_t kQuickNodes = 500'000;
 constexpr std::size_t kBeam = 16;
+constexpr int kEstimates = 3;
+constexpr double kWellUsed = 0.98;  // of the budget: another estimate gains little
 constexpr Bytes kUnlimited = std::numeric_limits<Bytes>::max() / 4;
 
 class LowerSetPlanner {
@@ -36,7 +43,9 @@ class LowerSetPlanner {
         nodes_(lower_set_nodes(graph_, /*with_loss=*/published_)),
         attached_(!published_ && attach_sinks(nodes_, kMaxSinks)),
         blocks_(graph_, nodes_),
-        best_(judged_) {}
+        best_(judged_) {
+    if (published_) find_canonical();
+  }
 
   Result<Proposal> plan_chains(bool whole_lattice);
   Result<Proposal> plan_cuts();
@@ -54,16 +63,23 @@ class LowerSetPlanner {
   bool fits() const {
     return best_.best() && best_.best()->simulation.activation_peak_bytes <= room();
   }
+  // Of re-runs; infinite while nothing fits.
+  double cost_to_beat() const {
+    return fits() ? best_.best()->simulation.cost - graph_.base_cost()
+                  : std::numeric_limits<double>::infinity();
+  }
   bool done() const { return effort_.exhausted(); }
 
+  void find_canonical();
   Result<Simulation> offer(const LowerSetFamily& family, const std::vector<std::uint32_t>& chain,
                            const std::string& note);
   Status offer_simple_chains();
   Result<Proposal> plan_published(const LowerSetFamily& family, bool whole);
-  Result<bool> search(const LowerSetFamily& family, Transitions transitions, bool narrow_only,
+  Result<bool> search(const LowerSetFamily& family, Transitions transitions, std::int64_t work,
                       bool& exact);
   Result<bool> cheapest(const LowerSetFamily& family, LowerSetMemory& memory,
-                        ChainSearchOptions options, bool narrow_only, Effort& effort);
+                        ChainSearchOptions options, Effort& effort);
+  Status estimate(const LowerSetFamily& family);
   Result<bool> leanest(const LowerSetFamily& family, LowerSetMemory& memory,
                        ChainSearchOptions options, Effort& effort);
   Result<Proposal> conclude(bool proven, const std::string& reason);
@@ -76,17 +92,42 @@ class LowerSetPlanner {
   LowerSetNodes nodes_;
   bool attached_;  // not the whole lattice, then
   LowerSetBlocks blocks_;
+  // The published back end, where the graph came from the published files.
+  std::optional<CanonicalStrategy> canonical_;
   BestCandidate best_;
 };
+
+void LowerSetPlanner::find_canonical() {
+  const IdVector<OpId, char> repeatable = repeatable_ops(graph_, /*forward_only=*/false);
+  if (!std::ranges::all_of(nodes_.ops, [&](OpId op) { return repeatable[op] != 0; })) return;
+  auto strategy = CanonicalStrategy::of(graph_, nodes_);
+  if (strategy.ok()) canonical_ = std::move(*strategy);
+}
+
+std::vector<std::span<const std::uint64_t>> sets_of(const LowerSetFamily& family,
+                                                    const std::vector<std::uint32_t>& chain) {
+  std::vector<std::span<const std::uint64_t>> sets;
+  for (std::uint32_t set : chain) sets.push_back(family[set]);
+  return sets;
+}
 
 Result<Simulation> LowerSetPlanner::offer(const LowerSetFamily& family,
                                           const std::vector<std::uint32_t>& chain,
                                           const std::string& note) {
-  std::vector<std::span<const std::uint64_t>> sets;
-  for (std::uint32_t set : chain) sets.push_back(family[set]);
-  Candidate candidate{
-      .plan = plan_from_sequence(graph_, blocks_.sequence(sets, published_, effort_)),
-      .note = note + format_count(chain.size(), "block")};
+  const auto sets = sets_of(family, chain);
+  Candidate candidate{.note = note + format_count(chain.size(), "block")};
+  if (canonical_) {
+    const Schedule schedule = canonical_->schedule(sets);
+    REGEN_ASSIGN(const ScheduleRun run, run_schedule(canonical_->file(), schedule, "schedule"));
+    candidate.plan = plan_from_sequence(graph_, canonical_->sequence(schedule));
+    candidate.note += "; as the published code runs it: overhead " +
+                      format_cost(run.overhead_cost, graph_.cost_unit()) + ", peak " +
+                      format_grouped(run.peak_bytes) + " bytes, " +
+                      format_grouped(run.activation_peak_bytes) + " without parameter gradients";
+    effort_.add(static_cast<std::int64_t>(schedule.size()));
+  } else {
+    candidate.plan = plan_from_sequence(graph_, blocks_.sequence(sets, published_, effort_));
+  }
   REGEN_ASSIGN(candidate.simulation, simulate(graph_, candidate.plan, {.link = problem_.link}));
   Simulation simulation = candidate.simulation;
   best_.offer(std::move(candidate));
@@ -127,6 +168,10 @@ Status LowerSetPlanner::offer_simple_chains() {
 
 Result<Proposal> LowerSetPlanner::plan_cuts() {
   const LowerSetFamily cuts = LowerSetFamily::cuts(nodes_);
+  if (published_) {
+    REGEN_TRY(offer(cuts, published_cuts(cuts), "published choice of cuts, "));
+    return std::move(best_).proposal("");
+  }
   const double parts = std::sqrt(static_cast<double>(cuts.size()));
   const Bytes bytes = static_cast<Bytes>(static_cast<double>(cuts.bytes(cuts.size() - 1)) / parts);
   REGEN_TRY(
@@ -145,7 +190,14 @@ Result<Proposal> LowerSetPlanner::plan_published(const LowerSetFamily& family, b
                     .note = source + (answer.proven ? "no chain of lower sets fits"
                                                     : "the limit was reached first")};
   }
-  const PublishedStrategy& strategy = *answer.strategy;
+  PublishedStrategy strategy = *answer.strategy;
+  if (canonical_ && !lean()) {
+    const auto executed = [&](const std::vector<std::uint32_t>& chain) {
+      effort_.add(1);
+      return canonical_->overhead(sets_of(family, chain));
+    };
+    strategy = polish_published(nodes_, family, budget, std::move(strategy), executed);
+  }
   REGEN_TRY(offer(family, strategy.chain,
                   source + "overhead " + format_cost(strategy.overhead, graph_.cost_unit()) +
                       ", peak " + format_grouped(strategy.peak) + " bytes, "));
@@ -154,18 +206,38 @@ Result<Proposal> LowerSetPlanner::plan_published(const LowerSetFamily& family, b
 
 // The cheapest chain within the budget, if there is one cheaper than the best so far.
 Result<bool> LowerSetPlanner::cheapest(const LowerSetFamily& family, LowerSetMemory& memory,
-                                       ChainSearchOptions options, bool narrow_only,
-                                       Effort& effort) {
-  // First a narrow search: the better its chain, the more the wide one can leave out.
+                                       ChainSearchOptions options, Effort& effort) {
+  // Without a chain yet, first a narrow search: the better its chain, the more the wide one can
+  // leave out.
   for (const std::size_t beam : {kBeam, std::size_t{0}}) {
-    if (beam == 0 && narrow_only) break;
+    if (beam > 0 && fits()) continue;
     options.beam = beam;
-    if (fits()) options.cost_below = best_.best()->simulation.cost - graph_.base_cost();
+    options.cost_below = cost_to_beat();
     const ChainSearchResult found = search_chains(memory, family, options, effort);
     if (found.chain) REGEN_TRY(offer(family, *found.chain, ""));
     if (found.complete) return true;
   }
   return false;
+}
+
+// Chains that an estimate finds, for budgets around the real one: the more the estimate is given,
+// the cheaper its chain; the judge says how much it may be given.
+Status LowerSetPlanner::estimate(const LowerSetFamily& family) {
+  const LowerSetEstimate guess(blocks_, family);
+  const auto budget = static_cast<double>(room());
+  double part = 1;
+  for (int i = 0; i < kEstimates && !done(); ++i) {
+    const double known = cost_to_beat();
+    const auto chain = guess.cheapest({.budget = static_cast<Bytes>(budget * part),
+                                       .cost_below = known},
+                                      effort_);
+    if (!chain) break;
+    REGEN_ASSIGN(const Simulation simulation, offer(family, *chain, "estimated, "));
+    const double used = static_cast<double>(simulation.activation_peak_bytes) / budget;
+    if (used <= 1 && used >= kWellUsed) break;
+    part /= used;
+  }
+  return {};
 }
 
 // Bisects for the least budget that some chain fits into, then takes the cheapest of those.
@@ -187,23 +259,23 @@ Result<bool> LowerSetPlanner::leanest(const LowerSetFamily& family, LowerSetMemo
   }
   options.leanest = false;
   options.budget = best_.best()->simulation.activation_peak_bytes;
-  options.cost_below = best_.best()->simulation.cost - graph_.base_cost();
+  options.cost_below = cost_to_beat();
   const ChainSearchResult found = search_chains(memory, family, options, effort);
   if (found.chain) REGEN_TRY(offer(family, *found.chain, ""));
   return found.complete;
 }
 
 Result<bool> LowerSetPlanner::search(const LowerSetFamily& family, Transitions transitions,
-                                     bool narrow_only, bool& exact) {
+                                     std::int64_t work, bool& exact) {
   LowerSetMemory memory(blocks_, family);
   exact = memory.exact();
   Limits limits{.seconds = effort_.seconds_left(),
-                .work = std::min(kMaxWork, effort_.work_left()),
+                .work = std::min(work, effort_.work_left()),
                 .interrupt = effort_.limits().interrupt};
   Effort effort(limits);
   const ChainSearchOptions options{.budget = room(), .transitions = transitions};
   auto complete = lean() ? leanest(family, memory, options, effort)
-                         : cheapest(family, memory, options, narrow_only, effort);
+                         : cheapest(family, memory, options, effort);
   effort_.add(effort.work());
   return complete;
 }
@@ -230,8 +302,13 @@ Result<Proposal> LowerSetPlanner::plan_chains(bool whole_lattice) {
       return conclude(true, "");
     }
     if (done()) return conclude(false, "the limit was reached");
+    if (!lean() && problem_.budget) REGEN_TRY(estimate(pruned));
+    const bool estimated = !lean() && fits();
+    const auto work = static_cast<std::int64_t>(kQuickNodes / (nodes_.size() + 1));
     bool exact = false;
-    REGEN_TRY(search(pruned, Transitions::kAll, /*narrow_only=*/whole_lattice, exact));
+    if (!estimated || !whole_lattice) {
+      REGEN_TRY(search(pruned, Transitions::kAll, estimated ? work : kMaxWork, exact));
+    }
     if (!whole_lattice) return conclude(false, "one set for each op");
   }
   const std::optional<LowerSetFamily> all =
@@ -244,7 +321,7 @@ Result<Proposal> LowerSetPlanner::plan_chains(bool whole_lattice) {
   const Transitions transitions =
       all->size() <= kMaxSetsForAll ? Transitions::kAll : Transitions::kIrreducible;
   bool exact = false;
-  REGEN_ASSIGN(const bool complete, search(*all, transitions, /*narrow_only=*/false, exact));
+  REGEN_ASSIGN(const bool complete, search(*all, transitions, kMaxWork, exact));
   if (!complete) return conclude(false, "the limit was reached");
   const std::string sets = std::to_string(all->size()) + " lower sets";
   return conclude(exact && transitions == Transitions::kAll && !attached_,

@@ -6,6 +6,8 @@
 
 #include "regen/base/random.h"
 #include "regen/graph/format_lower_sets.h"
+#include "regen/plan/schedule_run.h"
+#include "regen/planners/canonical_schedule.h"
 #include "regen/planners/lower_set_published.h"
 #include "regen/planners/lower_set_search.h"
 #include "regen/planners/planner.h"
@@ -223,6 +225,35 @@ TEST(LowerSetsExhaustive, DefaultModelEqualsAllChainsAtEveryBudget) {
     if (HasFailure()) return;
   }
   EXPECT_GT(budgets, 5'000u);
+}
+
+// Every chain of every graph: the canonical schedule is a correct one (run_schedule() checks each
+// order), costs what is counted without writing it, and so does the plan made of it.
+TEST(LowerSetsExhaustive, CanonicalSchedulesAreCorrectAndCostWhatIsCounted) {
+  std::size_t chains = 0;
+  for (int seed = 0; seed < kGraphs / 4; ++seed) {
+    SCOPED_TRACE(seed);
+    const Graph graph = random_graph(seed);
+    const LowerSetNodes nodes = lower_set_nodes(graph, /*with_loss=*/true);
+    const auto strategy = CanonicalStrategy::of(graph, nodes).value();
+    std::vector<Set> chain;
+    for_each_chain(lower_sets(nodes), chain, [&](const std::vector<Set>& found) {
+      if (++chains % 7 != 0) return;
+      const std::vector<std::uint64_t> words(found.begin(), found.end());
+      std::vector<std::span<const std::uint64_t>> sets;
+      for (const std::uint64_t& word : words) sets.emplace_back(&word, 1);
+      const Schedule schedule = strategy.schedule(sets);
+      const auto run = run_schedule(strategy.file(), schedule, "canonical");
+      ASSERT_TRUE(run.ok()) << run.error().message;
+      EXPECT_EQ(run->overhead_cost, strategy.overhead(sets));
+      const auto simulation =
+          simulate(graph, plan_from_sequence(graph, strategy.sequence(schedule)));
+      ASSERT_TRUE(simulation.ok()) << simulation.error().message;
+      EXPECT_EQ(simulation->cost - graph.base_cost(), run->overhead_cost);
+    });
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(chains, 10'000u);
 }
 
 }  // namespace
