@@ -60,6 +60,11 @@ test: build
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 	@REGEN_BIN=$(BUILD)/regen $(PYTHON) -m pytest -q tests
 
+# The C++ tests alone; CI runs them with sanitizers.
+test-cpp: configure
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target cpp_tests
+	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+
 bench: build
 	@build/benchmarks/regen_bench --benchmark_counters_tabular=true
 

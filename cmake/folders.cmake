@@ -21,5 +21,7 @@ function(regen_test name)
   endif()
   add_executable(${name}_test ${sources})
   target_link_libraries(${name}_test PRIVATE ${ARGN} GTest::gtest GTest::gmock GTest::gtest_main)
+  # What is slow in a test is the code under test; the rest need not be optimised fully.
+  target_compile_options(${name}_test PRIVATE $<$<CONFIG:Release>:-O1>)
   gtest_discover_tests(${name}_test DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
 endfunction()

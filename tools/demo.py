@@ -27,7 +27,7 @@ def print_table(head, rows):
 
 
 def largest_batches():
-    planners = ["keep_all", "chen_sqrt", "chen_greedy", "griewank"]
+    planners = ["keep_all", "chen_sqrt", "chen_greedy", "griewank", "checkmate"]
     rows = []
     for accounting, title in [("checkmate", "as the published artifact counts"), ("plain", "every byte counted once")]:
         answer = regen("max-batch", "zoo:vgg19", "--memory", "16e9", "--accounting", accounting,
