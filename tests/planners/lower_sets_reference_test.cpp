@@ -7,8 +7,9 @@
 
 #include "regen/graph/formats.h"
 #include "regen/plan/schedule_run.h"
-#include "regen/planners/canonical_schedule.h"
+#include "regen/planners/canonical_strategy.h"
 #include "regen/planners/lower_set_blocks.h"
+#include "regen/planners/lower_set_polish.h"
 #include "regen/planners/lower_set_published.h"
 #include "regen/planners/planner.h"
 #include "regen/planners/recompute.h"
