@@ -41,16 +41,14 @@ LowerSetEstimate::LowerSetEstimate(const LowerSetBlocks& blocks, const LowerSetF
 void LowerSetEstimate::find_later() {
   const Graph& graph = blocks_.graph();
   const auto after = [&](OpId op) { return nodes_.place[op] == LowerSetNodes::kNone; };
-  later_below_.push_back(0);
   for (OpId op : nodes_.ops) {
     Bytes bytes = 0;
     for (TensorId t : graph.makes(base_variant(graph, op))) {
-      const bool read = graph.kind(t) == TensorKind::kOutput ||
-                        std::ranges::any_of(graph.consumers(t), after);
+      const bool read =
+          graph.kind(t) == TensorKind::kOutput || std::ranges::any_of(graph.consumers(t), after);
       if (read) bytes += graph.bytes(t);
     }
     later_.push_back(bytes);
-    later_below_.push_back(later_below_.back() + bytes);
   }
 }
 
@@ -76,9 +74,10 @@ void LowerSetEstimate::find_backward() {
     if (highest != kNone) place = std::min<std::size_t>(place, highest + 1);
     for (TensorId t : graph.makes(variant)) live += graph.bytes(t);
     // A sum of gradients can take the place of one of its parts.
-    const bool in_place = graph.variants(op).size() > 1;
-    const Bytes during = live + graph.workspace(variant) -
-                         (in_place ? graph.bytes(graph.makes(variant)[0]) : 0);
+    const bool in_place = std::ranges::any_of(
+        graph.variants(op), [&](VariantId v) { return graph.overwrites(v).valid(); });
+    const Bytes during =
+        live + graph.workspace(variant) - (in_place ? graph.bytes(graph.makes(variant)[0]) : 0);
     backward_[place] = std::max(backward_[place], during);
     for (TensorId t : graph.reads(variant)) {
       const OpId maker = graph.producer(t);
@@ -155,7 +154,8 @@ class LowerSetEstimate::Search {
 
 void LowerSetEstimate::Search::offer(std::uint32_t to, const State& state) {
   Front& front = waiting_[to];
-  if (front.empty()) front.assign(options_.buckets, {.cost = std::numeric_limits<double>::infinity()});
+  if (front.empty())
+    front.assign(options_.buckets, {.cost = std::numeric_limits<double>::infinity()});
   const auto bucket = static_cast<std::size_t>(static_cast<double>(state.held) * scale_);
   State& known = front[bucket];
   if (state.cost < known.cost || (state.cost == known.cost && state.held < known.held)) {
@@ -237,8 +237,8 @@ std::optional<std::vector<std::uint32_t>> LowerSetEstimate::Search::run() {
   return chain;
 }
 
-std::optional<std::vector<std::uint32_t>> LowerSetEstimate::cheapest(
-    const EstimateOptions& options, Effort& effort) const {
+std::optional<std::vector<std::uint32_t>> LowerSetEstimate::cheapest(const EstimateOptions& options,
+                                                                     Effort& effort) const {
   if (options.budget < 0) return std::nullopt;
   return Search(*this, options, effort).run();
 }

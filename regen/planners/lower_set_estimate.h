@@ -1,7 +1,14 @@
-// A quick guess at good chains of lower sets. The memory of a block is estimated from prefix sums
-// instead of being simulated, which takes a few operations for each pair of sets; the judge then
-// says what the chain really needs. Which budget to ask the estimate for is therefore the caller's
-// to try out.
+// A quick guess at good chains of lower sets. The memory of a block is estimated from sums over
+// sets instead of being simulated, which takes a few operations for each pair of sets:
+//
+//   cost   of all nodes of the block that are not on the boundary
+//   held   the boundary's values that are read after the forward pass, and those of the boundary
+//          below that a re-run in this block reads
+//   peak   all values of the block that are read after the forward pass, and the most that the
+//          backward ops at its nodes keep alive
+//
+// Nodes stand in the order of ops, and a set is taken for the first so many of them. The judge then
+// says what the chain really needs, mostly within a few percent of the estimate.
 #pragma once
 
 #include <limits>
@@ -48,14 +55,15 @@ class LowerSetEstimate {
   const LowerSetBlocks& blocks_;
   const LowerSetNodes& nodes_;
   const LowerSetFamily& family_;
-  std::vector<char> droppable_;        // by node
-  std::vector<Bytes> later_;           // by node: bytes read after the forward pass
-  std::vector<Bytes> later_below_;     // of the first nodes, by their number
-  std::vector<Bytes> backward_;        // by node: the most that is live while its part is reversed,
-                                       // and all of later_below_ with it
+  // By node: may it be dropped, what of it is read after the forward pass; and, by the number of
+  // nodes below it, the most that ops after the forward pass keep alive while it is reversed.
+  std::vector<char> droppable_;
+  std::vector<Bytes> later_;
+  std::vector<Bytes> backward_;
+  // By set: its nodes, what of them is read later, the cost of running them again.
+  std::vector<std::uint32_t> size_;
   std::vector<Bytes> later_of_;
-  std::vector<std::uint32_t> size_;    // by set
-  std::vector<double> cost_;           // by set: of running all its nodes again
+  std::vector<double> cost_;
 };
 
 }  // namespace regen

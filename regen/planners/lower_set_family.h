@@ -18,6 +18,10 @@ namespace regen {
 
 using SetWords = std::vector<std::uint64_t>;
 
+// Beyond these a lattice is too large for a planner.
+constexpr std::size_t kMaxLowerSets = 2'000'000;
+constexpr std::size_t kMaxLatticeBytes = std::size_t{1} << 29;
+
 // The graph whose lower sets are meant: a node is a place in `ops`, and edges go upwards.
 struct LowerSetNodes {
   static constexpr std::uint32_t kNone = UINT32_MAX;
@@ -100,6 +104,14 @@ class LowerSetFamily {
   std::vector<std::uint64_t> first_above_{0};
   std::vector<std::uint32_t> above_;
 };
+
+// The sets of a chain; the family must outlive them.
+inline std::vector<std::span<const std::uint64_t>> sets_of(
+    const LowerSetFamily& family, const std::vector<std::uint32_t>& chain) {
+  std::vector<std::span<const std::uint64_t>> sets;
+  for (std::uint32_t set : chain) sets.push_back(family[set]);
+  return sets;
+}
 
 // Calls visit(target) -> bool for transitions from one set to larger ones, each target once. In a
 // complete family, unless asked for all, only for those that may be better than going through a set

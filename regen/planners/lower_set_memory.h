@@ -15,6 +15,7 @@
 
 #include "regen/planners/drop_bound.h"
 #include "regen/planners/lower_set_blocks.h"
+#include "regen/planners/lower_set_tensors.h"
 
 namespace regen {
 
@@ -48,27 +49,9 @@ class LowerSetMemory {
   DropBound& bound() { return *bound_; }
 
   // Whether the judge will find the very same peak: there are not too many uncertain values.
-  bool exact() const { return exact_; }
+  bool exact() const { return tensors_.exact(); }
 
  private:
-  static constexpr std::uint8_t kCertain = 255;   // held by its own block, always
-  static constexpr std::uint8_t kNeverYet = 254;  // not held while it is on a boundary
-  static constexpr std::uint8_t kForced = 253;    // uncertain, but no bit left: counted as held
-
-  // What is known about a set by itself, found when it is first needed.
-  struct SetFacts {
-    RestBits pending;
-    std::vector<std::uint64_t> pending_words;  // the same, 64 in a word
-    Bytes others = 0;                // made after the forward pass above the set, read below it
-    std::vector<TensorId> crossing;  // made in the set, read above it, perhaps not held
-  };
-
-  void classify();
-  const SetFacts& facts(std::uint32_t set);
-  bool crosses(TensorId t, std::span<const std::uint64_t> set, const RestBits& pending) const;
-  bool read_below(TensorId t, const RestBits& pending) const;
-  bool is_held(TensorId t, std::uint64_t mask) const;
-
   void collect(std::uint32_t from, std::uint32_t to);
   void find_reruns(std::uint32_t from, std::uint32_t to);
   void fill(std::uint32_t from, std::uint32_t to, std::uint64_t mask, const BlockLimits& limits);
@@ -84,14 +67,7 @@ class LowerSetMemory {
   const LowerSetNodes& nodes_;
   const Graph& graph_;
   const LowerSetFamily& family_;
-  bool exact_ = true;
-  IdVector<TensorId, std::uint32_t> node_;   // that makes it, or kNone
-  IdVector<TensorId, std::uint8_t> status_;  // one of the above, or the number of its bit
-  Csr<TensorId, std::uint32_t> node_readers_;
-  Csr<TensorId, std::uint32_t> rest_readers_;
-  std::vector<VariantId> node_variants_;
-  std::vector<VariantId> rest_variants_;
-  std::vector<std::optional<SetFacts>> facts_;
+  LowerSetTensors tensors_;
 
   // The block at hand; arrays hold the round in which their entry was true.
   std::uint32_t round_ = 0;

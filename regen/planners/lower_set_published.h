@@ -9,7 +9,6 @@
 // Parameters, their gradients and release at the last use are outside this model.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <vector>
 
@@ -39,15 +38,6 @@ struct PublishedAnswer {
 // overhead), which is what the published code calls memory-centric.
 PublishedAnswer solve_published(const LowerSetNodes& nodes, const LowerSetFamily& family,
                                 Bytes budget, Preference prefer, Effort& effort);
-
-// What executing a chain costs beyond the model, of which the exceptions are no part.
-using ChainCost = std::function<double(const std::vector<std::uint32_t>&)>;
-
-// Many chains are equal in the model. A chain that is no worse in it and cheaper to execute, found
-// by leaving sets out that save nothing and by exchanging one set at a time.
-PublishedStrategy polish_published(const LowerSetNodes& nodes, const LowerSetFamily& family,
-                                   Bytes budget, PublishedStrategy strategy,
-                                   const ChainCost& executed);
 
 // The smallest budget for which there is a strategy; nothing if the effort ran out.
 std::optional<Bytes> smallest_published_budget(const LowerSetNodes& nodes,

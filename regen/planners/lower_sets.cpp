@@ -1,16 +1,14 @@
-// The planners over lower sets: exact over the whole lattice, approximate over one set for each
-// op, and Chen's cuts with the same back end.
+// The planners over lower sets in the default model: exact over the whole lattice, approximate over
+// one set for each op, and Chen's cuts with the same back end.
 #include <algorithm>
 #include <cmath>
 
 #include "regen/graph/analysis.h"
 #include "regen/plan/explain.h"
-#include "regen/plan/schedule_run.h"
-#include "regen/planners/canonical_schedule.h"
 #include "regen/planners/checkpoint_plan.h"
 #include "regen/planners/lower_set_estimate.h"
-#include "regen/planners/lower_set_published.h"
 #include "regen/planners/lower_set_search.h"
+#include "regen/planners/lower_sets_published.h"
 #include "regen/planners/planner_list.h"
 #include "regen/planners/recompute.h"
 
@@ -19,8 +17,6 @@ namespace {
 
 constexpr std::size_t kMaxNodes = 8192;  // ancestors and wants are bits for each pair
 constexpr std::size_t kMaxSinks = 15;
-constexpr std::size_t kMaxSets = 2'000'000;
-constexpr std::size_t kMaxLatticeBytes = std::size_t{1} << 29;
 // Up to here every transition is tried, so that the best is proven.
 constexpr std::size_t kMaxSetsForAll = 1024;
 // Counted work (transitions and states) of one planning, so that no budget takes for ever.
@@ -39,13 +35,10 @@ class LowerSetPlanner {
         effort_(effort),
         judged_(judged_problem(problem)),
         graph_(*problem.graph),
-        published_(problem.options.lower_set_model == LowerSetModel::kPublished),
-        nodes_(lower_set_nodes(graph_, /*with_loss=*/published_)),
-        attached_(!published_ && attach_sinks(nodes_, kMaxSinks)),
+        nodes_(lower_set_nodes(graph_, /*with_loss=*/false)),
+        attached_(attach_sinks(nodes_, kMaxSinks)),
         blocks_(graph_, nodes_),
-        best_(judged_) {
-    if (published_) find_canonical();
-  }
+        best_(judged_) {}
 
   Result<Proposal> plan_chains(bool whole_lattice);
   Result<Proposal> plan_cuts();
@@ -70,16 +63,14 @@ class LowerSetPlanner {
   }
   bool done() const { return effort_.exhausted(); }
 
-  void find_canonical();
   Result<Simulation> offer(const LowerSetFamily& family, const std::vector<std::uint32_t>& chain,
                            const std::string& note);
   Status offer_simple_chains();
-  Result<Proposal> plan_published(const LowerSetFamily& family, bool whole);
   Result<bool> search(const LowerSetFamily& family, Transitions transitions, std::int64_t work,
                       bool& exact);
   Result<bool> cheapest(const LowerSetFamily& family, LowerSetMemory& memory,
                         ChainSearchOptions options, Effort& effort);
-  Status estimate(const LowerSetFamily& family);
+  Result<bool> estimate(const LowerSetFamily& family);
   Result<bool> leanest(const LowerSetFamily& family, LowerSetMemory& memory,
                        ChainSearchOptions options, Effort& effort);
   Result<Proposal> conclude(bool proven, const std::string& reason);
@@ -88,46 +79,19 @@ class LowerSetPlanner {
   Effort& effort_;
   Problem judged_;
   const Graph& graph_;
-  bool published_;
   LowerSetNodes nodes_;
   bool attached_;  // not the whole lattice, then
   LowerSetBlocks blocks_;
-  // The published back end, where the graph came from the published files.
-  std::optional<CanonicalStrategy> canonical_;
   BestCandidate best_;
 };
-
-void LowerSetPlanner::find_canonical() {
-  const IdVector<OpId, char> repeatable = repeatable_ops(graph_, /*forward_only=*/false);
-  if (!std::ranges::all_of(nodes_.ops, [&](OpId op) { return repeatable[op] != 0; })) return;
-  auto strategy = CanonicalStrategy::of(graph_, nodes_);
-  if (strategy.ok()) canonical_ = std::move(*strategy);
-}
-
-std::vector<std::span<const std::uint64_t>> sets_of(const LowerSetFamily& family,
-                                                    const std::vector<std::uint32_t>& chain) {
-  std::vector<std::span<const std::uint64_t>> sets;
-  for (std::uint32_t set : chain) sets.push_back(family[set]);
-  return sets;
-}
 
 Result<Simulation> LowerSetPlanner::offer(const LowerSetFamily& family,
                                           const std::vector<std::uint32_t>& chain,
                                           const std::string& note) {
-  const auto sets = sets_of(family, chain);
-  Candidate candidate{.note = note + format_count(chain.size(), "block")};
-  if (canonical_) {
-    const Schedule schedule = canonical_->schedule(sets);
-    REGEN_ASSIGN(const ScheduleRun run, run_schedule(canonical_->file(), schedule, "schedule"));
-    candidate.plan = plan_from_sequence(graph_, canonical_->sequence(schedule));
-    candidate.note += "; as the published code runs it: overhead " +
-                      format_cost(run.overhead_cost, graph_.cost_unit()) + ", peak " +
-                      format_grouped(run.peak_bytes) + " bytes, " +
-                      format_grouped(run.activation_peak_bytes) + " without parameter gradients";
-    effort_.add(static_cast<std::int64_t>(schedule.size()));
-  } else {
-    candidate.plan = plan_from_sequence(graph_, blocks_.sequence(sets, published_, effort_));
-  }
+  const std::vector<OpId> sequence =
+      blocks_.sequence(sets_of(family, chain), /*rerun_last=*/false, effort_);
+  Candidate candidate{.plan = plan_from_sequence(graph_, sequence),
+                      .note = note + format_count(chain.size(), "block")};
   REGEN_ASSIGN(candidate.simulation, simulate(graph_, candidate.plan, {.link = problem_.link}));
   Simulation simulation = candidate.simulation;
   best_.offer(std::move(candidate));
@@ -168,39 +132,10 @@ Status LowerSetPlanner::offer_simple_chains() {
 
 Result<Proposal> LowerSetPlanner::plan_cuts() {
   const LowerSetFamily cuts = LowerSetFamily::cuts(nodes_);
-  if (published_) {
-    REGEN_TRY(offer(cuts, published_cuts(cuts), "published choice of cuts, "));
-    return std::move(best_).proposal("");
-  }
   const double parts = std::sqrt(static_cast<double>(cuts.size()));
   const Bytes bytes = static_cast<Bytes>(static_cast<double>(cuts.bytes(cuts.size() - 1)) / parts);
   REGEN_TRY(
       offer(cuts, chain_of_cuts(cuts, bytes), "every cut after " + format_bytes(bytes) + ", "));
-  return std::move(best_).proposal("");
-}
-
-Result<Proposal> LowerSetPlanner::plan_published(const LowerSetFamily& family, bool whole) {
-  const Bytes budget = std::min(room(), 2 * family.bytes(family.size() - 1));
-  const PublishedAnswer answer =
-      solve_published(nodes_, family, budget, problem_.options.prefer, effort_);
-  const std::string source = whole ? "published model, " : "published model, one set for each op, ";
-  if (!answer.strategy) {
-    // Within this model only: liveness might fit the same chain into the budget.
-    return Proposal{.status = PlanStatus::kUnknown,
-                    .note = source + (answer.proven ? "no chain of lower sets fits"
-                                                    : "the limit was reached first")};
-  }
-  PublishedStrategy strategy = *answer.strategy;
-  if (canonical_ && !lean()) {
-    const auto executed = [&](const std::vector<std::uint32_t>& chain) {
-      effort_.add(1);
-      return canonical_->overhead(sets_of(family, chain));
-    };
-    strategy = polish_published(nodes_, family, budget, std::move(strategy), executed);
-  }
-  REGEN_TRY(offer(family, strategy.chain,
-                  source + "overhead " + format_cost(strategy.overhead, graph_.cost_unit()) +
-                      ", peak " + format_grouped(strategy.peak) + " bytes, "));
   return std::move(best_).proposal("");
 }
 
@@ -221,23 +156,24 @@ Result<bool> LowerSetPlanner::cheapest(const LowerSetFamily& family, LowerSetMem
 }
 
 // Chains that an estimate finds, for budgets around the real one: the more the estimate is given,
-// the cheaper its chain; the judge says how much it may be given.
-Status LowerSetPlanner::estimate(const LowerSetFamily& family) {
+// the cheaper its chain; the judge says how much it may be given. Whether one of them fits.
+Result<bool> LowerSetPlanner::estimate(const LowerSetFamily& family) {
   const LowerSetEstimate guess(blocks_, family);
   const auto budget = static_cast<double>(room());
   double part = 1;
+  bool found = false;
   for (int i = 0; i < kEstimates && !done(); ++i) {
     const double known = cost_to_beat();
-    const auto chain = guess.cheapest({.budget = static_cast<Bytes>(budget * part),
-                                       .cost_below = known},
-                                      effort_);
+    const auto chain =
+        guess.cheapest({.budget = static_cast<Bytes>(budget * part), .cost_below = known}, effort_);
     if (!chain) break;
     REGEN_ASSIGN(const Simulation simulation, offer(family, *chain, "estimated, "));
     const double used = static_cast<double>(simulation.activation_peak_bytes) / budget;
+    found = found || used <= 1;
     if (used <= 1 && used >= kWellUsed) break;
     part /= used;
   }
-  return {};
+  return found;
 }
 
 // Bisects for the least budget that some chain fits into, then takes the cheapest of those.
@@ -259,7 +195,7 @@ Result<bool> LowerSetPlanner::leanest(const LowerSetFamily& family, LowerSetMemo
   }
   options.leanest = false;
   options.budget = best_.best()->simulation.activation_peak_bytes;
-  options.cost_below = cost_to_beat();
+  options.cost_below = best_.best()->simulation.cost - graph_.base_cost();
   const ChainSearchResult found = search_chains(memory, family, options, effort);
   if (found.chain) REGEN_TRY(offer(family, *found.chain, ""));
   return found.complete;
@@ -274,8 +210,8 @@ Result<bool> LowerSetPlanner::search(const LowerSetFamily& family, Transitions t
                 .interrupt = effort_.limits().interrupt};
   Effort effort(limits);
   const ChainSearchOptions options{.budget = room(), .transitions = transitions};
-  auto complete = lean() ? leanest(family, memory, options, effort)
-                         : cheapest(family, memory, options, effort);
+  auto complete =
+      lean() ? leanest(family, memory, options, effort) : cheapest(family, memory, options, effort);
   effort_.add(effort.work());
   return complete;
 }
@@ -295,32 +231,28 @@ Result<Proposal> LowerSetPlanner::conclude(bool proven, const std::string& reaso
 
 Result<Proposal> LowerSetPlanner::plan_chains(bool whole_lattice) {
   const LowerSetFamily pruned = LowerSetFamily::pruned(nodes_);
-  if (published_ && !whole_lattice) return plan_published(pruned, false);
-  if (!published_) {
-    REGEN_TRY(offer_simple_chains());
-    if (!lean() && fits() && best_.best()->simulation.cost <= graph_.base_cost()) {
-      return conclude(true, "");
-    }
-    if (done()) return conclude(false, "the limit was reached");
-    if (!lean() && problem_.budget) REGEN_TRY(estimate(pruned));
-    const bool estimated = !lean() && fits();
-    const auto work = static_cast<std::int64_t>(kQuickNodes / (nodes_.size() + 1));
-    bool exact = false;
-    if (!estimated || !whole_lattice) {
-      REGEN_TRY(search(pruned, Transitions::kAll, estimated ? work : kMaxWork, exact));
-    }
-    if (!whole_lattice) return conclude(false, "one set for each op");
+  REGEN_TRY(offer_simple_chains());
+  if (!lean() && fits() && best_.best()->simulation.cost <= graph_.base_cost()) {
+    return conclude(true, "");
   }
-  const std::optional<LowerSetFamily> all =
-      LowerSetFamily::all(nodes_, kMaxSets, kMaxLatticeBytes, effort_);
+  if (done()) return conclude(false, "the limit was reached");
+  bool estimated = false;
+  if (!lean() && problem_.budget) {
+    REGEN_ASSIGN(estimated, estimate(pruned));
+  }
+  std::optional<LowerSetFamily> all;
+  if (whole_lattice) all = LowerSetFamily::all(nodes_, kMaxLowerSets, kMaxLatticeBytes, effort_);
+  bool exact = false;
+  if (!estimated || !all) {
+    const auto little = static_cast<std::int64_t>(kQuickNodes / (nodes_.size() + 1));
+    REGEN_TRY(search(pruned, Transitions::kAll, estimated ? little : kMaxWork, exact));
+  }
   if (!all) {
-    const std::string why = "too many lower sets, so one set for each op";
-    return published_ ? plan_published(pruned, false) : conclude(false, why);
+    const std::string why = whole_lattice ? "too many lower sets, so " : "";
+    return conclude(false, why + "one set for each op");
   }
-  if (published_) return plan_published(*all, true);
   const Transitions transitions =
       all->size() <= kMaxSetsForAll ? Transitions::kAll : Transitions::kIrreducible;
-  bool exact = false;
   REGEN_ASSIGN(const bool complete, search(*all, transitions, kMaxWork, exact));
   if (!complete) return conclude(false, "the limit was reached");
   const std::string sets = std::to_string(all->size()) + " lower sets";
@@ -341,20 +273,27 @@ Status check(const Problem& problem) {
   return check_sequences_possible(*problem.graph);
 }
 
+bool published(const Problem& problem) {
+  return problem.options.lower_set_model == LowerSetModel::kPublished;
+}
+
 }  // namespace
 
 Result<Proposal> plan_lower_sets(const Problem& problem, Effort& effort) {
   REGEN_TRY(check(problem));
+  if (published(problem)) return plan_published_lower_sets(problem, PublishedSets::kAll, effort);
   return LowerSetPlanner(problem, effort).plan_chains(/*whole_lattice=*/true);
 }
 
 Result<Proposal> plan_lower_sets_approx(const Problem& problem, Effort& effort) {
   REGEN_TRY(check(problem));
+  if (published(problem)) return plan_published_lower_sets(problem, PublishedSets::kPruned, effort);
   return LowerSetPlanner(problem, effort).plan_chains(/*whole_lattice=*/false);
 }
 
 Result<Proposal> plan_chen_cuts(const Problem& problem, Effort& effort) {
   REGEN_TRY(check(problem));
+  if (published(problem)) return plan_published_lower_sets(problem, PublishedSets::kCuts, effort);
   return LowerSetPlanner(problem, effort).plan_cuts();
 }
 

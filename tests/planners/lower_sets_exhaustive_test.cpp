@@ -7,7 +7,7 @@
 #include "regen/base/random.h"
 #include "regen/graph/format_lower_sets.h"
 #include "regen/plan/schedule_run.h"
-#include "regen/planners/canonical_schedule.h"
+#include "regen/planners/canonical_strategy.h"
 #include "regen/planners/lower_set_published.h"
 #include "regen/planners/lower_set_search.h"
 #include "regen/planners/planner.h"

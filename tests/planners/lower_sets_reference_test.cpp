@@ -7,9 +7,11 @@
 
 #include "regen/graph/formats.h"
 #include "regen/plan/schedule_run.h"
-#include "regen/planners/canonical_schedule.h"
+#include "regen/planners/canonical_strategy.h"
 #include "regen/planners/lower_set_blocks.h"
+#include "regen/planners/lower_set_polish.h"
 #include "regen/planners/lower_set_published.h"
+#include "regen/planners/lower_set_search.h"
 #include "regen/planners/planner.h"
 #include "regen/planners/recompute.h"
 #include "tests/graph/format_test_data.h"
@@ -351,6 +353,33 @@ TEST_F(LowerSetsReference, ChenCutsAreThePublishedOnes) {
     EXPECT_EQ(run.overhead_cost, row.overhead);
     EXPECT_NEAR(static_cast<double>(run.activation_peak_bytes) / 1e6, activations.at(row.graph),
                 0.05);
+  }
+}
+
+// One set for each op: the planner does little work at any budget, and its plans cost at most a
+// twentieth more than the best that a search without limits finds over the same sets.
+TEST_F(LowerSetsReference, OneSetForEachOpIsQuickAndNearTheBestOfItsSets) {
+  for (const char* name : {"vgg19", "unet", "googlenet", "resnet50", "resnet152"}) {
+    SCOPED_TRACE(name);
+    const Graph& graph = published_graph(name);
+    const LowerSetNodes nodes = lower_set_nodes(graph, /*with_loss=*/false);
+    const LowerSetBlocks blocks(graph, nodes);
+    const LowerSetFamily pruned = LowerSetFamily::pruned(nodes);
+    LowerSetMemory memory(blocks, pruned);
+    const Bytes most = solve("keep_all", {.graph = &graph})->simulation.activation_peak_bytes;
+    for (const Bytes percent : {40, 60, 80, 95}) {
+      const Bytes budget = most * percent / 100;
+      Effort effort;
+      const ChainSearchResult best = search_chains(
+          memory, pruned, {.budget = budget, .transitions = Transitions::kAll}, effort);
+      const auto outcome =
+          solve("lower_sets_approx", {.graph = &graph, .budget = graph.fixed_bytes() + budget});
+      ASSERT_TRUE(outcome.ok());
+      EXPECT_EQ(outcome->status == PlanStatus::kFeasible, best.chain.has_value());
+      EXPECT_LE(outcome->work, 1'000 * static_cast<std::int64_t>(nodes.size()));
+      if (!best.chain) continue;
+      EXPECT_LE(outcome->simulation.cost - graph.base_cost(), best.cost * 1.05) << percent;
+    }
   }
 }
 
