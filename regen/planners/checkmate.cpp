@@ -11,6 +11,9 @@
 namespace regen {
 namespace {
 
+// What each stage hands to the next is a matrix of ops by values: beyond this it fills memory.
+constexpr std::size_t kMostOps = 20'000;
+
 std::vector<OpId> sequence_of(const Plan& plan) {
   std::vector<OpId> sequence;
   for (const Step& step : plan.steps) {
@@ -63,6 +66,11 @@ Result<Proposal> plan_checkmate(const Problem& problem, Effort& effort) {
   REGEN_TRY(check_sequences_possible(graph));
   if (problem.options.schedule != ImposedSchedule::kFrontier) return plan_imposed(problem, effort);
   Starts starts(problem, effort);
+  if (graph.num_ops() > kMostOps) {
+    Proposal proposal = std::move(starts.best).proposal("");
+    proposal.note = "more than " + format_grouped(kMostOps) + " ops: only heuristics were asked";
+    return proposal;
+  }
   Problem bounded = problem;
   if (!bounded.budget) bounded.budget = std::numeric_limits<Bytes>::max() / 4;
   FrontierSolver solver(bounded, effort);

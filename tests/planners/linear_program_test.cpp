@@ -95,7 +95,8 @@ TEST(LinearProgram, AStoppedRelaxationStillHasAValidBound) {
   // A transport-like program of some size, stopped after a few iterations.
   Random random(1);
   LinearProgram program;
-  for (int c = 0; c < 200; ++c) program.add_column(static_cast<double>(random.between(1, 20)), 0, 1, false);
+  for (int c = 0; c < 200; ++c)
+    program.add_column(static_cast<double>(random.between(1, 20)), 0, 1, false);
   for (int r = 0; r < 60; ++r) {
     std::vector<Term> row;
     for (int c = 0; c < 200; ++c) {

@@ -26,7 +26,8 @@ TEST(StageEvaluator, AgreesWithTheJudgeOnRandomKeepMatrices) {
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     SCOPED_TRACE(seed);
     Random random(seed);
-    const Graph graph = testing::random_mirrored_graph(random, static_cast<int>(random.between(1, 9)));
+    const Graph graph =
+        testing::random_mirrored_graph(random, static_cast<int>(random.between(1, 9)));
     const Frontier frontier = make_frontier(graph, random.chance(0.5));
     StageEvaluator evaluator(frontier);
     KeepMatrix keep = keep_everything(frontier);
