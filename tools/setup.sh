@@ -54,20 +54,20 @@ install_packages() {
 # without two files that its build wants to see.
 build_highs() {
   echo "set-up: building HiGHS $highs_version into third_party (once, some minutes)"
-  rm -rf third_party/highs third_party/work
-  mkdir -p third_party/work/source
+  rm -rf third_party/highs third_party/highs-work
+  mkdir -p third_party/highs-work/source
   .venv/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary highspy \
-    --dest third_party/work "highspy==$highs_version"
-  tar xzf "third_party/work/highspy-$highs_version.tar.gz" -C third_party/work/source --strip-components=1
-  mkdir -p third_party/work/source/app
-  touch third_party/work/source/app/CMakeLists.txt
-  printf 'Name: highs\nVersion: %s\n' "$highs_version" > third_party/work/source/highs.pc.in
-  cmake -S third_party/work/source -B third_party/work/build -G Ninja -DCMAKE_BUILD_TYPE=Release \
+    --dest third_party/highs-work "highspy==$highs_version"
+  tar xzf "third_party/highs-work/highspy-$highs_version.tar.gz" -C third_party/highs-work/source --strip-components=1
+  mkdir -p third_party/highs-work/source/app
+  touch third_party/highs-work/source/app/CMakeLists.txt
+  printf 'Name: highs\nVersion: %s\n' "$highs_version" > third_party/highs-work/source/highs.pc.in
+  cmake -S third_party/highs-work/source -B third_party/highs-work/build -G Ninja -DCMAKE_BUILD_TYPE=Release \
     -DBUILD_SHARED_LIBS=OFF -DBUILD_CXX_EXE=OFF -DBUILD_EXAMPLES=OFF -DBUILD_TESTING=OFF -DZLIB=OFF \
-    -DCMAKE_INSTALL_PREFIX="$PWD/third_party/highs" > third_party/work/log 2>&1 &&
-    cmake --build third_party/work/build --target install >> third_party/work/log 2>&1 ||
-    { tail -n 20 third_party/work/log >&2; echo "set-up: HiGHS could not be built" >&2; exit 1; }
-  rm -rf third_party/work
+    -DCMAKE_INSTALL_PREFIX="$PWD/third_party/highs" > third_party/highs-work/log 2>&1 &&
+    cmake --build third_party/highs-work/build --target install >> third_party/highs-work/log 2>&1 ||
+    { tail -n 20 third_party/highs-work/log >&2; echo "set-up: HiGHS could not be built" >&2; exit 1; }
+  rm -rf third_party/highs-work
   touch "$highs_stamp"
 }
 
