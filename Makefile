@@ -60,10 +60,12 @@ test: build
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 	@REGEN_BIN=$(BUILD)/regen $(PYTHON) -m pytest -q tests
 
-# The C++ tests alone; CI runs them with sanitizers.
+# The C++ tests alone; CI runs them with sanitizers. Comparisons with exhaustive search are then left to the
+# plain build: they take minutes there, and run no code that the other tests do not.
+SLOW_WHEN_SANITIZED := Exhaustive|ALongChainIsJoined|MemoryIsAddedUpAsTheJudgeCountsItOnNetworks
 test-cpp: configure
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target cpp_tests
-	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) $(if $(SANITIZE),-E "$(SLOW_WHEN_SANITIZED)")
 
 bench: build
 	@build/benchmarks/regen_bench --benchmark_counters_tabular=true
