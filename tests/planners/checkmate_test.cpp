@@ -91,8 +91,8 @@ TEST(Checkmate, TheSameCountedWorkGivesTheSamePlanAndBound) {
   const auto graph = zoo_graph("MobileNet", {.batch = 1, .backward = BackwardStyle::kCheckmate});
   ASSERT_TRUE(graph.ok());
   const Problem problem{.graph = &*graph, .budget = graph->fixed_bytes() + 20'000'000};
-  const auto first = solve("checkmate", problem, {.work = 30'000'000});
-  const auto second = solve("checkmate", problem, {.work = 30'000'000});
+  const auto first = solve("checkmate", problem, {.work = 10'000'000});
+  const auto second = solve("checkmate", problem, {.work = 10'000'000});
   ASSERT_TRUE(first.ok() && second.ok());
   ASSERT_TRUE(first->plan && second->plan);
   EXPECT_EQ(first->plan->steps, second->plan->steps);
