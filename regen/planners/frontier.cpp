@@ -116,15 +116,6 @@ Frontier without_dear_reruns(const Frontier& frontier, double most) {
   return result;
 }
 
-Bytes common_bytes(const Frontier& frontier) {
-  Bytes common = 0;
-  for (ValueId v : IdRange<ValueId>(frontier.num_values)) {
-    common = std::gcd(common, frontier.bytes[v]);
-  }
-  for (OpId op : frontier.graph->ops()) common = std::gcd(common, frontier.workspace[op]);
-  return std::max<Bytes>(1, common);
-}
-
 double common_cost(const Frontier& frontier) {
   std::int64_t common = 0;
   for (OpId op : frontier.graph->ops()) {

@@ -57,9 +57,7 @@ Frontier make_frontier(const Graph& graph, bool forward_only);
 // The same without re-runs of ops that cost more than `most`.
 Frontier without_dear_reruns(const Frontier& frontier, double most);
 
-// Whole bytes that every memory in the graph is a multiple of, and the same for costs; 0 for costs
-// that are not whole numbers.
-Bytes common_bytes(const Frontier& frontier);
+// A whole number that every cost in the graph is a multiple of; 0 if some are not whole.
 double common_cost(const Frontier& frontier);
 
 }  // namespace regen

@@ -101,22 +101,4 @@ std::optional<Score> StageEvaluator::evaluate(const KeepMatrix& keep, Bytes budg
   return score;
 }
 
-std::vector<ValueId> StageEvaluator::live_during(std::size_t step) const {
-  IdVector<ValueId, char> needed = frontier_.output;
-  for (std::size_t s = sequence_.size(); s-- > step;) {
-    if (s + 1 < sequence_.size()) {
-      // What the step after this one made is not there yet.
-      for (ValueId v : frontier_.makes[sequence_[s + 1]]) needed[v] = 0;
-      for (ValueId v : frontier_.reads[sequence_[s + 1]]) needed[v] = 1;
-    }
-  }
-  std::vector<ValueId> live;
-  for (ValueId v : frontier_.makes[sequence_[step]]) needed[v] = 1;
-  for (ValueId v : frontier_.reads[sequence_[step]]) needed[v] = 1;
-  for (ValueId v : IdRange<ValueId>(frontier_.num_values)) {
-    if (needed[v]) live.push_back(v);
-  }
-  return live;
-}
-
 }  // namespace regen

@@ -32,8 +32,6 @@ class StageEvaluator {
   std::size_t stage_of(std::size_t step) const { return stage_of_[step]; }
   Bytes memory(std::size_t step) const { return memory_[step]; }
   std::size_t peak_step() const { return peak_step_; }
-  // The values that are in memory during a step.
-  std::vector<ValueId> live_during(std::size_t step) const;
 
  private:
   bool add_stage(const KeepMatrix& keep, std::size_t stage);
