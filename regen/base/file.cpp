@@ -40,6 +40,20 @@ Result<std::string> read_file(const std::string& path, std::size_t max_bytes) {
   return content;
 }
 
+Result<std::string> read_file_part(const std::string& path, std::int64_t offset,
+                                   std::int64_t bytes) {
+  FilePointer file(std::fopen(path.c_str(), "rb"), &std::fclose);
+  if (!file || std::fseek(file.get(), static_cast<long>(offset), SEEK_SET) != 0) {
+    return system_error("read", path, errno);
+  }
+  std::string content(static_cast<std::size_t>(bytes), '\0');
+  if (std::fread(content.data(), 1, content.size(), file.get()) != content.size()) {
+    return bad_input("cannot read '" + path + "': it ends before byte " +
+                     std::to_string(offset + bytes) + ", expected at least that many");
+  }
+  return content;
+}
+
 Status write_file(const std::string& path, std::string_view content) {
   if (path == "-") {
     if (std::fwrite(content.data(), 1, content.size(), stdout) != content.size() ||

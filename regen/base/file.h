@@ -1,6 +1,7 @@
 // Whole files in and out. A written file appears complete or not at all.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -11,6 +12,10 @@ namespace regen {
 // Refuses directories and files over `max_bytes`.
 Result<std::string> read_file(const std::string& path,
                               std::size_t max_bytes = std::size_t{1} << 31);
+
+// Exactly `bytes` bytes from `offset` on.
+Result<std::string> read_file_part(const std::string& path, std::int64_t offset,
+                                   std::int64_t bytes);
 
 // Writes beside the target and renames over it, so a failure leaves the old
 // file (or none); "-" writes to standard output.

@@ -1,0 +1,350 @@
+#include "regen/execute/executor.h"
+
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+
+#include <algorithm>
+
+#include "regen/execute/operator_call.h"
+#include "regen/plan/validate.h"
+
+namespace regen {
+namespace {
+
+Status check_alignment(const Plan& plan, Bytes alignment) {
+  if (!plan.addresses) return bad_input("the plan has no addresses, expected one per allocation");
+  for (std::size_t i = 0; i < plan.addresses->size(); ++i) {
+    if ((*plan.addresses)[i] % alignment == 0) continue;
+    return bad_input("the plan's address " + std::to_string(i) + " is " +
+                     std::to_string((*plan.addresses)[i]) + ", expected a multiple of " +
+                     std::to_string(alignment));
+  }
+  return {};
+}
+
+// A step runs below what PyTorch does around operators; all of that is in the program already.
+struct BelowAutograd {
+  at::AutoDispatchBelowADInplaceOrView autograd;
+  c10::impl::ExcludeDispatchKeyGuard autocast{c10::autocast_dispatch_keyset};
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Executor>> Executor::compile(std::shared_ptr<const Recording> recording,
+                                                    std::shared_ptr<const StepGraph> step,
+                                                    const Plan& plan,
+                                                    std::shared_ptr<ExecutionDevice> device,
+                                                    const ExecutorOptions& options) {
+  REGEN_TRY(check_alignment(plan, device->alignment()));
+  const auto valid = validate(step->graph, plan);
+  if (!valid.ok()) return valid.error();
+  REGEN_ASSIGN(const PlanMemory memory, plan_memory(step->graph, plan, device->alignment()));
+
+  std::unique_ptr<Executor> executor(new Executor);
+  executor->recording_ = std::move(recording);
+  executor->step_ = std::move(step);
+  executor->device_ = std::move(device);
+  executor->options_ = options;
+  REGEN_ASSIGN(executor->arena_,
+               executor->device_->allocate_arena(std::max<Bytes>(1, memory.arena + options.reserve)));
+  if (memory.slab > 0) {
+    REGEN_ASSIGN(executor->slab_, executor->device_->allocate_host(memory.slab));
+  }
+  executor->reserve_ = std::make_unique<Reserve>(executor->arena_.at(memory.arena), options.reserve,
+                                                 executor->device_->alignment());
+  const CompileTarget target{executor->device_->torch_device(),
+                             static_cast<std::byte*>(executor->arena_.data()), options.debug};
+  REGEN_ASSIGN(executor->list_, make_instructions(*executor->recording_, *executor->step_, plan,
+                                                  memory, target));
+  executor->copies_.resize(executor->list_.copies.size());
+  executor->generators_.resize(executor->list_.num_random);
+  const std::size_t storages = executor->recording_->program.storages.size();
+  executor->external_.resize(storages);
+  executor->given_.resize(storages, false);
+  const Program& program = executor->recording_->program;
+  for (std::size_t r = 0; r < program.results.size(); ++r) {
+    executor->maker_.push_back(executor->completed_at(r));
+  }
+  executor->boundary_ = executor->list_.instructions.size();
+  for (std::size_t i = 0; i < executor->list_.instructions.size(); ++i) {
+    if (executor->list_.instructions[i].kind == InstructionKind::kBoundary) executor->boundary_ = i;
+  }
+  executor->cut_backward(kMaxBytes);
+  return executor;
+}
+
+Executor::~Executor() {
+  // Nobody may work on the memory that goes.
+  if (device_) device_->synchronize();
+}
+
+// The last instruction that makes the result's storage; 0 if no node makes it.
+std::size_t Executor::completed_at(std::size_t result) const {
+  const Program& program = recording_->program;
+  const StorageId storage = program.values[program.results[result].value].storage;
+  std::size_t last = 0;
+  for (std::size_t i = 0; i < list_.instructions.size(); ++i) {
+    if (list_.instructions[i].kind != InstructionKind::kCompute) continue;
+    const Node& node = program.nodes[list_.computes[list_.instructions[i].index].node];
+    for (const ValueId output : node.outputs) {
+      if (output.valid() && program.values[output].storage == storage) last = i;
+    }
+  }
+  return last;
+}
+
+void Executor::cut_backward(Bytes bytes) {
+  const Program& program = recording_->program;
+  std::vector<std::size_t> cuts;
+  if (boundary_ < list_.instructions.size()) cuts.push_back(boundary_ + 1);
+  std::vector<std::pair<std::size_t, Bytes>> gradients;
+  for (std::size_t r = 0; r < maker_.size(); ++r) {
+    const ProgramResult& result = program.results[r];
+    if (result.kind != ResultKind::kGradient || maker_[r] <= boundary_) continue;
+    gradients.emplace_back(maker_[r], program.storages[program.values[result.value].storage].bytes);
+  }
+  std::sort(gradients.begin(), gradients.end());
+  Bytes complete = 0;
+  for (const auto& [instruction, size] : gradients) {
+    complete += size;
+    if (complete < bytes) continue;
+    cuts.push_back(instruction + 1);
+    complete = 0;
+  }
+  make_parts(cuts);
+}
+
+void Executor::make_parts(const std::vector<std::size_t>& cuts) {
+  parts_.clear();
+  std::size_t first = 0;
+  for (const std::size_t cut : cuts) {
+    if (cut <= first || cut >= list_.instructions.size()) continue;
+    parts_.push_back({first, cut, {}});
+    first = cut;
+  }
+  parts_.push_back({first, list_.instructions.size(), {}});
+  for (std::size_t r = 0; r < maker_.size(); ++r) {
+    const auto home = std::find_if(parts_.begin(), parts_.end(),
+                                   [&](const Part& part) { return maker_[r] < part.last; });
+    (home == parts_.end() ? parts_.back() : *home).results.push_back(r);
+  }
+  next_part_ = 0;
+}
+
+Status Executor::bind(StorageId id, const at::Tensor& tensor) {
+  const StorageSpec& spec = recording_->program.storages[id];
+  c10::Storage& storage = list_.bound[id];
+  if (!storage) return {};  // nothing reads it
+  if (tensor.device() != device_->torch_device()) {
+    return bad_input("'" + spec.name + "' is on " + tensor.device().str() + ", expected " +
+                     device_->torch_device().str());
+  }
+  const auto bytes = static_cast<Bytes>(tensor.storage().nbytes());
+  if (bytes < spec.bytes) {
+    return bad_input("'" + spec.name + "' has " + std::to_string(bytes) + " bytes, expected " +
+                     std::to_string(spec.bytes) + " as when the step was captured");
+  }
+  storage.set_data_ptr_noswap(
+      c10::DataPtr(const_cast<void*>(tensor.storage().data()), tensor.device()));
+  return {};
+}
+
+Status Executor::set_scalars(std::span<const double> scalars) {
+  const Program& program = recording_->program;
+  if (scalars.size() != program.scalars.size()) {
+    return bad_input(std::to_string(scalars.size()) + " scalars, expected " +
+                     std::to_string(program.scalars.size()));
+  }
+  const ArgumentSource source{{}, scalars, device_->torch_device()};
+  for (ComputeInstruction& call : list_.computes) {
+    const auto& schema = call.handle.schema();
+    for (const std::uint32_t position : call.scalar_arguments) {
+      const Json* json = argument_json(program.nodes[call.node], schema, position);
+      REGEN_ASSIGN(call.arguments[position],
+                   make_argument(*json, schema.arguments()[position], source));
+    }
+  }
+  return {};
+}
+
+Status Executor::run(std::size_t part) {
+  if (part != 0 && part != next_part_) {
+    return bad_input("part " + std::to_string(part) + " of the step cannot run now, expected " +
+                     std::to_string(next_part_));
+  }
+  Status status;
+  try {
+    device_->run([&] {
+      const BelowAutograd below;
+      auto placement = PlacementScope::enter(device_->torch_device(), *reserve_);
+      if (!placement.ok()) {
+        status = placement.error();
+        return;
+      }
+      run_instructions(parts_[part], *placement);
+      note_deviations(*placement);
+    });
+  } catch (const std::exception& error) {
+    device_->synchronize();
+    status = bad_input(std::string(error.what()));
+  }
+  next_part_ = status.ok() ? part + 1 : 0;
+  return status;
+}
+
+void Executor::run_instructions(const Part& part, PlacementScope& placement) {
+  for (std::size_t i = part.first; i < part.last; ++i) {
+    const Instruction& instruction = list_.instructions[i];
+    switch (instruction.kind) {
+      case InstructionKind::kCompute: {
+        if (!tracing_) {
+          run_compute(list_.computes[instruction.index], placement);
+          break;
+        }
+        const Event begin = device_->record_timed(Queue::kCompute);
+        run_compute(list_.computes[instruction.index], placement);
+        traced_.push_back({instruction.step, begin, device_->record_timed(Queue::kCompute)});
+        break;
+      }
+      case InstructionKind::kCopy:
+        run_copy(list_.copies[instruction.index], instruction.index);
+        break;
+      case InstructionKind::kAwait:
+        device_->wait(Queue::kCompute, copies_[instruction.index]);
+        break;
+      case InstructionKind::kPoison:
+        poison(list_.poisons[instruction.index]);
+        break;
+      case InstructionKind::kBoundary:
+        break;
+    }
+  }
+}
+
+void Executor::run_compute(ComputeInstruction& call, PlacementScope& placement) {
+  const GeneratorState* resume = nullptr;
+  GeneratorState drawn;
+  if (call.random >= 0) {
+    GeneratorState& saved = generators_[static_cast<std::size_t>(call.random)];
+    if (call.rerun) {
+      drawn = GeneratorState::current(device_->torch_device());
+      saved.restore();
+      resume = &drawn;
+    } else {
+      saved = GeneratorState::current(device_->torch_device());
+    }
+  }
+  if (!call.external.empty()) take_external(call);
+  stack_.assign(call.arguments.begin(), call.arguments.end());
+  placement.serve(call.slots, recording_->program.nodes[call.node].name);
+  try {
+    call.handle.callBoxed(stack_);
+    if (options_.debug) check_results(call, take_results(stack_));
+  } catch (...) {
+    stack_.clear();
+    placement.finish();
+    throw;
+  }
+  stack_.clear();
+  placement.finish();
+  if (resume != nullptr) resume->restore();
+}
+
+// The caller's own memory for results, from torch as for any tensor of the caller.
+void Executor::take_external(ComputeInstruction& call) {
+  for (const ComputeInstruction::External& external : call.external) {
+    const Bytes bytes = call.slots[external.slot].bytes;
+    at::Tensor& memory = external_[external.storage];
+    memory = at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device_->torch_device()));
+    given_[external.storage] = false;
+    void* address = memory.mutable_data_ptr();
+    call.slots[external.slot].address = address;
+    list_.bound[external.storage].set_data_ptr_noswap(c10::DataPtr(address, memory.device()));
+  }
+}
+
+void Executor::run_copy(const CopyInstruction& copy, std::size_t index) {
+  device_->wait(copy.queue, device_->record(Queue::kCompute));
+  for (const std::uint32_t earlier : copy.after) device_->wait(copy.queue, copies_[earlier]);
+  void* on_device = arena_.at(copy.device_offset);
+  void* on_host = slab_.at(copy.host_offset);
+  const bool to_host = copy.queue == Queue::kToHost;
+  device_->copy(copy.queue, to_host ? on_host : on_device, to_host ? on_device : on_host,
+                copy.bytes);
+  copies_[index] = device_->record(copy.queue);
+}
+
+void Executor::poison(const PoisonInstruction& range) {
+  const ValueSpec bytes{StorageId(), c10::ScalarType::Byte, {range.bytes}, {1}, 0};
+  const c10::Storage storage(c10::Storage::use_byte_size_t(), static_cast<std::size_t>(range.bytes),
+                             c10::DataPtr(arena_.at(range.offset), device_->torch_device()),
+                             nullptr, false);
+  make_window(bytes, storage, device_->torch_device()).fill_(0xff);
+}
+
+void Executor::check_results(const ComputeInstruction& call,
+                             const std::vector<at::Tensor>& results) const {
+  const Program& program = recording_->program;
+  const Node& node = program.nodes[call.node];
+  for (std::size_t r = 0; r < node.outputs.size(); ++r) {
+    if (!node.outputs[r].valid()) continue;
+    const ValueSpec& value = program.values[node.outputs[r]];
+    const at::Tensor& made = results[r];
+    TORCH_CHECK(made.defined() && made.sizes() == c10::IntArrayRef(value.sizes) &&
+                    made.strides() == c10::IntArrayRef(value.strides) &&
+                    made.scalar_type() == value.dtype,
+                describe(program, call.node), ": result ", r, " is not laid out as recorded");
+    const auto& allocations = recording_->nodes[call.node].allocations;
+    for (std::size_t k = 0; k < allocations.size(); ++k) {
+      TORCH_CHECK(allocations[k].result != value.storage || !allocations[k].result.valid() ||
+                      made.storage().data() == call.slots[k].address,
+                  describe(program, call.node), ": result ", r, " is not where the plan puts it");
+    }
+  }
+}
+
+void Executor::note_deviations(const PlacementScope& placement) {
+  for (const Deviation& deviation : placement.deviations()) {
+    if (deviations_.size() < 100) deviations_.push_back(deviation);
+  }
+}
+
+at::Tensor Executor::result(std::size_t index) {
+  const Program& program = recording_->program;
+  const ValueSpec& value = program.values[program.results[index].value];
+  const at::Tensor& memory = external_[value.storage];
+  if (memory.defined()) {
+    at::Tensor tensor = at::empty({0}, memory.options().dtype(value.dtype));
+    tensor.set_(memory.storage(), value.offset, value.sizes, value.strides);
+    // Two gradients must not share memory: who accumulates into one would change the other.
+    const bool gradient = program.results[index].kind == ResultKind::kGradient;
+    const bool shared = gradient && given_[value.storage];
+    given_[value.storage] = true;
+    return shared ? tensor.clone() : tensor;
+  }
+  const c10::Storage& storage =
+      list_.last[value.storage] ? list_.last[value.storage] : list_.bound[value.storage];
+  return make_window(value, storage, device_->torch_device()).clone();
+}
+
+void Executor::forget() {
+  for (at::Tensor& memory : external_) memory = at::Tensor();
+  next_part_ = 0;
+}
+
+std::vector<StepTime> Executor::take_trace() {
+  std::vector<StepTime> times;
+  if (traced_.empty()) return times;
+  device_->synchronize();
+  const Event origin = traced_.front().begin;
+  for (const TracedCall& call : traced_) {
+    times.push_back({call.step, device_->seconds_between(origin, call.begin),
+                     device_->seconds_between(origin, call.end)});
+  }
+  traced_.clear();
+  device_->forget_timed();
+  return times;
+}
+
+}  // namespace regen

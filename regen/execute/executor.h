@@ -1,0 +1,134 @@
+// Runs a recorded step under a plan: a flat list of instructions, compiled once, over one device
+// arena and one host slab, each allocation of each operator at its planned address.
+//
+// What must hold, and where it is made sure:
+//   - a copy to the host starts after its source was made     (to-host queue waits for compute)
+//   - its source is not reused before the copy has ended      (release: compute waits for to-host)
+//   - a fetch does not write where compute still reads        (to-device queue waits for compute)
+//   - nobody reads a fetched tensor before it is there        (compute waits for to-device)
+// Values of random ops are drawn once; a second run replays the generator. Operators run below
+// autograd and autocast: both have left their traces in the program.
+//
+// A step is run in parts. Without a boundary there is one; with one, the forward part is the
+// first, and the backward part may be cut where gradients are complete.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "regen/execute/device.h"
+#include "regen/execute/generator.h"
+#include "regen/execute/instructions.h"
+#include "regen/execute/reserve.h"
+#include "regen/execute/step_graph.h"
+#include "regen/plan/plan.h"
+
+namespace regen {
+
+struct ExecutorOptions {
+  // Room at the end of the arena for allocations that were not foreseen; inside the budget.
+  Bytes reserve = 0;
+  // Fill released memory with bytes that make nonsense of any value, and check after each call
+  // that its results lie where the plan says.
+  bool debug = false;
+};
+
+// When a step of the plan ran on the device, in seconds since the part's begin.
+struct StepTime {
+  std::size_t step = 0;
+  double begin = 0;
+  double end = 0;
+};
+
+class Executor {
+ public:
+  // The plan is refused unless it is valid for the graph and has addresses that are multiples of
+  // the device's alignment. Takes the arena and the slab at once: fails if they cannot be had.
+  static Result<std::unique_ptr<Executor>> compile(std::shared_ptr<const Recording> recording,
+                                                   std::shared_ptr<const StepGraph> step,
+                                                   const Plan& plan,
+                                                   std::shared_ptr<ExecutionDevice> device,
+                                                   const ExecutorOptions& options = {});
+  ~Executor();
+
+  // The memory of a storage that the caller brings; may change from step to step.
+  Status bind(StorageId storage, const at::Tensor& tensor);
+  Status set_scalars(std::span<const double> scalars);
+
+  // Cuts the backward part where about `bytes` of gradients are complete.
+  void cut_backward(Bytes bytes);
+  std::size_t num_parts() const { return parts_.size(); }
+  // The program's results that are complete after this part and were not before.
+  const std::vector<std::size_t>& results_of(std::size_t part) const {
+    return parts_[part].results;
+  }
+
+  // Parts run in order; running the first begins a new step. After an error the next step starts
+  // afresh.
+  Status run(std::size_t part);
+  // A result of a part that has run in this step. With a boundary its memory is the caller's own
+  // from now on; else it is a copy.
+  at::Tensor result(std::size_t index);
+  // Lets go of what was bound and of results that nobody took.
+  void forget();
+
+  Bytes arena_bytes() const { return arena_.bytes(); }
+  Bytes host_bytes() const { return slab_.bytes(); }
+  // Allocations that were not as recorded, since the executor was made.
+  const std::vector<Deviation>& deviations() const { return deviations_; }
+
+  void set_trace(bool on) { tracing_ = on; }
+  // Of the parts run since the last call, in order; of compute steps only.
+  std::vector<StepTime> take_trace();
+
+ private:
+  struct Part {
+    std::size_t first = 0;  // instructions
+    std::size_t last = 0;
+    std::vector<std::size_t> results;
+  };
+
+  Executor() = default;
+  void make_parts(const std::vector<std::size_t>& cuts);
+  std::size_t completed_at(std::size_t result) const;
+  void run_instructions(const Part& part, PlacementScope& placement);
+  void run_compute(ComputeInstruction& call, PlacementScope& placement);
+  void take_external(ComputeInstruction& call);
+  void run_copy(const CopyInstruction& copy, std::size_t index);
+  void poison(const PoisonInstruction& range);
+  void check_results(const ComputeInstruction& call, const std::vector<at::Tensor>& results) const;
+  void note_deviations(const PlacementScope& placement);
+
+  std::shared_ptr<const Recording> recording_;
+  std::shared_ptr<const StepGraph> step_;
+  std::shared_ptr<ExecutionDevice> device_;
+  ExecutorOptions options_;
+  MemoryBlock arena_;
+  MemoryBlock slab_;
+  std::unique_ptr<Reserve> reserve_;
+  InstructionList list_;
+  std::vector<Part> parts_;
+  std::vector<std::size_t> maker_;  // of each program result: the instruction that completes it
+  std::size_t boundary_ = 0;        // its instruction, or their number
+  std::size_t next_part_ = 0;
+
+  // Of the step under way.
+  torch::jit::Stack stack_;
+  std::vector<Event> copies_;  // the ends of copies
+  std::vector<GeneratorState> generators_;
+  IdVector<StorageId, at::Tensor> external_;  // memory of results, as bytes
+  IdVector<StorageId, bool> given_;           // to the caller
+  std::vector<Deviation> deviations_;
+  bool tracing_ = false;
+  struct TracedCall {
+    std::size_t step;
+    Event begin;
+    Event end;
+  };
+  std::vector<TracedCall> traced_;
+};
+
+}  // namespace regen

@@ -1,0 +1,265 @@
+#include "regen/execute/instructions.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <map>
+
+#include "regen/execute/operator_call.h"
+#include "regen/execute/operator_facts.h"
+#include "regen/execute/program_values.h"
+
+namespace regen {
+namespace {
+
+c10::Storage storage_at(void* data, Bytes bytes, c10::Device device) {
+  return c10::Storage(c10::Storage::use_byte_size_t(), static_cast<std::size_t>(bytes),
+                      c10::DataPtr(data, device), nullptr, false);
+}
+
+class Compiler {
+ public:
+  Compiler(const Recording& recording, const StepGraph& step, const Plan& plan,
+           const PlanMemory& memory, const CompileTarget& target)
+      : program_(recording.program),
+        records_(recording.nodes),
+        step_(step),
+        graph_(step.graph),
+        plan_(plan),
+        memory_(memory),
+        target_(target),
+        places_(graph_.num_tensors()),
+        fetch_(graph_.num_tensors(), kNone),
+        offload_(graph_.num_tensors(), kNone),
+        host_(graph_.num_tensors(), 0),
+        runs_(graph_.num_ops(), 0),
+        random_(graph_.num_ops(), -1) {}
+
+  Result<InstructionList> compile() {
+    for (const ScalarSpec& scalar : program_.scalars) scalars_.push_back(scalar.value);
+    list_.bound.resize(program_.storages.size());
+    list_.last.resize(program_.storages.size());
+    for (const TensorId t : graph_.tensors()) make_bound(t);
+    for (now_ = 0; now_ < plan_.steps.size(); ++now_) {
+      const Step& step = plan_.steps[now_];
+      switch (step.kind()) {
+        case StepKind::kCompute:
+          REGEN_TRY(compute(step));
+          break;
+        case StepKind::kOffload:
+          offload(step.tensor());
+          break;
+        case StepKind::kFetch:
+          fetch(step.tensor());
+          break;
+        case StepKind::kRelease:
+          release(step.tensor());
+          break;
+      }
+    }
+    await_everything();
+    for (const TensorId t : graph_.tensors()) {
+      if (places_[t].there) list_.last[step_.storages[t]] = places_[t].storage;
+    }
+    return std::move(list_);
+  }
+
+ private:
+  static constexpr std::uint32_t kNone = UINT32_MAX;
+
+  struct Place {
+    bool there = false;
+    Bytes offset = 0;
+    c10::Storage storage;
+  };
+
+  void make_bound(TensorId t) {
+    const StorageId storage = step_.storages[t];
+    if (!graph_.fixed(t) || !storage.valid()) return;
+    list_.bound[storage] =
+        storage_at(nullptr, program_.storages[storage].bytes, target_.device);
+  }
+
+  void add(InstructionKind kind, std::size_t index) {
+    list_.instructions.push_back(
+        {kind, static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(now_)});
+  }
+
+  void allocate(TensorId t) {
+    const Bytes offset = (*plan_.addresses)[next_address_++];
+    places_[t] = {true, offset,
+                  storage_at(target_.arena + offset, program_.storages[step_.storages[t]].bytes,
+                             target_.device)};
+  }
+
+  void await(std::uint32_t& copy) {
+    if (copy == kNone) return;
+    add(InstructionKind::kAwait, copy);
+    copy = kNone;
+  }
+
+  // So that the next step finds no copy of this one under way.
+  void await_everything() {
+    for (const TensorId t : graph_.tensors()) {
+      await(fetch_[t]);
+      await(offload_[t]);
+    }
+  }
+
+  Status compute(const Step& step) {
+    const OpId op = step.op();
+    if (op == step_.boundary) {
+      if (graph_.workspace(step.variant(graph_)) > 0) ++next_address_;
+      add(InstructionKind::kBoundary, 0);
+      return {};
+    }
+    const VariantId variant = step.variant(graph_);
+    for (const TensorId t : graph_.reads(variant)) await(fetch_[t]);
+    // The same values again, but not while a copy of them is moving.
+    for (const TensorId t : graph_.makes(variant)) {
+      await(fetch_[t]);
+      await(offload_[t]);
+      if (!places_[t].there) allocate(t);
+    }
+    Bytes workspace = 0;
+    if (graph_.workspace(variant) > 0) workspace = (*plan_.addresses)[next_address_++];
+    REGEN_ASSIGN(ComputeInstruction call, make_call(op, workspace));
+    add(InstructionKind::kCompute, list_.computes.size());
+    list_.computes.push_back(std::move(call));
+    ++runs_[op];
+    return {};
+  }
+
+  Result<ComputeInstruction> make_call(OpId op, Bytes workspace) {
+    const NodeId node = step_.nodes[op];
+    REGEN_ASSIGN(const c10::OperatorHandle handle, find_operator(program_, node));
+    const ArgumentSource source{[this](ValueId value) { return tensor(value); }, scalars_,
+                                target_.device};
+    REGEN_ASSIGN(torch::jit::Stack arguments,
+                 make_arguments(program_, node, handle.schema(), source));
+    ComputeInstruction call{handle, node, std::move(arguments), {}, {}, {}, -1, runs_[op] > 0};
+    if (call.rerun) {
+      for (const std::size_t position : silently_written(program_.nodes[node])) {
+        call.arguments[position] = c10::IValue();
+      }
+    }
+    place_allocations(node, workspace, call);
+    find_scalar_arguments(handle.schema(), call);
+    if (graph_.random(op)) {
+      if (random_[op] < 0) random_[op] = static_cast<std::int32_t>(list_.num_random++);
+      call.random = random_[op];
+    }
+    return call;
+  }
+
+  void place_allocations(NodeId node, Bytes workspace, ComputeInstruction& call) {
+    for (const NodeAllocation& allocation : records_[node].allocations) {
+      PlacedSlot slot{allocation.bytes, target_.arena + workspace + allocation.offset};
+      if (allocation.result.valid()) {
+        const TensorId t = step_.tensors[allocation.result];
+        if (graph_.fixed(t)) {
+          slot.address = nullptr;
+          call.external.push_back(
+              {static_cast<std::uint32_t>(call.slots.size()), allocation.result});
+        } else {
+          slot.address = target_.arena + places_[t].offset;
+        }
+      }
+      call.slots.push_back(slot);
+    }
+  }
+
+  void find_scalar_arguments(const c10::FunctionSchema& schema, ComputeInstruction& call) const {
+    const Node& node = program_.nodes[call.node];
+    if (scalar_references(node).empty()) return;
+    for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
+      const Json* json = argument_json(node, schema, i);
+      if (json == nullptr) continue;
+      Node one;
+      one.args.push_back(*json);
+      if (!scalar_references(one).empty()) {
+        call.scalar_arguments.push_back(static_cast<std::uint32_t>(i));
+      }
+    }
+  }
+
+  at::Tensor tensor(ValueId value) {
+    const ValueSpec& spec = program_.values[value];
+    const TensorId t = step_.tensors[spec.storage];
+    const c10::Storage& storage =
+        graph_.fixed(t) ? list_.bound[spec.storage] : places_[t].storage;
+    at::Tensor& known = windows_[{value, storage.unsafeGetStorageImpl()}];
+    if (!known.defined()) known = make_window(spec, storage, target_.device);
+    return known;
+  }
+
+  std::uint32_t copy(Queue queue, TensorId t, std::vector<std::uint32_t> after) {
+    const auto index = static_cast<std::uint32_t>(list_.copies.size());
+    list_.copies.push_back({queue, places_[t].offset, host_[t],
+                            program_.storages[step_.storages[t]].bytes, std::move(after)});
+    add(InstructionKind::kCopy, index);
+    return index;
+  }
+
+  void offload(TensorId t) {
+    host_[t] = memory_.slab_offsets[next_offload_++];
+    std::vector<std::uint32_t> after;
+    if (fetch_[t] != kNone) after.push_back(fetch_[t]);
+    offload_[t] = copy(Queue::kToHost, t, std::move(after));
+    host_copy_[t] = offload_[t];
+  }
+
+  void fetch(TensorId t) {
+    allocate(t);
+    fetch_[t] = copy(Queue::kToDevice, t, {host_copy_[t]});
+  }
+
+  void release(TensorId t) {
+    await(offload_[t]);
+    await(fetch_[t]);
+    if (target_.poison) {
+      add(InstructionKind::kPoison, list_.poisons.size());
+      list_.poisons.push_back({places_[t].offset, graph_.bytes(t)});
+    }
+    places_[t] = {};
+  }
+
+  const Program& program_;
+  const IdVector<NodeId, NodeRecord>& records_;
+  const StepGraph& step_;
+  const Graph& graph_;
+  const Plan& plan_;
+  const PlanMemory& memory_;
+  const CompileTarget& target_;
+  InstructionList list_;
+  std::vector<double> scalars_;
+  std::size_t now_ = 0;
+  std::size_t next_address_ = 0;
+  std::size_t next_offload_ = 0;
+  IdVector<TensorId, Place> places_;
+  IdVector<TensorId, std::uint32_t> fetch_;    // under way, as far as compute knows
+  IdVector<TensorId, std::uint32_t> offload_;  // likewise
+  std::map<TensorId, std::uint32_t> host_copy_;  // the offload that made it
+  IdVector<TensorId, Bytes> host_;               // where it is in the slab
+  IdVector<OpId, std::uint32_t> runs_;
+  IdVector<OpId, std::int32_t> random_;
+  std::map<std::pair<ValueId, c10::StorageImpl*>, at::Tensor> windows_;
+};
+
+}  // namespace
+
+at::Tensor make_window(const ValueSpec& value, const c10::Storage& storage, c10::Device device) {
+  const auto key = device.is_cpu() ? c10::DispatchKey::CPU : c10::DispatchKey::CUDA;
+  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(storage), c10::DispatchKeySet(key), c10::scalarTypeToTypeMeta(value.dtype));
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(value.sizes, value.strides, value.offset);
+  return tensor;
+}
+
+Result<InstructionList> make_instructions(const Recording& recording, const StepGraph& step,
+                                          const Plan& plan, const PlanMemory& memory,
+                                          const CompileTarget& target) {
+  return Compiler(recording, step, plan, memory, target).compile();
+}
+
+}  // namespace regen

@@ -1,0 +1,67 @@
+// Calls seen before on a device, by operator, arguments, shapes, types and strides, so that a
+// second model with the same layers needs no new measurements.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "regen/base/json.h"
+#include "regen/base/result.h"
+#include "regen/base/units.h"
+
+namespace regen {
+
+// Where the memory of a result comes from.
+enum class ResultSource : std::uint8_t { kUndefined, kAllocation, kArgument };
+
+struct ResultLayout {
+  ResultSource source = ResultSource::kUndefined;
+  std::size_t index = 0;  // of the allocation, or of the tensor among the call's tensor arguments
+  c10::ScalarType dtype = c10::ScalarType::Float;
+  std::vector<std::int64_t> sizes;
+  std::vector<std::int64_t> strides;
+  std::int64_t offset = 0;
+
+  bool operator==(const ResultLayout&) const = default;
+};
+
+// One allocation of a call; moments count allocations and frees from 0. One that outlives the
+// call ends at kForever.
+struct CallAllocation {
+  static constexpr std::int64_t kForever = INT64_MAX;
+  Bytes bytes = 0;
+  std::int64_t birth = 0;
+  std::int64_t death = kForever;
+
+  bool operator==(const CallAllocation&) const = default;
+};
+
+struct CallRecord {
+  double seconds = 0;
+  std::vector<CallAllocation> allocations;
+  std::vector<ResultLayout> results;
+
+  bool operator==(const CallRecord&) const = default;
+};
+
+class RecordCache {
+ public:
+  const CallRecord* find(const std::string& key) const;
+  void insert(const std::string& key, CallRecord record);
+  std::size_t size() const { return records_.size(); }
+  bool changed() const { return changed_; }
+
+  // A file that is absent is an empty cache; one of another device or version is refused.
+  static Result<RecordCache> load(const std::string& path, const std::string& device);
+  Status save(const std::string& path, const std::string& device) const;
+
+ private:
+  std::map<std::string, CallRecord> records_;
+  bool changed_ = false;
+};
+
+}  // namespace regen

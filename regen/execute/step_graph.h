@@ -1,0 +1,32 @@
+// A recorded program as the graph that planners know: one op for each node that computes, one
+// tensor for each storage.
+#pragma once
+
+#include "regen/execute/record.h"
+#include "regen/graph/graph.h"
+
+namespace regen {
+
+struct StepGraphOptions {
+  Bytes alignment = 64;  // every planned tensor takes a multiple of it
+  // What the caller holds between the forward and the backward part (its loss, its optimizer's
+  // scratch): the workspace of the boundary op.
+  Bytes caller_reserve = 0;
+  // Bytes that are taken for the whole step beside the program's own: saved generator states,
+  // what libraries keep, room for allocations that were not foreseen.
+  Bytes runtime_bytes = 0;
+};
+
+struct StepGraph {
+  Graph graph;
+  IdVector<OpId, NodeId> nodes;          // none for the boundary
+  IdVector<TensorId, StorageId> storages;  // none for the runtime's own
+  IdVector<StorageId, TensorId> tensors;   // none for storages that nothing uses
+  OpId boundary;                           // none when the step is one piece
+};
+
+// With a boundary, results are the caller's: their storages are fixed tensors, written by the ops
+// that make them. Without one, they are planned like everything else and on the device at the end.
+Result<StepGraph> make_step_graph(const Recording& recording, const StepGraphOptions& options);
+
+}  // namespace regen
