@@ -1,0 +1,129 @@
+// Where a step runs: three queues of work, memory from the driver, and events that order the
+// queues. Torch has no queues on the CPU, so this is regen's own small interface; the CPU device
+// has real threads behind its copy queues, so that overlap and ordering are the same there.
+//
+//   queue    work that runs in the order in which it was enqueued: kernels, copies to the host,
+//            copies to the device. Queues know nothing of each other.
+//   event    a point in a queue: "everything enqueued up to here". wait() makes another queue
+//            wait for it; nothing else orders two queues.
+//
+// An executor needs three such waits around copies (the races that tests/execute provokes):
+//   1. an offload waits for the kernel that made the tensor;
+//   2. the next writer of an offloaded tensor's memory waits for the offload;
+//   3. a fetch waits for the last kernel (or copy) that used the memory it writes to.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "regen/base/result.h"
+#include "regen/base/units.h"
+
+namespace regen {
+
+enum class Queue : std::uint8_t { kCompute, kToHost, kToDevice };
+inline constexpr std::size_t kQueues = 3;
+
+std::string_view to_string(Queue queue);
+
+// A default event is a point before all work: done, and nothing to wait for.
+struct Event {
+  Queue queue = Queue::kCompute;
+  std::uint32_t mark = 0;  // of a timed event: the place of its time, counted from 1
+  std::uint64_t ticket = 0;
+
+  bool operator==(const Event&) const = default;
+};
+
+// A stretch of device or host memory, given back when it goes. Who owns it makes sure that no
+// queue still works on it (synchronize() first when in doubt).
+class MemoryBlock {
+ public:
+  using Free = void (*)(void* data, Bytes bytes);
+
+  MemoryBlock() = default;
+  MemoryBlock(void* data, Bytes bytes, Free free) : data_(data), bytes_(bytes), free_(free) {}
+  MemoryBlock(MemoryBlock&& other) noexcept { swap(other); }
+  MemoryBlock& operator=(MemoryBlock&& other) noexcept {
+    MemoryBlock(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~MemoryBlock() {
+    if (data_ != nullptr) free_(data_, bytes_);
+  }
+
+  void* data() const { return data_; }
+  Bytes bytes() const { return bytes_; }
+  void* at(Bytes offset) const { return static_cast<char*>(data_) + offset; }
+
+ private:
+  void swap(MemoryBlock& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(free_, other.free_);
+  }
+
+  void* data_ = nullptr;
+  Bytes bytes_ = 0;
+  Free free_ = nullptr;
+};
+
+struct DeviceMemory {
+  Bytes total = 0;
+  Bytes free = 0;  // what an allocation could get now, other processes considered
+};
+
+// Every method may be called from any thread; calls that enqueue are ordered by the caller.
+// An error inside a queue is thrown by the next call (c10::Error with CUDA's text, or what the
+// work of a CPU queue has thrown).
+class ExecutionDevice {
+ public:
+  virtual ~ExecutionDevice();
+
+  virtual c10::Device torch_device() const = 0;
+  // "NVIDIA H200", or the CPU's model name: what measured costs are valid for.
+  virtual const std::string& name() const = 0;
+  // Of the addresses that operators get, a power of two: 64 on the CPU, 512 on CUDA.
+  virtual Bytes alignment() const = 0;
+  // As the driver sees it.
+  virtual Result<DeviceMemory> memory() = 0;
+
+  // `bytes` rounded up to the alignment, from the driver itself and not from torch's cache.
+  virtual Result<MemoryBlock> allocate_arena(Bytes bytes) = 0;
+  // Host memory of exactly this size that the copy queues reach at full speed (pinned).
+  virtual Result<MemoryBlock> allocate_host(Bytes bytes) = 0;
+
+  // Enqueues a copy; returns at once for the two copy queues. kCompute copies within the device.
+  virtual void copy(Queue queue, void* to, const void* from, Bytes bytes) = 0;
+  virtual Event record(Queue queue) = 0;
+  // Work that `waiter` is given from now on starts after the event. A CPU's compute queue is the
+  // caller itself, which is held up here.
+  virtual void wait(Queue waiter, const Event& event) = 0;
+  virtual bool done(const Event& event) = 0;
+  // Until every queue is empty.
+  virtual void synchronize() = 0;
+
+  // An event with a time. It is kept until forget_timed(), which ends all of them.
+  virtual Event record_timed(Queue queue) = 0;
+  // Of two timed events that are done.
+  virtual double seconds_between(const Event& begin, const Event& end) = 0;
+  virtual void forget_timed() = 0;
+
+  // Calls `work` and returns after it, with its exception if it threw. Operators belong in here:
+  // on CUDA it is always the same thread per device and process (library handles and their
+  // workspaces are per thread, and autograd calls backward from a thread of its own), with the
+  // caller's current stream and torch's thread-local state; the caller must not hold Python's
+  // lock. On the CPU it is the caller's own thread. Inside `work`, run() is a plain call.
+  virtual void run(const std::function<void()>& work) = 0;
+};
+
+// "cpu", "cuda" (the first one) or "cuda:1". All who open the same device share it.
+Result<std::shared_ptr<ExecutionDevice>> open_device(std::string_view name);
+
+}  // namespace regen
