@@ -108,7 +108,8 @@ void Executor::cut_backward(Bytes bytes) {
   Bytes complete = 0;
   for (const auto& [instruction, size] : gradients) {
     complete += size;
-    if (complete < bytes) continue;
+    // What follows the last gradient belongs to its part.
+    if (complete < bytes || instruction == gradients.back().first) continue;
     cuts.push_back(instruction + 1);
     complete = 0;
   }
@@ -132,21 +133,26 @@ void Executor::make_parts(const std::vector<std::size_t>& cuts) {
   next_part_ = 0;
 }
 
-Status Executor::bind(StorageId id, const at::Tensor& tensor) {
+Status Executor::bind(StorageId id, const at::Tensor& tensor, std::int64_t offset) {
   const StorageSpec& spec = recording_->program.storages[id];
   c10::Storage& storage = list_.bound[id];
   if (!storage) return {};  // nothing reads it
-  if (tensor.device() != device_->torch_device()) {
+  if (tensor.device().type() != storage.device().type()) {
     return bad_input("'" + spec.name + "' is on " + tensor.device().str() + ", expected " +
-                     device_->torch_device().str());
+                     storage.device().str());
   }
-  const auto bytes = static_cast<Bytes>(tensor.storage().nbytes());
-  if (bytes < spec.bytes) {
-    return bad_input("'" + spec.name + "' has " + std::to_string(bytes) + " bytes, expected " +
-                     std::to_string(spec.bytes) + " as when the step was captured");
+  const Bytes before = offset * static_cast<Bytes>(tensor.element_size());
+  const Bytes own = tensor.storage_offset() * static_cast<Bytes>(tensor.element_size());
+  const Bytes behind = static_cast<Bytes>(tensor.storage().nbytes()) - own;
+  // Inputs may be slices of something larger than the sample was; values stay inside the tensor.
+  const bool exact = spec.role != Role::kInput && spec.role != Role::kTangent;
+  if (exact && behind + before < spec.bytes) {
+    return bad_input("'" + spec.name + "' has " + std::to_string(behind + before) +
+                     " bytes, expected " + std::to_string(spec.bytes) +
+                     " as when the step was captured");
   }
-  storage.set_data_ptr_noswap(
-      c10::DataPtr(const_cast<void*>(tensor.storage().data()), tensor.device()));
+  char* data = static_cast<char*>(const_cast<void*>(tensor.const_data_ptr())) - before;
+  storage.set_data_ptr_noswap(c10::DataPtr(data, tensor.device()));
   return {};
 }
 
@@ -280,7 +286,7 @@ void Executor::poison(const PoisonInstruction& range) {
   const c10::Storage storage(c10::Storage::use_byte_size_t(), static_cast<std::size_t>(range.bytes),
                              c10::DataPtr(arena_.at(range.offset), device_->torch_device()),
                              nullptr, false);
-  make_window(bytes, storage, device_->torch_device()).fill_(0xff);
+  make_window(bytes, storage).fill_(0xff);
 }
 
 void Executor::check_results(const ComputeInstruction& call,
@@ -325,7 +331,7 @@ at::Tensor Executor::result(std::size_t index) {
   }
   const c10::Storage& storage =
       list_.last[value.storage] ? list_.last[value.storage] : list_.bound[value.storage];
-  return make_window(value, storage, device_->torch_device()).clone();
+  return make_window(value, storage).clone();
 }
 
 void Executor::forget() {

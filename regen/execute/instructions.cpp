@@ -76,8 +76,9 @@ class Compiler {
   void make_bound(TensorId t) {
     const StorageId storage = step_.storages[t];
     if (!graph_.fixed(t) || !storage.valid()) return;
-    list_.bound[storage] =
-        storage_at(nullptr, program_.storages[storage].bytes, target_.device);
+    const StorageSpec& spec = program_.storages[storage];
+    list_.bound[storage] = storage_at(
+        nullptr, spec.bytes, spec.device.empty() ? target_.device : c10::Device(spec.device));
   }
 
   void add(InstructionKind kind, std::size_t index) {
@@ -109,7 +110,6 @@ class Compiler {
   Status compute(const Step& step) {
     const OpId op = step.op();
     if (op == step_.boundary) {
-      if (graph_.workspace(step.variant(graph_)) > 0) ++next_address_;
       add(InstructionKind::kBoundary, 0);
       return {};
     }
@@ -189,7 +189,7 @@ class Compiler {
     const c10::Storage& storage =
         graph_.fixed(t) ? list_.bound[spec.storage] : places_[t].storage;
     at::Tensor& known = windows_[{value, storage.unsafeGetStorageImpl()}];
-    if (!known.defined()) known = make_window(spec, storage, target_.device);
+    if (!known.defined()) known = make_window(spec, storage);
     return known;
   }
 
@@ -248,8 +248,8 @@ class Compiler {
 
 }  // namespace
 
-at::Tensor make_window(const ValueSpec& value, const c10::Storage& storage, c10::Device device) {
-  const auto key = device.is_cpu() ? c10::DispatchKey::CPU : c10::DispatchKey::CUDA;
+at::Tensor make_window(const ValueSpec& value, const c10::Storage& storage) {
+  const auto key = storage.device().is_cpu() ? c10::DispatchKey::CPU : c10::DispatchKey::CUDA;
   at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
       c10::Storage(storage), c10::DispatchKeySet(key), c10::scalarTypeToTypeMeta(value.dtype));
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(value.sizes, value.strides, value.offset);

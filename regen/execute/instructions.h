@@ -96,6 +96,6 @@ Result<InstructionList> make_instructions(const Recording& recording, const Step
                                           const CompileTarget& target);
 
 // A tensor over a storage with this layout.
-at::Tensor make_window(const ValueSpec& value, const c10::Storage& storage, c10::Device device);
+at::Tensor make_window(const ValueSpec& value, const c10::Storage& storage);
 
 }  // namespace regen

@@ -86,9 +86,10 @@ class Reader {
   }
 
   Status read_storage(const JsonCursor& at) {
-    REGEN_TRY(refuse_unknown_fields(at, {"name", "role", "bytes"}));
+    REGEN_TRY(refuse_unknown_fields(at, {"name", "role", "bytes", "device"}));
     StorageSpec storage;
     REGEN_TRY(read_text(at, "name", storage.name));
+    if (has_field(at, "device")) REGEN_TRY(read_text(at, "device", storage.device));
     REGEN_ASSIGN(const JsonCursor role, required_field(at, "role"));
     REGEN_TRY(store(storage.role, read_choice<Role>(role, kRoles)));
     REGEN_ASSIGN(const JsonCursor bytes, required_field(at, "bytes"));
@@ -290,7 +291,9 @@ std::string write_program(const Program& program) {
                {"torch", program.torch},    {"device", program.device}};
   json["storages"] = Json::array();
   for (const StorageSpec& s : program.storages) {
-    json["storages"].push_back({{"name", s.name}, {"role", to_string(s.role)}, {"bytes", s.bytes}});
+    Json storage = {{"name", s.name}, {"role", to_string(s.role)}, {"bytes", s.bytes}};
+    if (!s.device.empty()) storage["device"] = s.device;
+    json["storages"].push_back(std::move(storage));
   }
   json["values"] = Json::array();
   for (const ValueSpec& v : program.values) {

@@ -34,6 +34,7 @@ struct StorageSpec {
   std::string name;
   Role role = Role::kComputed;
   Bytes bytes = 0;
+  std::string device = "";  // where it differs from the program's: numbers that stay on the host
 
   bool operator==(const StorageSpec&) const = default;
 };

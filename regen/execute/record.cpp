@@ -101,7 +101,7 @@ class Recorder {
       if (program.storages[value.storage].role == Role::kComputed) value.storage = StorageId();
     }
     for (StorageSpec& storage : program.storages) {
-      if (storage.role == Role::kComputed) storage = {"", Role::kComputed, 0};
+      if (storage.role == Role::kComputed) storage = {"", Role::kComputed, 0, ""};
     }
   }
 
@@ -164,8 +164,9 @@ class Recorder {
     }
     const auto item = static_cast<Bytes>(c10::elementSize(dtype));
     const Bytes items = (program.storages[storage].bytes + item - 1) / item;
-    at::Tensor contents =
-        at::zeros({items}, at::TensorOptions().dtype(dtype).device(device_.torch_device()));
+    const std::string& elsewhere = program.storages[storage].device;
+    const c10::Device device = elsewhere.empty() ? device_.torch_device() : c10::Device(elsewhere);
+    at::Tensor contents = at::zeros({items}, at::TensorOptions().dtype(dtype).device(device));
     if (at::isFloatingType(dtype) && c10::elementSize(dtype) >= 2) contents.uniform_(0.1, 1.0);
     return contents;
   }
@@ -282,11 +283,11 @@ class Recorder {
     std::string name = program.nodes[id].name;
     if (program.nodes[id].outputs.size() > 1) name += ":" + std::to_string(result);
     if (allocation >= made.size()) {
-      return program.storages.push_back({name, Role::kComputed, 0});
+      return program.storages.push_back({name, Role::kComputed, 0, ""});
     }
     if (!made[allocation].valid()) {
       made[allocation] =
-          program.storages.push_back({name, Role::kComputed, call.allocations[allocation].bytes});
+          program.storages.push_back({name, Role::kComputed, call.allocations[allocation].bytes, ""});
     }
     return made[allocation];
   }

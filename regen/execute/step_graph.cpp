@@ -84,8 +84,8 @@ class StepGraphMaker {
       const StorageSpec& storage = program_.storages[id];
       // What the caller brought is there, used or not; a made one that vanished is not.
       if (storage.role == Role::kComputed && !maker_[id].valid()) continue;
-      step_.tensors[id] = builder_.add_tensor(
-          {storage.name, round_up(storage.bytes, options_.alignment), kind(id), ""});
+      const Bytes bytes = storage.device.empty() ? round_up(storage.bytes, options_.alignment) : 0;
+      step_.tensors[id] = builder_.add_tensor({storage.name, bytes, kind(id), ""});
       step_.storages.push_back(id);
     }
     if (options_.runtime_bytes > 0) {
@@ -202,9 +202,6 @@ class StepGraphMaker {
         op.mutates.push_back(step_.tensors[StorageId(s)]);
       }
     }
-    VariantSpec variant;
-    variant.workspace = round_up(options_.caller_reserve, options_.alignment);
-    op.variants.push_back(std::move(variant));
     step_.boundary = builder_.add_op(std::move(op));
     step_.nodes.push_back(NodeId());
   }

@@ -9,11 +9,9 @@ namespace regen {
 
 struct StepGraphOptions {
   Bytes alignment = 64;  // every planned tensor takes a multiple of it
-  // What the caller holds between the forward and the backward part (its loss, its optimizer's
-  // scratch): the workspace of the boundary op.
-  Bytes caller_reserve = 0;
   // Bytes that are taken for the whole step beside the program's own: saved generator states,
-  // what libraries keep, room for allocations that were not foreseen.
+  // what libraries keep, what the caller holds between forward and backward, room for allocations
+  // that were not foreseen.
   Bytes runtime_bytes = 0;
 };
 
