@@ -1,0 +1,171 @@
+"""One captured step, recorded on the device, planned and compiled: what `wrap` and `step` share."""
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+
+from regen import _runtime
+from regen.budget import budget_bytes
+
+# Room inside the budget for allocations that the recording did not foresee.
+RUNTIME_RESERVE = {"cpu": 64 << 10, "cuda": 8 << 20}
+# What is tried in turn by planner="auto": the first plan that fits wins.
+AUTO_PLANNERS = ("keep_all", "checkmate", "vdnn")
+
+
+@dataclasses.dataclass
+class Settings:
+    budget: object
+    planner: str = "auto"
+    reserve: object = None  # bytes for what the caller holds; None: measured
+    host_budget: object = None
+    time_limit: float = 0.0
+    work_limit: int = 0
+    debug: bool = False
+    cache: object = None  # folder; None: ~/.cache/regen; False: none
+    link: tuple = None  # bytes per second to the host, to the device, both together
+    plan_file: object = None
+
+
+class Runner:
+    """Records, plans and compiles a captured program. Holds the arena while compiled."""
+
+    def __init__(self, captured, settings, caller_bytes=0):
+        self.captured = captured
+        self.settings = settings
+        self.device = str(captured.program["device"])
+        self.kind = self.device.split(":")[0]
+        self.step = _runtime.Step(json.dumps(captured.program), self.device)
+        self.step.record(self.samples(), 3 if self.kind == "cpu" else 5, self.profile_path())
+        self.caller_bytes = caller_bytes
+        self.report = None
+        self.compiled = False
+        self.make_graph()
+
+    def samples(self):
+        """Contents that matter: inputs and constants hold indices; the rest may be made up."""
+        roles = [storage["role"] for storage in self.captured.program["storages"]]
+        return {s: whole_storage(t) for s, t in self.captured.tensors.items() if roles[s] in ("input", "constant")}
+
+    def cache_folder(self):
+        if self.settings.cache is False:
+            return None
+        folder = self.settings.cache or os.environ.get("REGEN_CACHE") or os.path.expanduser("~/.cache/regen")
+        pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
+        return pathlib.Path(folder)
+
+    def profile_path(self):
+        folder = self.cache_folder()
+        return "" if folder is None else str(folder / f"profile-{self.kind}-{safe_name(torch_version(self))}.json")
+
+    def make_graph(self):
+        self.step.make_graph(RUNTIME_RESERVE[self.kind] + self.caller_bytes)
+
+    @property
+    def budget(self):
+        return budget_bytes(self.settings.budget, self.step.unplanned_bytes, self.device)
+
+    def plan(self):
+        """Finds a plan within the budget or raises BudgetError with the reason and the least budget that works."""
+        if self.settings.plan_file is not None:
+            self.step.set_plan(pathlib.Path(self.settings.plan_file).read_text())
+            return
+        if self.load_cached_plan():
+            return
+        names = AUTO_PLANNERS if self.settings.planner == "auto" else (self.settings.planner,)
+        for name in names:
+            self.report = self.step.plan(self.request(name, self.budget))
+            if self.report["status"] in ("optimal", "feasible"):
+                self.save_plan()
+                return
+        raise _runtime.BudgetError(self.refusal())
+
+    def request(self, planner, budget):
+        request = _runtime.PlanRequest()
+        request.planner = planner
+        request.budget = budget
+        request.host_budget = None if self.settings.host_budget is None else budget_bytes(self.settings.host_budget, 0, "cpu")
+        request.seconds = self.settings.time_limit or 20.0
+        request.work = self.settings.work_limit
+        request.to_host, request.to_device, request.both = self.link()
+        return request
+
+    def link(self):
+        return self.settings.link or (50e9, 50e9, 93e9)
+
+    def refusal(self):
+        """One line: why the budget is too small, and the least one that is known to work."""
+        budget = self.budget
+        reason = self.step.explain_budget(budget) or f"no plan was found within {budget:,} bytes"
+        least = self.least_budget()
+        known = f"; the least budget found to work is {least:,} bytes" if least else ""
+        return reason.strip() + known
+
+    def least_budget(self):
+        names = [n for n in AUTO_PLANNERS if n != "keep_all"] if self.settings.planner == "auto" else [self.settings.planner]
+        peaks = []
+        for name in names:
+            report = self.step.least_budget(self.request(name, None))
+            if report["status"] in ("optimal", "feasible"):
+                peaks.append(report["peak_bytes"])
+        return min(peaks) if peaks else None
+
+    # Plans are kept by everything they depend on.
+
+    def plan_key(self):
+        parts = [self.step.fingerprint, self.budget, self.settings.planner, self.settings.time_limit,
+                 self.settings.work_limit, self.link(), self.step.base_seconds]
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
+
+    def plan_path(self):
+        folder = self.cache_folder()
+        return None if folder is None else folder / f"plan-{self.plan_key()}.json"
+
+    def load_cached_plan(self):
+        path = self.plan_path()
+        if path is None or not path.exists():
+            return False
+        try:
+            stored = json.loads(path.read_text())
+            self.step.set_plan(stored["plan"])
+        except (ValueError, KeyError, _runtime.RegenError):
+            return False
+        self.report = stored["report"]
+        return True
+
+    def save_plan(self):
+        path = self.plan_path()
+        if path is None:
+            return
+        temporary = path.with_suffix(f".{os.getpid()}")
+        temporary.write_text(json.dumps({"plan": self.step.plan_json(), "report": self.report}))
+        temporary.rename(path)
+
+    def compile(self):
+        if not self.compiled:
+            self.step.compile(RUNTIME_RESERVE[self.kind], self.settings.debug)
+            self.compiled = True
+
+    def release(self):
+        """Gives the arena back, so that another runner may have it."""
+        if self.compiled:
+            self.step.release()
+            self.compiled = False
+
+
+def whole_storage(tensor):
+    """All of a tensor's memory, flat: a recorded call sees the same bytes the step would."""
+    base = tensor.detach()
+    flat = base.new_empty(0)
+    flat.set_(base.untyped_storage(), 0, (base.untyped_storage().nbytes() // base.element_size(),), (1,))
+    return flat
+
+
+def torch_version(runner):
+    return runner.captured.program["torch"]
+
+
+def safe_name(text):
+    return "".join(c if c.isalnum() or c in ".-" else "_" for c in text)
