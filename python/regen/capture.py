@@ -1,0 +1,223 @@
+"""Captures a training step of a PyTorch model as a program (docs/program-format.md)."""
+
+import dataclasses
+
+import torch
+
+from regen.errors import CaptureError
+from regen.graph_to_program import JointConverter, Value
+from regen.joint_graph import trace_joint_graph
+from regen.phases import arrange
+from regen.program_builder import ProgramBuilder
+
+
+@dataclasses.dataclass
+class OutputRecipe:
+    """How one leaf of what the model returns is made again after a step.
+
+    kind "constant": `constant` itself.
+    kind "result":   the program's result number `source`.
+    kind "input":    the caller's flat input number `source`, or a window on it.
+    kind "tensor":   the live tensor of storage `source` (a parameter or buffer that is returned), or a window on it.
+    kind "view":     a window on the result number `source`, of which the user sees both; gradients flow through the view.
+    """
+
+    kind: str
+    source: int = -1
+    constant: object = None
+    window: tuple = None  # (sizes, strides, offset in elements), None when it is the whole tensor
+    requires_grad: bool = False
+
+
+@dataclasses.dataclass
+class Captured:
+    """A program with what ties it to the user's model."""
+
+    program: dict
+    tensors: dict  # storage -> live tensor: parameters, buffers, constants, optimizer state; inputs: their samples
+    input_values: dict  # flat input -> value
+    constant_inputs: dict  # flat input -> Python value that the program was captured for
+    in_spec: object  # pytree of (args, kwargs)
+    out_spec: object  # pytree of what the model returns
+    outputs: list  # an OutputRecipe for each flat output
+    output_results: list  # indices in program["results"] of what leaves at the boundary
+    tangent_values: list  # for each of these, the value of its tangent; None when it takes no gradient
+    gradient_results: list  # (index in program["results"], "parameter" or "input", name or flat input)
+    parameters: dict  # name -> live parameter, those that get a gradient
+
+    def result_values(self, indices):
+        return [self.program["results"][index]["value"] for index in indices]
+
+    def rebuild_outputs(self, results, flat_inputs):
+        """What the model would have returned. `results`: index in program["results"] -> tensor that left at the boundary."""
+        leaves = [self.rebuild_output(recipe, results, flat_inputs) for recipe in self.outputs]
+        return torch.utils._pytree.tree_unflatten(leaves, self.out_spec)
+
+    def rebuild_output(self, recipe, results, flat_inputs):
+        if recipe.kind == "constant":
+            return recipe.constant
+        holder = {"input": flat_inputs, "tensor": self.tensors}.get(recipe.kind, results)
+        base = holder[recipe.source]
+        if recipe.window is None:
+            return base
+        sizes, strides, offset = recipe.window
+        view = base.as_strided(sizes, strides, base.storage_offset() + offset)
+        return view if recipe.requires_grad else view.detach()
+
+
+def capture(model, args, kwargs=None, name=None):
+    """Captures the forward and backward pass of `model(*args, **kwargs)`, for `regen.wrap`."""
+    args, kwargs = as_arguments(args), dict(kwargs or {})
+    check_model(model, args, kwargs)
+    joint = trace_joint_graph(model, args, kwargs)
+    builder = ProgramBuilder(name or type(model).__name__, device_of(model))
+    names = names_of_tensors(model)
+    conversion = JointConverter(joint, builder, names).convert()
+    recipes, output_results, tangents = add_output_results(joint, conversion)
+    gradients = add_gradient_results(joint, conversion, names)
+    arrange(conversion)
+    return finished(model, joint, conversion, recipes, output_results, tangents, gradients)
+
+
+def as_arguments(args):
+    return tuple(args) if isinstance(args, (tuple, list)) else (args,)
+
+
+def finished(model, joint, conversion, recipes, output_results, tangents, gradients):
+    program, storage_map, value_map = conversion.builder.finish()
+    for recipe in recipes:
+        if recipe.kind == "tensor":
+            recipe.source = storage_map[recipe.source]
+    live = dict(model.named_parameters())
+    return Captured(
+        program=program,
+        tensors={storage_map[s]: tensor for s, tensor in conversion.builder.tensors.items()},
+        input_values={index: value_map[v] for index, v in conversion.inputs.items() if v in value_map},
+        constant_inputs={i: x for i, x in enumerate(joint.flat_inputs) if not isinstance(x, torch.Tensor)},
+        in_spec=joint.in_spec,
+        out_spec=joint.out_spec,
+        outputs=recipes,
+        output_results=output_results,
+        tangent_values=[None if v is None else value_map.get(v) for v in tangents],
+        gradient_results=gradients,
+        parameters={name: live[name] for _, kind, name in gradients if kind == "parameter"},
+    )
+
+
+# Names and checks.
+
+def names_of_tensors(model):
+    """id of a live tensor -> (name in the user's model, role). The first name of a shared tensor counts."""
+    names = {id(tensor): (name, "parameter") for name, tensor in model.named_parameters()}
+    for name, tensor in model.named_buffers():
+        names.setdefault(id(tensor), (name, "buffer"))
+    return names
+
+
+def device_of(model):
+    return next(model.parameters()).device
+
+
+def check_model(model, args, kwargs):
+    name = type(model).__name__
+    if not isinstance(model, torch.nn.Module):
+        raise CaptureError(f"cannot capture {name}: not a torch.nn.Module; expected a module with parameters")
+    if not any(p.requires_grad for p in model.parameters()):
+        raise CaptureError(f"cannot capture {name}: no parameter requires a gradient; expected at least one to train")
+    check_devices(model, args, kwargs, name)
+
+
+def check_devices(model, args, kwargs, name):
+    first_name, first = next(iter(model.named_parameters()))
+    owned = [*model.named_parameters(), *model.named_buffers()]
+    for other_name, tensor in owned:
+        if tensor.device != first.device:
+            raise CaptureError(
+                f"cannot capture {name}: {first_name} is on {first.device}, {other_name} on {tensor.device}; "
+                "expected a model on one device")
+    leaves, _ = torch.utils._pytree.tree_flatten((args, kwargs))
+    for index, leaf in enumerate(leaves):
+        # A single number on the host may be mixed with tensors of any device.
+        if isinstance(leaf, torch.Tensor) and leaf.device != first.device and not (leaf.dim() == 0 and leaf.device.type == "cpu"):
+            raise CaptureError(
+                f"cannot capture {name}: input {index} is on {leaf.device}, the model on {first.device}; "
+                f"expected inputs on {first.device}")
+
+
+# Results.
+
+def add_output_results(joint, conversion):
+    """Results for what leaves at the boundary, a recipe for every flat output, and the tangents."""
+    by_kind = {}
+    for descriptor, made in conversion.outputs:
+        by_kind.setdefault(type(descriptor).__name__, []).append((descriptor, made))
+    users = by_kind.get("PlainAOTOutput", [])
+    bases = by_kind.get("IntermediateBaseAOTOutput", [])
+    results, tangents, result_of_output, result_of_base = [], [], {}, {}
+
+    def add(descriptor, made, name):
+        results.append(conversion.builder.add_result(int(made), "output", name))
+        tangents.append(conversion.tangents.get(descriptor))
+        return results[-1]
+
+    for index, (descriptor, made) in enumerate(users):
+        if isinstance(made, Value) and alias_kind(joint, index) is None:
+            result_of_output[index] = add(descriptor, made, str(index))
+    for index, (descriptor, made) in enumerate(bases):
+        result_of_base[index] = add(descriptor, made, f"base.{index}")
+    recipes = [
+        recipe_for(joint, conversion, index, made, result_of_output, result_of_base, bases, users)
+        for index, (_, made) in enumerate(users)
+    ]
+    return recipes, results, tangents
+
+
+def alias_kind(joint, index):
+    """How a flat output shares memory with what the caller already has, or None."""
+    kind = joint.output_info[index].output_type.name
+    return None if kind in ("non_alias", "unsafe_view_alias", "custom_function_view") else kind
+
+
+def recipe_for(joint, conversion, index, made, result_of_output, result_of_base, bases, users):
+    if not isinstance(made, Value):
+        return OutputRecipe("constant", constant=made)
+    kind, info = alias_kind(joint, index), joint.output_info[index]
+    if kind is None:
+        return OutputRecipe("result", result_of_output[index], requires_grad=info.requires_grad)
+    if kind in ("is_input", "alias_of_input"):
+        return recipe_of_input(conversion, made, kind, info)
+    if kind == "alias_of_intermediate_base_is_user_output":
+        source, base = result_of_output[info.base_idx], users[info.base_idx][1]
+    else:
+        source, base = result_of_base[info.base_idx], bases[info.base_idx][1]
+    return OutputRecipe("view", source, window=window_on(conversion, made, base), requires_grad=info.requires_grad)
+
+
+def recipe_of_input(conversion, made, kind, info):
+    descriptor, base = conversion.placeholders[info.base_idx]
+    window = None if kind == "is_input" else window_on(conversion, made, base)
+    if type(descriptor).__name__ == "PlainAOTInput":
+        return OutputRecipe("input", descriptor.idx, window=window, requires_grad=info.requires_grad)
+    storage = conversion.builder.values[base]["storage"]
+    return OutputRecipe("tensor", storage, window=window, requires_grad=info.requires_grad)
+
+
+def window_on(conversion, made, base):
+    value, base_value = conversion.builder.values[made], conversion.builder.values[base]
+    return tuple(value["sizes"]), tuple(value["strides"]), value["offset"] - base_value["offset"]
+
+
+def add_gradient_results(joint, conversion, names):
+    gradients = []
+    for descriptor, value in conversion.gradients:
+        if type(descriptor).__name__ == "PlainAOTInput":
+            kind, who, name = "input", descriptor.idx, f"input.{descriptor.idx}"
+        else:
+            who = name = names[id(joint.owned[descriptor.target])][0]
+            kind = "parameter"
+        gradients.append((conversion.builder.add_result(int(value), "gradient", name), kind, who))
+    if not gradients:
+        raise CaptureError(
+            f"cannot capture {conversion.builder.name}: no output depends on a parameter that requires a gradient; "
+            "expected an output to train on")
+    return gradients

@@ -1,0 +1,121 @@
+"""The joint forward and backward graph of a model, as PyTorch's own tracer sees it.
+
+Two of PyTorch's parts do the work: Dynamo turns the Python code into one graph, AOTAutograd runs that graph together with
+autograd on tensors without data and writes down every operator. Decompositions are off: what is written down is
+what eager PyTorch would call, which is why the numbers come out the same bit for bit.
+"""
+
+import contextlib
+import dataclasses
+import logging
+import warnings
+
+import torch
+from torch._C import DispatchKey
+from torch._dynamo.functional_export import _dynamo_graph_capture_for_export
+from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
+from torch.utils import _pytree as pytree
+
+from regen.errors import CaptureError, capture_error
+
+# Python code may stand in for a C++ composite under these keys. It is written for compilers, and calls other
+# operators than eager does (a dropout that draws from another distribution, an LSTM taken apart).
+COMPOSITE_KEYS = [
+    getattr(DispatchKey, name)
+    for name in ("CompositeImplicitAutograd", "Autograd", "AutogradCPU", "AutogradCUDA")
+    if hasattr(DispatchKey, name)
+]
+
+# The C++ batch norm changes the running statistics without saying so in its schema, which a trace would miss. The
+# stand-in calls the same kernel by an overload that says so.
+HONEST_BATCH_NORM = torch.ops.aten.native_batch_norm.default
+
+NOISY_LOGGERS = ("torch._subclasses.fake_tensor", "torch._dynamo", "torch._functorch")
+
+
+@dataclasses.dataclass
+class JointGraph:
+    """A joint graph with what is needed to read it."""
+
+    module: torch.fx.GraphModule  # the graph, and the constants it refers to
+    owned: dict  # descriptor target -> live tensor of the model (parameter, buffer, plain attribute)
+    flat_inputs: list  # the caller's arguments, flattened
+    in_spec: object  # flattens (args, kwargs)
+    out_spec: object  # rebuilds what the model returns
+    output_info: list  # for each flat output: does it alias an input or another output
+
+
+def trace_joint_graph(model, args, kwargs):
+    """Traces `model(*args, **kwargs)` and its backward pass without running either."""
+    name = type(model).__name__
+    flat_inputs, in_spec = pytree.tree_flatten((args, kwargs))
+    try:
+        with quiet_tracer(), torch.enable_grad(), torch._dynamo.config.patch(allow_rnn=True):
+            flat_module = _dynamo_graph_capture_for_export(model)(*args, **kwargs)
+            with eager_composites(), contextlib.ExitStack() as stack:
+                joint = aot_export_joint_with_descriptors(stack, flat_module, args, kwargs, decompositions={})
+    except CaptureError:
+        raise
+    except Exception as error:  # the tracer raises many kinds; the user gets one line for each
+        raise capture_error(error, name) from error
+    metadata = joint._aot_state.fw_metadata
+    return JointGraph(
+        module=joint.graph_module,
+        owned=tensors_by_target(flat_module),
+        flat_inputs=flat_inputs,
+        in_spec=in_spec,
+        out_spec=joint.out_spec,
+        output_info=list(metadata.output_info),
+    )
+
+
+def tensors_by_target(flat_module):
+    """Dynamo gives parameters and buffers flat names; the tensors behind them are still the user's own."""
+    owned = dict(flat_module.named_parameters(remove_duplicate=False))
+    owned.update(flat_module.named_buffers(remove_duplicate=False))
+    return owned
+
+
+@contextlib.contextmanager
+def eager_composites():
+    """Hides the Python stand-ins for composite operators, so that they decompose by their C++ code as in eager."""
+    hidden = []
+    for op in operators_with_python_kernels():
+        for key in COMPOSITE_KEYS:
+            if key in op.py_kernels:
+                hidden.append((op, key, op.py_kernels.pop(key)))
+                op._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        for op, key, kernel in hidden:
+            op.py_kernels[key] = kernel
+            op._dispatch_cache.clear()
+
+
+def operators_with_python_kernels():
+    for name in torch._C._dispatch_get_all_op_names():
+        namespace, _, rest = name.partition("::")
+        if namespace != "aten":
+            continue
+        base, _, overload = rest.partition(".")
+        packet = getattr(torch.ops.aten, base, None)
+        op = getattr(packet, overload or "default", None)
+        if op is not None and op.py_kernels and op is not HONEST_BATCH_NORM:
+            yield op
+
+
+@contextlib.contextmanager
+def quiet_tracer():
+    """The tracer logs errors that are about to be raised anyway; one line from us is enough."""
+    loggers = [logging.getLogger(name) for name in NOISY_LOGGERS]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels):
+            logger.setLevel(level)
