@@ -40,7 +40,6 @@ class Reserve {
     Bytes end = 0;
   };
 
-  bool contains(const void* address) const;
   bool give_block(void* address);
 
   char* begin_ = nullptr;

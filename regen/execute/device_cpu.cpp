@@ -1,0 +1,219 @@
+#include "regen/execute/device_cpu.h"
+
+#include <c10/util/Exception.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <fstream>
+#include <mutex>
+#include <optional>
+
+#include "regen/execute/memory_meter.h"
+#include "regen/execute/work_queue.h"
+#include "regen/execute/worker.h"
+
+namespace regen {
+namespace {
+
+constexpr Bytes kAlignment = 64;
+
+Result<void*> map_pages(Bytes bytes, const char* what) {
+  if (bytes < 0 || bytes > kMaxBytes)
+    return bad_input(std::string(what) + " of " + std::to_string(bytes) + " bytes: not a size");
+  void* data = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED)
+    return limit_reached(std::string(what) + " of " + format_bytes(bytes) +
+                         ": the system refuses it (" + std::strerror(errno) + ")");
+  return data;
+}
+
+void free_pages(void* data, Bytes bytes) {
+  munmap(data, static_cast<std::size_t>(bytes));
+}
+
+void free_arena(void* data, Bytes bytes) {
+  free_pages(data, bytes);
+  count_arena_bytes(-bytes);
+}
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const auto colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "CPU";
+}
+
+// A whole number in a file of the system, such as a limit of a container.
+std::optional<Bytes> number_in(const char* path) {
+  std::ifstream file(path);
+  Bytes value = 0;
+  if (file >> value) return value;
+  return std::nullopt;
+}
+
+// "MemAvailable:   123 kB", in bytes.
+std::optional<Bytes> available_bytes() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string word; file >> word;) {
+    Bytes kilobytes = 0;
+    if (word == "MemAvailable:" && file >> kilobytes) return kilobytes * 1024;
+  }
+  return std::nullopt;
+}
+
+class ThreadedCpuDevice final : public CpuDevice {
+ public:
+  explicit ThreadedCpuDevice(const CpuDeviceOptions& options) : name_(cpu_name()) {
+    queue(Queue::kToHost).emplace(options.copy_bytes_per_second);
+    queue(Queue::kToDevice).emplace(options.copy_bytes_per_second);
+    if (options.asynchronous_compute) queue(Queue::kCompute).emplace();
+    if (options.run_on_worker) worker_.emplace();
+  }
+
+  // One queue may wait for another, so all are empty before any of them ends.
+  ~ThreadedCpuDevice() override { drain(); }
+
+  c10::Device torch_device() const override { return c10::kCPU; }
+  const std::string& name() const override { return name_; }
+  Bytes alignment() const override { return kAlignment; }
+
+  Result<DeviceMemory> memory() override {
+    const Bytes page = sysconf(_SC_PAGESIZE);
+    DeviceMemory memory{.total = sysconf(_SC_PHYS_PAGES) * page,
+                        .free = sysconf(_SC_AVPHYS_PAGES) * page};
+    if (const auto available = available_bytes()) memory.free = *available;
+    const auto limit = number_in("/sys/fs/cgroup/memory.max");
+    const auto used = number_in("/sys/fs/cgroup/memory.current");
+    if (limit && used) {
+      memory.total = std::min(memory.total, *limit);
+      memory.free = std::min(memory.free, std::max<Bytes>(0, *limit - *used));
+    }
+    return memory;
+  }
+
+  Result<MemoryBlock> allocate_arena(Bytes bytes) override {
+    const Bytes rounded = (std::max<Bytes>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+    REGEN_ASSIGN(void* data, map_pages(bytes < 0 ? bytes : rounded, "arena"));
+    count_arena_bytes(rounded);
+    return MemoryBlock(data, rounded, free_arena);
+  }
+
+  Result<MemoryBlock> allocate_host(Bytes bytes) override {
+    if (bytes == 0) return MemoryBlock();
+    REGEN_ASSIGN(void* data, map_pages(bytes, "host memory"));
+    return MemoryBlock(data, bytes, free_pages);
+  }
+
+  void copy(Queue where, void* to, const void* from, Bytes bytes) override {
+    rethrow();
+    if (auto& q = queue(where)) return q->copy(to, from, bytes);
+    if (bytes > 0) std::memmove(to, from, static_cast<std::size_t>(bytes));
+  }
+
+  Event record(Queue where) override {
+    rethrow();
+    auto& q = queue(where);
+    return {.queue = where, .ticket = q ? q->newest() : 0};
+  }
+
+  void wait(Queue waiter, const Event& event) override {
+    rethrow();
+    if (waiter == event.queue || is_done(event)) return;
+    WorkQueue& source = *queue(event.queue);
+    if (auto& q = queue(waiter)) return q->wait_for(source, event.ticket);
+    source.block_until(event.ticket);
+    rethrow();
+  }
+
+  bool done(const Event& event) override {
+    rethrow();
+    return is_done(event);
+  }
+
+  void synchronize() override {
+    drain();
+    rethrow();
+  }
+
+  Event record_timed(Queue where) override {
+    rethrow();
+    const std::lock_guard lock(mutex_);
+    double& seconds = times_.emplace_back(now_seconds());
+    auto& q = queue(where);
+    if (q) q->stamp(&seconds);
+    return {.queue = where,
+            .mark = static_cast<std::uint32_t>(times_.size()),
+            .ticket = q ? q->newest() : 0};
+  }
+
+  double seconds_between(const Event& begin, const Event& end) override {
+    const std::lock_guard lock(mutex_);
+    return time_of(end) - time_of(begin);
+  }
+
+  void forget_timed() override {
+    drain();  // a queue may have to write a time yet
+    const std::lock_guard lock(mutex_);
+    times_.clear();
+  }
+
+  void run(const std::function<void()>& work) override {
+    if (worker_) return worker_->run(work);
+    work();
+  }
+
+  void post(Queue where, std::function<void()> work) override {
+    rethrow();
+    if (auto& q = queue(where)) return q->post(std::move(work));
+    work();
+  }
+
+ private:
+  std::optional<WorkQueue>& queue(Queue which) { return queues_[static_cast<std::size_t>(which)]; }
+
+  bool is_done(const Event& event) {
+    auto& q = queue(event.queue);
+    return !q || q->done(event.ticket);
+  }
+
+  double time_of(const Event& event) {
+    TORCH_CHECK(event.mark > 0 && event.mark <= times_.size(),
+                "regen: the time of an event that has none, or was forgotten, was asked for");
+    TORCH_CHECK(is_done(event), "regen: the time of an event that is not done was asked for");
+    return times_[event.mark - 1];
+  }
+
+  // What a queue waits for was enqueued before, so going round once is enough.
+  void drain() {
+    for (auto& q : queues_) {
+      if (q) q->block_until(q->newest());
+    }
+  }
+
+  void rethrow() {
+    for (auto& q : queues_) {
+      if (q) q->rethrow();
+    }
+  }
+
+  std::string name_;
+  std::array<std::optional<WorkQueue>, kQueues> queues_;  // no compute queue: the caller is it
+  std::optional<Worker> worker_;
+  std::mutex mutex_;          // of times_
+  std::deque<double> times_;  // by mark - 1; queues hold on to the addresses
+};
+
+}  // namespace
+
+std::shared_ptr<CpuDevice> make_cpu_device(const CpuDeviceOptions& options) {
+  return std::make_shared<ThreadedCpuDevice>(options);
+}
+
+}  // namespace regen

@@ -1,0 +1,243 @@
+// A CUDA device: the compute queue is the caller's current stream, the copy queues are two streams
+// of high priority, so that a copy starts as soon as a copy engine is free.
+#include <ATen/Context.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "regen/execute/cuda_backend.h"
+#include "regen/execute/event_ring_cuda.h"
+#include "regen/execute/worker.h"
+
+namespace regen {
+namespace {
+
+constexpr Bytes kAlignment = 512;  // as torch's caching allocator rounds
+
+void free_device(void* data, Bytes /*bytes*/) {
+  static_cast<void>(cudaFree(data));
+}
+void free_host(void* data, Bytes /*bytes*/) {
+  static_cast<void>(cudaFreeHost(data));
+}
+
+std::string take_error(cudaError_t status) {
+  static_cast<void>(cudaGetLastError());  // it is reported here, not by the next check
+  return cudaGetErrorString(status);
+}
+
+Status check_size(Bytes bytes, const std::string& what) {
+  if (bytes >= 0 && bytes <= kMaxBytes) return {};
+  return bad_input(what + " of " + std::to_string(bytes) + " bytes: not a size");
+}
+
+// One per device for the whole process, never ended: at the end of the process CUDA may be gone
+// before a thread could be joined.
+Worker& worker_of(c10::DeviceIndex index) {
+  static std::mutex mutex;
+  static auto* workers = new std::map<c10::DeviceIndex, Worker*>;
+  const std::lock_guard lock(mutex);
+  Worker*& worker = (*workers)[index];
+  if (worker == nullptr) worker = new Worker;
+  return *worker;
+}
+
+std::string device_name(c10::DeviceIndex index) {
+  cudaDeviceProp properties{};
+  C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
+  return properties.name;
+}
+
+class CudaDevice final : public ExecutionDevice {
+ public:
+  explicit CudaDevice(c10::DeviceIndex index)
+      : index_(index),
+        name_(device_name(index)),
+        to_host_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, index)),
+        to_device_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, index)) {}
+
+  ~CudaDevice() override {
+    for (cudaEvent_t event : timed_) static_cast<void>(cudaEventDestroy(event));
+  }
+
+  c10::Device torch_device() const override { return {c10::kCUDA, index_}; }
+  const std::string& name() const override { return name_; }
+  Bytes alignment() const override { return kAlignment; }
+
+  Result<DeviceMemory> memory() override {
+    const c10::cuda::CUDAGuard guard(index_);
+    std::size_t free = 0;
+    std::size_t total = 0;
+    const cudaError_t status = cudaMemGetInfo(&free, &total);
+    if (status != cudaSuccess) return missing("memory of " + name_ + ": " + take_error(status));
+    return DeviceMemory{.total = static_cast<Bytes>(total), .free = static_cast<Bytes>(free)};
+  }
+
+  Result<MemoryBlock> allocate_arena(Bytes bytes) override {
+    REGEN_TRY(check_size(bytes, "arena"));
+    const Bytes rounded = (std::max<Bytes>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+    const c10::cuda::CUDAGuard guard(index_);
+    void* data = nullptr;
+    cudaError_t status = cudaMalloc(&data, static_cast<std::size_t>(rounded));
+    if (status == cudaErrorMemoryAllocation) {
+      take_error(status);
+      // What torch keeps for later is in the way.
+      c10::cuda::CUDACachingAllocator::emptyCache();
+      status = cudaMalloc(&data, static_cast<std::size_t>(rounded));
+    }
+    if (status != cudaSuccess) return refused("arena", rounded, status);
+    return MemoryBlock(data, rounded, free_device);
+  }
+
+  Result<MemoryBlock> allocate_host(Bytes bytes) override {
+    REGEN_TRY(check_size(bytes, "pinned host memory"));
+    if (bytes == 0) return MemoryBlock();
+    const c10::cuda::CUDAGuard guard(index_);
+    void* data = nullptr;
+    const cudaError_t status =
+        cudaHostAlloc(&data, static_cast<std::size_t>(bytes), cudaHostAllocPortable);
+    if (status != cudaSuccess) {
+      return limit_reached("pinned host memory of " + format_bytes(bytes) + ": CUDA refuses it (" +
+                           take_error(status) + ")");
+    }
+    return MemoryBlock(data, bytes, free_host);
+  }
+
+  void copy(Queue queue, void* to, const void* from, Bytes bytes) override {
+    if (bytes == 0) return;
+    const c10::cuda::CUDAGuard guard(index_);
+    C10_CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), copy_kind(queue),
+                                   stream(queue)));
+  }
+
+  Event record(Queue queue) override {
+    const c10::cuda::CUDAGuard guard(index_);
+    const std::lock_guard lock(mutex_);
+    return {.queue = queue, .ticket = ring(queue).record(stream(queue))};
+  }
+
+  void wait(Queue waiter, const Event& event) override {
+    const c10::cuda::CUDAGuard guard(index_);
+    const std::lock_guard lock(mutex_);
+    if (cudaEvent_t point = find(event))
+      C10_CUDA_CHECK(cudaStreamWaitEvent(stream(waiter), point, 0));
+  }
+
+  bool done(const Event& event) override {
+    const c10::cuda::CUDAGuard guard(index_);
+    const std::lock_guard lock(mutex_);
+    cudaEvent_t point = find(event);
+    return point == nullptr || cuda_event_done(point);
+  }
+
+  void synchronize() override {
+    const c10::cuda::CUDAGuard guard(index_);
+    for (Queue queue : {Queue::kCompute, Queue::kToHost, Queue::kToDevice})
+      C10_CUDA_CHECK(cudaStreamSynchronize(stream(queue)));
+  }
+
+  Event record_timed(Queue queue) override {
+    const c10::cuda::CUDAGuard guard(index_);
+    const std::lock_guard lock(mutex_);
+    if (timed_used_ == timed_.size()) {
+      cudaEvent_t event = nullptr;
+      C10_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDefault));
+      timed_.push_back(event);
+    }
+    C10_CUDA_CHECK(cudaEventRecord(timed_[timed_used_], stream(queue)));
+    return {.queue = queue, .mark = ++timed_used_};
+  }
+
+  double seconds_between(const Event& begin, const Event& end) override {
+    const c10::cuda::CUDAGuard guard(index_);
+    const std::lock_guard lock(mutex_);
+    float milliseconds = 0;
+    C10_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, timed(begin), timed(end)));
+    return static_cast<double>(milliseconds) / 1e3;
+  }
+
+  void forget_timed() override {
+    const std::lock_guard lock(mutex_);
+    timed_used_ = 0;
+  }
+
+  void run(const std::function<void()>& work) override {
+    const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(index_);
+    worker_of(index_).run([&] {
+      const c10::cuda::CUDAStreamGuard guard(stream);
+      work();
+    });
+  }
+
+ private:
+  static cudaMemcpyKind copy_kind(Queue queue) {
+    if (queue == Queue::kToHost) return cudaMemcpyDeviceToHost;
+    if (queue == Queue::kToDevice) return cudaMemcpyHostToDevice;
+    return cudaMemcpyDeviceToDevice;
+  }
+
+  cudaStream_t stream(Queue queue) const {
+    if (queue == Queue::kToHost) return to_host_.stream();
+    if (queue == Queue::kToDevice) return to_device_.stream();
+    return c10::cuda::getCurrentCUDAStream(index_).stream();
+  }
+
+  EventRing& ring(Queue queue) { return rings_[static_cast<std::size_t>(queue)]; }
+
+  // Null for what is known to be done.
+  cudaEvent_t find(const Event& event) {
+    if (event.mark > 0) return timed(event);
+    return ring(event.queue).find(event.ticket);
+  }
+
+  cudaEvent_t timed(const Event& event) const {
+    TORCH_CHECK(event.mark > 0 && event.mark <= timed_used_,
+                "regen: the time of an event that has none, or was forgotten, was asked for");
+    return timed_[event.mark - 1];
+  }
+
+  Error refused(const std::string& what, Bytes bytes, cudaError_t status) {
+    std::string text = what + " of " + format_bytes(bytes) + " on " + name_ +
+                       ": CUDA refuses it (" + take_error(status) + ")";
+    if (const auto now = memory(); now.ok())
+      text += "; " + format_bytes(now->free) + " of " + format_bytes(now->total) + " are free";
+    return limit_reached(std::move(text));
+  }
+
+  const c10::DeviceIndex index_;
+  const std::string name_;
+  const c10::cuda::CUDAStream to_host_;
+  const c10::cuda::CUDAStream to_device_;
+  std::mutex mutex_;  // of the events
+  std::array<EventRing, kQueues> rings_;
+  std::vector<cudaEvent_t> timed_;
+  std::uint32_t timed_used_ = 0;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<ExecutionDevice>> open_cuda_device(int index) {
+  try {
+    const int count = c10::cuda::device_count();
+    if (count == 0) return missing("CUDA device: torch sees none on this machine; use cpu");
+    if (index >= count)
+      return bad_input("device cuda:" + std::to_string(index) + ": this machine has " +
+                       format_count(static_cast<std::size_t>(count), "CUDA device"));
+    at::globalContext().lazyInitDevice(c10::kCUDA);
+    return std::shared_ptr<ExecutionDevice>(
+        std::make_shared<CudaDevice>(static_cast<c10::DeviceIndex>(index)));
+  } catch (const c10::Error& error) {
+    return missing("CUDA device: " + std::string(error.what_without_backtrace()));
+  }
+}
+
+}  // namespace regen
