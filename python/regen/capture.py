@@ -9,6 +9,7 @@ from regen.graph_to_program import JointConverter, Value
 from regen.joint_graph import trace_joint_graph
 from regen.phases import arrange
 from regen.program_builder import ProgramBuilder
+from regen.program_file import save  # noqa: F401  part of this module's interface
 
 
 @dataclasses.dataclass
