@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "regen/planners/origin_rows.h"
+#include "regen/planners/waiting_bound.h"
 
 namespace regen {
 namespace {
@@ -79,8 +80,9 @@ void FrontierSolver::search(const std::vector<std::vector<OpId>>& starts) {
   for (const auto& sequence : starts) {
     if (!closed()) search_.add_start(keep_of_sequence(frontier_, sequence));
   }
+  if (!has_incumbent() && waiting_bound(frontier_, effort_) > budget_) exclude_the_rest();
   // Repairs draw lots: another attempt may arrive where the first ones did not.
-  for (int i = 0; i < kAttempts && !has_incumbent() && !effort_.exhausted(); ++i) {
+  for (int i = 0; i < kAttempts && !has_incumbent() && !done(); ++i) {
     search_.descend(keep_everything(frontier_));
   }
   tell();
@@ -181,7 +183,7 @@ FrontierAnswer FrontierSolver::solve(const std::vector<std::vector<OpId>>& start
   }
   answer.bound = bound_;
   if (effort_.interrupted()) answer.note = "interrupted";
-  if (!program_ && !closed() && !effort_.exhausted()) {
+  if (!program_ && !done()) {
     answer.note = "too large for the integer program: searched only";
   }
   return answer;
