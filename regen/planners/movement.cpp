@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <deque>
 
+#include "regen/planners/fetch_ahead.h"
+
 namespace regen {
 namespace {
 
@@ -51,42 +53,38 @@ class Mover {
         absences_(std::move(absences)),
         limit_(limit),
         place_(graph.num_tensors(), Place::kElsewhere),
-        moved_(graph.num_tensors(), 0),
-        live_(graph.fixed_bytes()) {
-    result_.peak_bytes = live_;
-  }
+        left_(graph.num_tensors(), kNever),
+        ran_(graph.num_ops(), 0),
+        live_(graph.fixed_bytes()) {}
 
-  MovedSteps run(const std::vector<Step>& steps) {
-    result_.steps.reserve(steps.size() * 3 / 2);
-    for (std::size_t i = 0; i < steps.size(); ++i) {
-      if (steps[i].kind() == StepKind::kRelease) {
-        release(steps[i].tensor());
+  MovedSteps run(const std::vector<Step>& steps, double fetch_bandwidth) {
+    steps_.reserve(steps.size() * 3 / 2);
+    for (const Step& step : steps) {
+      if (step.kind() == StepKind::kRelease) {
+        release(step.tensor());
       } else {
-        compute(steps[i], next_compute(steps, i));
+        compute(step);
       }
     }
-    forget_idle_offloads();
-    return std::move(result_);
+    if (!returns_.empty()) {
+      fetch_ahead(graph_, fetch_bandwidth, limit_, computes_, returns_);
+    }
+    return result();
   }
 
  private:
   enum class Place : char { kElsewhere, kDevice, kMayLeave };
 
-  static const Step* next_compute(const std::vector<Step>& steps, std::size_t i) {
-    while (++i < steps.size()) {
-      if (steps[i].kind() == StepKind::kCompute) return &steps[i];
-    }
-    return nullptr;
-  }
-
-  void compute(const Step& step, const Step* next) {
+  void compute(const Step& step) {
     const VariantId variant = step.variant(graph_);
     const Bytes new_bytes = bytes_taken(variant);
     make_room(bytes_to_fetch(variant) + new_bytes);
     fetch_for(variant);
-    if (next != nullptr) fetch_ahead(next->variant(graph_), new_bytes);
-    result_.peak_bytes = std::max(result_.peak_bytes, live_ + new_bytes);
-    result_.steps.push_back(step);
+    computes_.start.push_back(clock_);
+    computes_.bytes.push_back(live_ + new_bytes);
+    clock_ += ran_[step.op()] ? graph_.rerun_cost(variant) : graph_.cost(variant);
+    ran_[step.op()] = 1;
+    steps_.push_back(step);
     make_outputs(variant);
     let_leave(graph_.makes(variant));
     let_leave(graph_.reads(variant));
@@ -116,17 +114,12 @@ class Mover {
     return sum;
   }
 
+  // The fetch is put into the list at the end, when it is known how far ahead it can be.
   void fetch_for(VariantId variant) {
     for (TensorId t : graph_.reads(variant)) {
-      if (returns_now(t) && place_[t] == Place::kElsewhere) fetch(t);
-    }
-  }
-
-  // For the compute after this one, which takes `new_bytes`.
-  void fetch_ahead(VariantId next, Bytes new_bytes) {
-    for (TensorId t : graph_.reads(next)) {
-      if (absences_[t].before != time_ + 1 || place_[t] != Place::kElsewhere) continue;
-      if (live_ + graph_.bytes(t) + new_bytes <= limit_) fetch(t);
+      if (!returns_now(t) || place_[t] != Place::kElsewhere) continue;
+      returns_.push_back({.tensor = t, .earliest = std::min(left_[t] + 1, time_), .used = time_});
+      arrive(t);
     }
   }
 
@@ -135,7 +128,7 @@ class Mover {
     if (overwritten.valid()) leave(overwritten);
     for (TensorId t : graph_.makes(variant)) {
       if (place_[t] == Place::kElsewhere) arrive(t);
-      if (absences_[t].after != kNever) result_.steps.push_back(Step::offload(t));
+      if (absences_[t].after != kNever) steps_.push_back(Step::offload(t));
     }
   }
 
@@ -154,19 +147,13 @@ class Mover {
       waiting_.pop_front();
       if (place_[t] != Place::kMayLeave) continue;
       release(t);
-      moved_[t] = 1;
-      ++result_.moved;
-      result_.moved_bytes += graph_.bytes(t);
+      left_[t] = time_;
     }
   }
 
   void release(TensorId t) {
-    result_.steps.push_back(Step::release(t));
+    steps_.push_back(Step::release(t));
     leave(t);
-  }
-  void fetch(TensorId t) {
-    result_.steps.push_back(Step::fetch(t));
-    arrive(t);
   }
   void leave(TensorId t) {
     place_[t] = Place::kElsewhere;
@@ -175,31 +162,49 @@ class Mover {
   void arrive(TensorId t) {
     place_[t] = Place::kDevice;
     live_ += graph_.bytes(t);
-    result_.peak_bytes = std::max(result_.peak_bytes, live_);
   }
 
-  void forget_idle_offloads() {
-    std::erase_if(result_.steps, [&](const Step& step) {
-      return step.kind() == StepKind::kOffload && !moved_[step.tensor()];
-    });
+  // The steps with the fetches where they belong, and without the offloads of what never left.
+  MovedSteps result() {
+    std::ranges::stable_sort(returns_, {}, &Return::fetched);
+    MovedSteps result{.peak_bytes = graph_.fixed_bytes(), .moved = returns_.size()};
+    result.steps.reserve(steps_.size() + returns_.size());
+    std::size_t time = 0;
+    auto next = returns_.begin();
+    for (const Step& step : steps_) {
+      if (step.kind() == StepKind::kOffload && left_[step.tensor()] == kNever) continue;
+      if (step.kind() == StepKind::kCompute) {
+        for (; next != returns_.end() && next->fetched == time; ++next) {
+          result.steps.push_back(Step::fetch(next->tensor));
+        }
+        ++time;
+      }
+      result.steps.push_back(step);
+    }
+    for (Bytes bytes : computes_.bytes) result.peak_bytes = std::max(result.peak_bytes, bytes);
+    return result;
   }
 
   const Graph& graph_;
   const IdVector<TensorId, Absence> absences_;
   const Bytes limit_;
   IdVector<TensorId, Place> place_;
-  IdVector<TensorId, char> moved_;
+  IdVector<TensorId, std::size_t> left_;  // before which compute it was released to move
+  IdVector<OpId, char> ran_;
   std::deque<TensorId> waiting_;  // those that may leave, and some that may no longer
-  MovedSteps result_;
+  std::vector<Step> steps_;       // without fetches
+  std::vector<Return> returns_;
+  ComputeTimes computes_;
   Bytes live_ = 0;
+  double clock_ = 0;
   std::size_t time_ = 0;  // computes so far
 };
 
 }  // namespace
 
 MovedSteps move_tensors(const Graph& graph, const std::vector<Step>& steps, OpId turn,
-                        const IdVector<TensorId, char>& leaves, Bytes limit) {
-  return Mover(graph, absences(graph, steps, turn, leaves), limit).run(steps);
+                        const IdVector<TensorId, char>& leaves, const Link& link, Bytes limit) {
+  return Mover(graph, absences(graph, steps, turn, leaves), limit).run(steps, link.to_device);
 }
 
 }  // namespace regen

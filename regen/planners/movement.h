@@ -8,12 +8,13 @@
 // - It is released as late as possible after its last forward use: a release waits for the
 //   offload, and until the bytes are wanted there is nothing to wait for. What is wanted is said
 //   by `limit`. A value that is never released is not offloaded either.
-// - It is fetched one op ahead of its first backward use, or right before that use where the
-//   bytes would not be within the limit earlier.
+// - It is fetched one op ahead of its first backward use or, if the copy takes longer, further
+//   ahead; later where the bytes would not be within the limit (fetch_ahead.h).
 #pragma once
 
 #include <vector>
 
+#include "regen/cost/device.h"
 #include "regen/graph/graph.h"
 #include "regen/plan/plan.h"
 
@@ -23,7 +24,6 @@ struct MovedSteps {
   std::vector<Step> steps;
   Bytes peak_bytes = 0;   // fixed bytes included
   std::size_t moved = 0;  // values that leave
-  Bytes moved_bytes = 0;  // all of them are on the host when the backward pass begins
 };
 
 // `steps` computes and releases, as plan_from_sequence makes them. A tensor with `leaves` set
@@ -32,6 +32,6 @@ struct MovedSteps {
 // everything leaves at once and comes back late, which gives the least peak; with a limit
 // of that peak or more the peak is at most the limit.
 MovedSteps move_tensors(const Graph& graph, const std::vector<Step>& steps, OpId turn,
-                        const IdVector<TensorId, char>& leaves, Bytes limit);
+                        const IdVector<TensorId, char>& leaves, const Link& link, Bytes limit);
 
 }  // namespace regen

@@ -1,6 +1,7 @@
 // Forward values leave after their last forward use and return one op ahead of their first
-// backward use; those that are cheap to make are dropped and recomputed instead. Under a budget
-// the fewest leave, those with the longest rest and the most bytes first.
+// backward use (further ahead if the copy takes longer); those that are cheap to make are dropped
+// and recomputed instead. Under a budget the fewest leave, those with the longest rest and the most
+// bytes first.
 #include <algorithm>
 #include <array>
 
@@ -29,7 +30,7 @@ class Vdnn {
   Result<Proposal> run() && {
     REGEN_TRY(check_sequences_possible(graph_));
     REGEN_TRY(offer({}, 0));
-    if (problem_.budget && within_limits(problem_, best_.best()->simulation)) return proposal();
+    everything_kept_ = best_.best()->simulation.cost;
     for (const std::size_t longest_chain : kLongestChains) {
       REGEN_TRY(follow(values_.rule(problem_.link, longest_chain)));
       // Over a slow link a move that makes the plan fit can be worse than several more drops.
@@ -47,10 +48,17 @@ class Vdnn {
 
   Status follow(DepartureRule rule) {
     const bool known = std::ranges::find(followed_, rule) != followed_.end();
-    if (known || rule.departures.empty() || effort_.exhausted()) return {};
+    if (known || rule.departures.empty() || perfect() || effort_.exhausted()) return {};
     REGEN_TRY(offer(rule, departures_needed(rule)));
     followed_.push_back(std::move(rule));
     return {};
+  }
+
+  // Within the budget and as fast as keeping everything; without a budget nothing is.
+  bool perfect() const {
+    const Simulation& simulation = best_.best()->simulation;
+    return problem_.budget && within_limits(problem_, simulation) &&
+           simulation.cost <= everything_kept_;
   }
 
   Result<Proposal> proposal() { return std::move(best_).proposal("nothing was tried"); }
@@ -98,7 +106,8 @@ class Vdnn {
 
   MovedSteps moved(const Decision& decision, Bytes limit) {
     effort_.add(static_cast<std::int64_t>(decision.steps.size()));
-    return move_tensors(graph_, decision.steps, values_.turn(), decision.moves, limit);
+    return move_tensors(graph_, decision.steps, values_.turn(), decision.moves, problem_.link,
+                        limit);
   }
 
   bool fits(const DepartureRule& rule, std::size_t count) {
@@ -136,6 +145,7 @@ class Vdnn {
   Effort& effort_;
   const RestingValues values_;
   BestCandidate best_;
+  double everything_kept_ = 0;  // the cost without departures
   std::vector<DepartureRule> followed_;
 };
 

@@ -5,6 +5,7 @@
 #include "regen/models/zoo.h"
 #include "regen/plan/explain.h"
 #include "regen/plan/validate.h"
+#include "regen/planners/fetch_ahead.h"
 #include "regen/planners/movement.h"
 #include "regen/planners/planner.h"
 #include "regen/planners/recompute.h"
@@ -138,11 +139,38 @@ TEST_F(VdnnChain, ABudgetBelowTheStructuralBoundIsInfeasible) {
 TEST_F(VdnnChain, MovementKeepsEveryLimitFromItsLeastPeakOn) {
   const Plan base = plan_from_sequence(graph_, {graph_.ops().begin(), graph_.ops().end()});
   const IdVector<TensorId, char> all(graph_.num_tensors(), 1);
-  EXPECT_EQ(move_tensors(graph_, base.steps, OpId(4), all, 0).peak_bytes, 3);
-  EXPECT_EQ(move_tensors(graph_, base.steps, OpId(4), all, 0).moved, 3U);
-  EXPECT_EQ(move_tensors(graph_, base.steps, OpId(4), all, 3).peak_bytes, 3);
-  EXPECT_EQ(move_tensors(graph_, base.steps, OpId(4), all, 4).moved, 1U);
-  EXPECT_EQ(move_tensors(graph_, base.steps, OpId(4), all, 5).steps, base.steps);
+  EXPECT_EQ(move_tensors(graph_, base.steps, OpId(4), all, kUnitLink, 0).peak_bytes, 3);
+  EXPECT_EQ(move_tensors(graph_, base.steps, OpId(4), all, kUnitLink, 0).moved, 3U);
+  EXPECT_EQ(move_tensors(graph_, base.steps, OpId(4), all, kUnitLink, 3).peak_bytes, 3);
+  EXPECT_EQ(move_tensors(graph_, base.steps, OpId(4), all, kUnitLink, 4).moved, 1U);
+  EXPECT_EQ(move_tensors(graph_, base.steps, OpId(4), all, kUnitLink, 5).steps, base.steps);
+}
+
+// Five computes of cost 1. a's copy takes 2, so it is wanted before the third.
+TEST_F(VdnnChain, AFetchIsAsFarAheadAsItsCopyTakes) {
+  ComputeTimes computes{.start = {0, 1, 2, 3, 4}, .bytes = {5, 1, 1, 1, 1}};
+  std::vector<Return> returns{{.tensor = TensorId(0), .earliest = 1, .used = 4}};
+  fetch_ahead(graph_, /*bandwidth=*/0.5, /*limit=*/5, computes, returns);
+  EXPECT_EQ(returns[0].fetched, 2U);
+  EXPECT_THAT(computes.bytes, ElementsAre(5, 1, 2, 2, 1));
+}
+
+// The copy for compute 4 starts at 2, so that for compute 3 should end then and start at 0; but it
+// may not be fetched before compute 1.
+TEST_F(VdnnChain, CopiesThatFollowEachOtherStartEarlier) {
+  ComputeTimes computes{.start = {0, 1, 2, 3, 4}, .bytes = {1, 1, 1, 1, 1}};
+  std::vector<Return> returns{{.tensor = TensorId(0), .earliest = 1, .used = 3},
+                              {.tensor = TensorId(1), .earliest = 1, .used = 4}};
+  fetch_ahead(graph_, /*bandwidth=*/0.5, /*limit=*/5, computes, returns);
+  EXPECT_EQ(returns[0].fetched, 1U);
+  EXPECT_EQ(returns[1].fetched, 2U);
+}
+
+TEST_F(VdnnChain, AFetchStaysBehindAComputeThatLeavesItNoRoom) {
+  ComputeTimes computes{.start = {0, 1, 2, 3, 4}, .bytes = {1, 1, 5, 1, 1}};
+  std::vector<Return> returns{{.tensor = TensorId(0), .earliest = 1, .used = 4}};
+  fetch_ahead(graph_, /*bandwidth=*/0.5, /*limit=*/5, computes, returns);
+  EXPECT_EQ(returns[0].fetched, 3U);
 }
 
 Problem random_problem(const Graph& graph, Random& random) {
