@@ -32,6 +32,8 @@ const std::vector<PlannerEntry>& entries() {
       {"lower_sets_approx", "lower_sets over one set for each op", plan_lower_sets_approx},
       {"chen_cuts", "keeps the values on which the whole graph hangs, about sqrt(n) of them",
        plan_chen_cuts},
+      {"vdnn", "moves forward values to the host and back by rule, recomputes the cheap ones",
+       plan_vdnn},
   };
   return kEntries;
 }

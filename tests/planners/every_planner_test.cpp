@@ -40,6 +40,7 @@ TEST_P(EveryPlanner, IsSoundOnRandomGraphs) {
     Problem problem{.graph = &graph};
     const Bytes bound = structural_bound(graph).bytes;
     if (seed % 3 != 0) problem.budget = bound + random.between(-2, 60);
+    if (seed % 2 != 0) problem.link = {.to_host = 4, .to_device = 2, .both = 4};
     const auto outcome = solve(GetParam(), problem);
     ASSERT_TRUE(outcome.ok()) << outcome.error().message;
     if (problem.budget && *problem.budget < bound) {
