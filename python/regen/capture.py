@@ -7,8 +7,10 @@ import torch
 from regen.errors import CaptureError
 from regen.graph_to_program import JointConverter, Value
 from regen.joint_graph import trace_joint_graph
+from regen.optimizers import check_optimizer
 from regen.phases import arrange
 from regen.program_builder import ProgramBuilder
+from regen.step_program import StepWriter, TrainingLoss
 from regen.program_file import save  # noqa: F401  part of this module's interface
 
 
@@ -45,9 +47,19 @@ class Captured:
     tangent_values: list  # for each of these, the value of its tangent; None when it takes no gradient
     gradient_results: list  # (index in program["results"], "parameter" or "input", name or flat input)
     parameters: dict  # name -> live parameter, those that get a gradient
+    updates: object = None  # of a whole step: the optimizer's recipe
+    state_of: dict = dataclasses.field(default_factory=dict)  # storage of role state -> (parameter, key in optimizer.state)
 
     def result_values(self, indices):
         return [self.program["results"][index]["value"] for index in indices]
+
+    def scalars(self, optimizer, step=None):
+        """The values of program["scalars"] for the next step, or for step number `step` (from 1) since the capture."""
+        return self.updates.scalars(optimizer, len(self.program["scalars"]), step)
+
+    def advance(self, optimizer):
+        """Call after every step: the optimizer's count of steps and its schedulers follow."""
+        self.updates.advance(optimizer)
 
     def rebuild_outputs(self, results, flat_inputs):
         """What the model would have returned. `results`: index in program["results"] -> tensor that left at the boundary."""
@@ -70,14 +82,69 @@ def capture(model, args, kwargs=None, name=None):
     """Captures the forward and backward pass of `model(*args, **kwargs)`, for `regen.wrap`."""
     args, kwargs = as_arguments(args), dict(kwargs or {})
     check_model(model, args, kwargs)
-    joint = trace_joint_graph(model, args, kwargs)
+    joint = trace_joint_graph(model, args, kwargs, type(model).__name__)
     builder = ProgramBuilder(name or type(model).__name__, device_of(model))
     names = names_of_tensors(model)
     conversion = JointConverter(joint, builder, names).convert()
     recipes, output_results, tangents = add_output_results(joint, conversion)
     gradients = add_gradient_results(joint, conversion, names)
     arrange(conversion)
-    return finished(model, joint, conversion, recipes, output_results, tangents, gradients)
+    return finished(model, joint, conversion, recipes, output_results, tangents, gradients)[0]
+
+
+def capture_step(model, loss_fn, optimizer, args, clip_grad_norm=None, clip_grad_value=None, early=True, name=None):
+    """Captures a whole training step, for `regen.step`: loss, gradients, clipping and update in one program.
+
+    The loss is `loss_fn(model(*args[:-1]), args[-1])`, or what the model returns when `loss_fn` is None. Clipping is that of
+    `torch.nn.utils` over all parameters of the model. With `early`, a parameter is updated as soon as its old contents
+    are of no more use; otherwise all are at the end. State that the optimizer would make at its first step is made now."""
+    args = as_arguments(args)
+    check_model(model, args, {})
+    check_optimizer(optimizer)
+    whole = TrainingLoss(model, loss_fn)
+    joint = trace_joint_graph(whole, args, {}, type(model).__name__)
+    builder = ProgramBuilder(name or type(model).__name__, device_of(model))
+    names = {**names_of_tensors(whole), **names_of_tensors(model)}
+    conversion = JointConverter(joint, builder, names).convert()
+    loss = the_loss(conversion)
+    result = builder.add_result(int(loss), "output", "loss")
+    used = used_gradients(model, optimizer, clip_grad_norm is not None)
+    conversion.gradients = [(d, v) for d, v in conversion.gradients if id(joint.owned.get(getattr(d, "target", None))) in used]
+    arrange(conversion)
+    writer = StepWriter(conversion, names, joint.owned)
+    writer.start_backward(loss)
+    writer.match_layouts()
+    order = [p for p in model.parameters() if id(p) in writer.value_of_gradient]
+    if clip_grad_norm is not None:
+        writer.clip_norm(order, clip_grad_norm)
+    if clip_grad_value is not None:
+        writer.clip_value(order, clip_grad_value)
+    updates = writer.update(optimizer, early and clip_grad_norm is None and clip_grad_value is None)
+    builder.boundary = None
+    recipes = [OutputRecipe("result", result, requires_grad=False)]
+    captured, storage_map = finished(model, joint, conversion, recipes, [result], [None], [])
+    captured.updates = updates
+    captured.state_of = {storage_map[s]: place for s, place in updates.state_of.items()}
+    return captured
+
+
+def the_loss(conversion):
+    made = [value for _, value in conversion.outputs]
+    if len(made) != 1 or not isinstance(made[0], Value) or conversion.fake_of_value[made[0]].numel() != 1:
+        raise CaptureError(
+            f"cannot capture {conversion.builder.name}: the loss is not a single number; expected loss_fn, or the model when it is "
+            "None, to return a tensor with one element")
+    if not conversion.tangents:
+        raise CaptureError(
+            f"cannot capture {conversion.builder.name}: the loss does not depend on a parameter that requires a gradient; "
+            "expected a loss to train on")
+    return made[0]
+
+
+def used_gradients(model, optimizer, all_of_model):
+    """ids of the parameters whose gradients do something: those of the optimizer, and for a norm all."""
+    used = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    return used | {id(p) for p in model.parameters()} if all_of_model else used
 
 
 def as_arguments(args):
@@ -90,7 +157,7 @@ def finished(model, joint, conversion, recipes, output_results, tangents, gradie
         if recipe.kind == "tensor":
             recipe.source = storage_map[recipe.source]
     live = dict(model.named_parameters())
-    return Captured(
+    captured = Captured(
         program=program,
         tensors={storage_map[s]: tensor for s, tensor in conversion.builder.tensors.items()},
         input_values={index: value_map[v] for index, v in conversion.inputs.items() if v in value_map},
@@ -103,6 +170,7 @@ def finished(model, joint, conversion, recipes, output_results, tangents, gradie
         gradient_results=gradients,
         parameters={name: live[name] for _, kind, name in gradients if kind == "parameter"},
     )
+    return captured, storage_map
 
 
 # Names and checks.

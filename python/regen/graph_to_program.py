@@ -131,14 +131,35 @@ class JointConverter:
         if op is CUDNN_BATCH_NORM and fx_node.args[5] and fx_node.args[3] is not None:
             self.add_cudnn_batch_norm(fx_node)
             return
+        if op is aten.bernoulli.p and is_permuted(fx_node.args[0].meta["val"]):
+            self.add_draw_in_memory_order(fx_node)
+            return
         args = [self.argument(a, fx_node) for a in fx_node.args]
         kwargs = {k: self.argument(a, fx_node) for k, a in fx_node.kwargs.items()}
         self.known[fx_node] = self.values_for(fx_node.name, fx_node.meta.get("val"), fx_node)
         self.add_node(fx_node, op, args, kwargs, self.known[fx_node] if op._schema.returns else [])
 
-    def add_node(self, fx_node, op, args, kwargs, made):
+    def add_node(self, fx_node, op, args, kwargs, made, suffix=""):
         source = source_of_stack_trace(fx_node.meta.get("stack_trace"))
-        self.builder.nodes.append(self.builder.make_node(fx_node.name, op, "forward", args, kwargs, flattened(made), source))
+        name = f"{fx_node.name}_{suffix}" if suffix else fx_node.name
+        self.builder.nodes.append(self.builder.make_node(name, op, "forward", args, kwargs, flattened(made), source))
+
+    def add_draw_in_memory_order(self, fx_node):
+        """Eager dropout draws in place, in the order of memory, and keeps the layout; the functional form of the trace draws in
+        the order of indices into contiguous memory. Turned so that both orders agree, it draws the same."""
+        source = fx_node.args[0].meta["val"]
+        order = sorted(range(source.dim()), key=lambda d: -source.stride(d))
+        inverse = [order.index(d) for d in range(source.dim())]
+        turned = source.permute(order)
+        drawn = fx_node.target(turned, *fx_node.args[1:], **fx_node.kwargs)
+        steps = [("turned", aten.permute.default, [order], turned), ("", fx_node.target, list(fx_node.args[1:]), drawn),
+                 ("back", aten.permute.default, [inverse], drawn.permute(inverse))]
+        value = self.known[fx_node.args[0]]
+        for suffix, op, rest, fake in steps:
+            args = [{"value": int(value)}, *(self.argument(a, fx_node) for a in rest)]
+            value = self.values_for(fx_node.name, fake, fx_node)
+            self.add_node(fx_node, op, args, {}, value, suffix)
+        self.known[fx_node] = value
 
     def add_cudnn_batch_norm(self, fx_node):
         """cuDNN's batch norm changes the running statistics without saying so in its schema.
@@ -261,6 +282,14 @@ def statistics_before(node):
 
 
 FUNCTIONAL_BATCH_NORMS = {aten._native_batch_norm_legit_functional.default}
+
+
+def is_permuted(fake):
+    """Dense, but with dimensions in another order than memory."""
+    if fake.is_contiguous():
+        return False
+    order = sorted(range(fake.dim()), key=lambda d: -fake.stride(d))
+    return fake.permute(order).is_contiguous()
 
 
 def span_bytes(tensor):

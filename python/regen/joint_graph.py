@@ -45,9 +45,8 @@ class JointGraph:
     output_info: list  # for each flat output: does it alias an input or another output
 
 
-def trace_joint_graph(model, args, kwargs):
-    """Traces `model(*args, **kwargs)` and its backward pass without running either."""
-    name = type(model).__name__
+def trace_joint_graph(model, args, kwargs, name):
+    """Traces `model(*args, **kwargs)` and its backward pass without running either. `name` is for messages."""
     flat_inputs, in_spec = pytree.tree_flatten((args, kwargs))
     try:
         with quiet_tracer(), torch.enable_grad(), torch._dynamo.config.patch(allow_rnn=True):
