@@ -272,7 +272,7 @@ class BackwardPart(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, call, part, link, *tensors):
-        ctx.call, ctx.part = call, part
+        ctx.call, ctx.part, ctx.linked = call, part, link is not None
         ctx.set_materialize_grads(False)
         if part > 0:
             return torch.empty(0, device=call.runner.runner.device)
@@ -284,4 +284,5 @@ class BackwardPart(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *tangents):
         gradients = ctx.call.run_backward(ctx.part, tangents)
-        return (None, None, torch.empty(0, device=ctx.call.runner.runner.device), *gradients)
+        link = torch.empty(0, device=ctx.call.runner.runner.device) if ctx.linked else None
+        return (None, None, link, *gradients)

@@ -1,5 +1,7 @@
 #include "regen/execute/operator_call.h"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
 #include <limits>
 
@@ -21,8 +23,11 @@ class ArgumentReader {
       return read(json, *optional->getElementType());
     }
     if (json.is_array()) return read_list(json, type);
-    if (json.is_object()) return read_special(json, type);
-    return read_plain(json, type);
+    REGEN_ASSIGN(IValue value, json.is_object() ? read_special(json) : read_plain(json, type));
+    if (type.kind() == TypeKind::TensorType && value.isScalar()) {
+      return IValue(wrapped_number(value.toScalar()));
+    }
+    return value;
   }
 
  private:
@@ -30,6 +35,13 @@ class ArgumentReader {
   static Result<IValue> null_of(const c10::Type& type) {
     if (type.kind() == TypeKind::TensorType) return IValue(at::Tensor());
     return IValue();
+  }
+
+  // A number in a tensor's place, which like in Python does not decide the result's type.
+  static at::Tensor wrapped_number(const at::Scalar& number) {
+    at::Tensor tensor = at::scalar_tensor(number, at::TensorOptions().dtype(number.type()));
+    tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+    return tensor;
   }
 
   Result<IValue> read_plain(const Json& json, const c10::Type& type) const {
@@ -41,7 +53,7 @@ class ArgumentReader {
     return IValue(json.get<double>());
   }
 
-  Result<IValue> read_special(const Json& json, const c10::Type& type) const {
+  Result<IValue> read_special(const Json& json) const {
     if (json.size() != 1) return bad_input(excerpt(json) + " is no argument, expected one key");
     const std::string& key = json.begin().key();
     const Json& content = *json.begin();
@@ -55,7 +67,6 @@ class ArgumentReader {
     }
     if (key == "layout") return IValue(c10::Layout::Strided);
     if (key == "memory_format") return read_memory_format(content.get<std::string>());
-    (void)type;
     return bad_input(excerpt(json) + " is no argument");
   }
 
