@@ -10,7 +10,7 @@ from regen import _runtime
 from regen.budget import budget_bytes
 
 # Room inside the budget for allocations that the recording did not foresee.
-RUNTIME_RESERVE = {"cpu": 64 << 10, "cuda": 8 << 20}
+RUNTIME_RESERVE = {"cpu": 16 << 10, "cuda": 8 << 20}
 # What is tried in turn by planner="auto": the first plan that fits wins.
 AUTO_PLANNERS = ("keep_all", "checkmate", "vdnn")
 

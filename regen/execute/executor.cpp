@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/GradMode.h>
 
 #include <algorithm>
 
@@ -26,6 +27,7 @@ Status check_alignment(const Plan& plan, Bytes alignment) {
 // A step runs below what PyTorch does around operators; all of that is in the program already.
 struct BelowAutograd {
   at::AutoDispatchBelowADInplaceOrView autograd;
+  c10::AutoGradMode restore_mode{c10::GradMode::is_enabled()};
   c10::impl::ExcludeDispatchKeyGuard autocast{c10::autocast_dispatch_keyset};
 };
 
@@ -243,6 +245,7 @@ void Executor::run_compute(ComputeInstruction& call, PlacementScope& placement) 
   }
   if (!call.external.empty()) take_external(call);
   stack_.assign(call.arguments.begin(), call.arguments.end());
+  c10::GradMode::set_enabled(call.forward);
   placement.serve(call.slots, recording_->program.nodes[call.node].name);
   try {
     call.handle.callBoxed(stack_);

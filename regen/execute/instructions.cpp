@@ -137,7 +137,8 @@ class Compiler {
                                 target_.device};
     REGEN_ASSIGN(torch::jit::Stack arguments,
                  make_arguments(program_, node, handle.schema(), source));
-    ComputeInstruction call{handle, node, std::move(arguments), {}, {}, {}, -1, runs_[op] > 0};
+    ComputeInstruction call{handle, node, std::move(arguments), {}, {}, {}, -1, runs_[op] > 0, true};
+    call.forward = runs_with_gradients(program_.nodes[node]);
     if (call.rerun) {
       for (const std::size_t position : silently_written(program_.nodes[node])) {
         call.arguments[position] = c10::IValue();

@@ -25,4 +25,8 @@ std::vector<CarriedArgument> carried_arguments(std::string_view op) {
   return {};
 }
 
+bool runs_with_gradients(const Node& node) {
+  return node.phase == Phase::kForward || node.phase == Phase::kLoss;
+}
+
 }  // namespace regen

@@ -22,4 +22,7 @@ struct CarriedArgument {
 };
 std::vector<CarriedArgument> carried_arguments(std::string_view op);
 
+// Whether plain PyTorch has gradients switched on while the node runs: in the forward pass.
+bool runs_with_gradients(const Node& node);
+
 }  // namespace regen

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <unordered_map>
@@ -9,6 +10,7 @@
 #include "regen/execute/dtype.h"
 #include "regen/execute/generator.h"
 #include "regen/execute/operator_call.h"
+#include "regen/execute/operator_facts.h"
 #include "regen/execute/placement.h"
 #include "regen/execute/program_values.h"
 #include "regen/plan/pack.h"
@@ -46,7 +48,7 @@ class CallArguments {
     std::string text = node.op + "." + node.overload + "(";
     for (const Json& argument : node.args) text += described(argument).dump() + ",";
     text += described(node.kwargs).dump() + ")";
-    for (const ValueId output : node.outputs) text += output.valid() ? "r" : "-";
+    text += runs_with_gradients(node) ? "+" : "-";
     return text;
   }
 
@@ -139,6 +141,7 @@ class Recorder {
       return take_results(arguments_copy);
     };
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const c10::AutoGradMode gradients(runs_with_gradients(program.nodes[id]));
     call();  // libraries set themselves up on first use
     CallRecord result;
     {
