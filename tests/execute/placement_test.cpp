@@ -105,7 +105,7 @@ TEST_F(Placement, AFullReserveIsAnErrorThatLeavesEverythingUsable) {
     FAIL() << "served from outside";
   } catch (const c10::OutOfMemoryError& error) {
     EXPECT_THAT(error.what_without_backtrace(), HasSubstr("aten::greedy asks for 100 B"));
-    EXPECT_THAT(error.what_without_backtrace(), HasSubstr("the reserve of 1 KiB has no room"));
+    EXPECT_THAT(error.what_without_backtrace(), HasSubstr("the reserve of 1.00 KiB has no room"));
   }
   scope.finish();
   EXPECT_FALSE(in_arena(bytes(100)));
