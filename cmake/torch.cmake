@@ -14,7 +14,10 @@ import os, torch
 print(os.path.dirname(torch.__file__), torch.__version__, torch.version.cuda or "none",
       int(torch.compiled_with_cxx11_abi()), sep=";")]])
 
-if(NOT REGEN_TORCH_PYTHON STREQUAL python OR NOT EXISTS "${REGEN_TORCH_FOLDER}")
+if(REGEN_TORCH_FOLDER)
+  file(TIMESTAMP "${REGEN_TORCH_FOLDER}/version.py" stamp)  # empty when it is gone
+endif()
+if(NOT REGEN_TORCH_PYTHON STREQUAL python OR NOT stamp OR NOT REGEN_TORCH_STAMP STREQUAL stamp)
   execute_process(COMMAND ${python} -c "${question}" OUTPUT_VARIABLE answer ERROR_VARIABLE problem
                   RESULT_VARIABLE failed OUTPUT_STRIP_TRAILING_WHITESPACE)
   if(failed)
@@ -25,11 +28,13 @@ if(NOT REGEN_TORCH_PYTHON STREQUAL python OR NOT EXISTS "${REGEN_TORCH_FOLDER}")
   list(GET answer 1 REGEN_TORCH_VERSION)
   list(GET answer 2 REGEN_TORCH_CUDA)
   list(GET answer 3 REGEN_TORCH_ABI)
-  foreach(name FOLDER VERSION CUDA ABI)
+  file(TIMESTAMP "${REGEN_TORCH_FOLDER}/version.py" REGEN_TORCH_STAMP)
+  set(REGEN_TORCH_PYTHON "${python}")
+  foreach(name PYTHON FOLDER VERSION CUDA ABI STAMP)
     set(REGEN_TORCH_${name} "${REGEN_TORCH_${name}}" CACHE INTERNAL "")
   endforeach()
-  set(REGEN_TORCH_PYTHON "${python}" CACHE INTERNAL "")
 endif()
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${REGEN_TORCH_FOLDER}/version.py")
 message(STATUS "torch ${REGEN_TORCH_VERSION} (CUDA: ${REGEN_TORCH_CUDA}) in ${REGEN_TORCH_FOLDER}")
 
 set(torch_lib ${REGEN_TORCH_FOLDER}/lib)

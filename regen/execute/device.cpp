@@ -3,7 +3,6 @@
 #include <map>
 #include <mutex>
 
-#include "regen/base/text.h"
 #include "regen/execute/cuda_backend.h"
 #include "regen/execute/device_cpu.h"
 

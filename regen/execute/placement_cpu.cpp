@@ -2,6 +2,7 @@
 #include <c10/core/CPUAllocator.h>
 
 #include <atomic>
+#include <cstdint>
 #include <mutex>
 
 #include "regen/execute/allocation_hook.h"
@@ -55,7 +56,7 @@ c10::DataPtr HookedCpuAllocator::allocate(std::size_t bytes) {
   c10::DataPtr data = previous()->allocate(bytes);
   hook->forwarded(data.get(), bytes);
   // Fails for an allocator with deleters of its own kind; then the end is not seen.
-  std::ignore = data.compare_exchange_deleter(previous()->raw_deleter(), &delete_recorded);
+  static_cast<void>(data.compare_exchange_deleter(previous()->raw_deleter(), &delete_recorded));
   return data;
 }
 
