@@ -100,6 +100,16 @@ void FrontierProgram::add_at_most_zero(Expression expression) {
   program_.add_row(-kInfinity, -row.constant, row.terms);
 }
 
+void FrontierProgram::limit_reruns(std::span<const OpId> ops, double least, double most) {
+  Expression row;
+  for (const OpId op : ops) {
+    for (std::size_t t = op.index() + 1; t <= frontier_.rerun_until[op]; ++t) {
+      row.add(run(t, op), 1);
+    }
+  }
+  program_.add_row(least, most, row.terms);
+}
+
 // small <= first + second
 void FrontierProgram::add_at_most(Ref small, Ref first, Ref second) {
   if (small == kZero || first == kOne || second == kOne) return;

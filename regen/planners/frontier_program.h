@@ -8,6 +8,7 @@
 // twice or beyond its last use, so the program's optimum is that of the simulator.
 #pragma once
 
+#include <span>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -46,6 +47,8 @@ class FrontierProgram {
 
   // Adds memory rows that `values` breaks, the worst of each stage; returns how many.
   int add_broken_memory_rows(const std::vector<double>& values);
+  // From `least` to `most` second runs of these ops, all together.
+  void limit_reruns(std::span<const OpId> ops, double least, double most);
   // expression <= 0
   void add_at_most_zero(Expression expression);
 

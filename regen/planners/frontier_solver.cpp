@@ -21,6 +21,32 @@ constexpr int kAttempts = 20;
 // A program with more columns is not even built: its relaxation would take hours.
 constexpr std::size_t kMostColumns = 400'000;
 constexpr int kOriginRounds = 40;
+// A split is tried where one op makes this much of the gap.
+constexpr double kShareOfGap = 0.5;
+constexpr int kPartRounds = 8;
+constexpr std::int64_t kPartWork = 300'000'000;
+// A side that is not excluded limits the bound from then on: this much of the gap must be closed.
+constexpr double kLeastGain = 0.5;
+
+// Rows, fixing and branching within the effort. Infeasible: nothing in it is below the cutoff.
+ProgramAnswer bound_program(FrontierProgram& program, double cutoff, Effort& effort) {
+  double bound = -kInfinity;
+  for (int round = 0; round < kPartRounds; ++round) {
+    ProgramAnswer answer = program.program().solve_relaxation(effort);
+    bound = std::max(bound, answer.bound);
+    if (bound >= cutoff) answer.status = ProgramStatus::kInfeasible;
+    if (answer.status != ProgramStatus::kOptimal) {
+      answer.bound = bound;
+      return answer;
+    }
+    program.add_broken_memory_rows(answer.values);
+    add_origin_rows(program, answer.values);
+    program.program().fix_by_reduced_costs(answer, cutoff);
+  }
+  ProgramAnswer answer = program.program().solve({.cutoff = cutoff}, effort);
+  answer.bound = std::max(bound, answer.bound);
+  return answer;
+}
 
 }  // namespace
 
@@ -58,13 +84,14 @@ void FrontierSolver::raise_bound(double bound) {
   // Costs are multiples of the step, so a bound between two of them means the higher one.
   if (step_ > 0) bound = std::ceil(bound / step_ - 1e-6) * step_;
   bound = std::min(bound, most);
+  for (const OpenPart& part : set_aside_) bound = std::min(bound, part.bound);
   if (bound <= bound_) return;
   bound_ = bound;
   tell();
 }
 
 void FrontierSolver::exclude_the_rest() {
-  excluded_ = true;
+  excluded_ = set_aside_.empty();
   // Without any schedule there is no number to raise the bound to.
   if (!std::isinf(cutoff())) raise_bound(kInfinity);
 }
@@ -97,12 +124,13 @@ void FrontierSolver::search_deeper() {
   search_.run(kDeepIdleRounds, kDeepSearchWork, bound_, [this](double) { tell(); });
   if (incumbent() < before && !done()) {
     make_program();
-    relax();
+    relax(kOriginRounds);
   }
 }
 
 // Ops so dear that one re-run is worse than what we have are out of it.
 void FrontierSolver::make_program() {
+  relaxed_.clear();
   Frontier frontier = without_dear_reruns(frontier_, cutoff() - frontier_.base_cost);
   if (FrontierProgram::count_columns(frontier) <= kMostColumns) {
     program_.emplace(std::move(frontier), budget_);
@@ -110,18 +138,14 @@ void FrontierSolver::make_program() {
 }
 
 // Adds rows that the relaxation breaks; false when there are none that help.
-bool FrontierSolver::strengthen(const ProgramAnswer& relaxation, double bound_before, int round) {
+bool FrontierSolver::strengthen(const ProgramAnswer& relaxation, bool origins) {
   int added = program_->add_broken_memory_rows(relaxation.values);
-  const bool moving = bound_ > bound_before + 1e-5 * std::abs(bound_);
-  if (round < kOriginRounds && (moving || round < 10)) {
-    added += add_origin_rows(*program_, relaxation.values);
-  }
-  const double cut = program_->to_program(cutoff() - frontier_.base_cost);
-  added += program_->program().fix_by_reduced_costs(relaxation, cut);
+  if (origins) added += add_origin_rows(*program_, relaxation.values);
+  added += program_->program().fix_by_reduced_costs(relaxation, program_cutoff());
   return added > 0;
 }
 
-void FrontierSolver::relax() {
+void FrontierSolver::relax(int origin_rounds) {
   double recent = bound_;
   for (int round = 0; !done(); ++round) {
     const ProgramAnswer answer = program_->program().solve_relaxation(effort_);
@@ -129,8 +153,9 @@ void FrontierSolver::relax() {
       exclude_the_rest();
       return;
     }
-    raise_bound(frontier_.base_cost + program_->from_program(answer.bound));
+    raise_bound(cost_of(answer.bound));
     if (answer.status != ProgramStatus::kOptimal || done()) return;
+    relaxed_ = answer.values;
     if (round % 10 == 0) {
       for (const double threshold : {0.3, 0.5, 0.7}) {
         offer(program_->rounded(answer.values, threshold));
@@ -138,27 +163,69 @@ void FrontierSolver::relax() {
     }
     const double before = recent;
     if (round % 5 == 4) recent = bound_;
-    if (!strengthen(answer, before, round)) return;
+    const bool moving = bound_ > before + 1e-5 * std::abs(bound_);
+    if (!strengthen(answer, round < origin_rounds && (moving || round < 10))) return;
   }
 }
 
-void FrontierSolver::branch() {
+// Bounds the side of a split that the best schedule is not on, with limited work. False if that was
+// not worth it: the program stays whole.
+bool FrontierSolver::set_aside(const CountSplit& split) {
+  OpenPart part{*program_, bound_};
+  split.keep_other_side(part.program);
+  Effort effort({.seconds = effort_.seconds_left(),
+                 .work = std::min(kPartWork, effort_.work_left()),
+                 .interrupt = effort_.limits().interrupt,
+                 .enough = effort_.limits().enough});
+  const ProgramAnswer answer = bound_program(part.program, program_cutoff(), effort);
+  effort_.add(effort.work());
+  if (!answer.values.empty()) offer(part.program.rounded(answer.values, 0.5));
+  if (answer.status != ProgramStatus::kInfeasible) {
+    part.bound = std::max(part.bound, cost_of(answer.bound));
+    if (part.bound < bound_ + kLeastGain * (cutoff() - bound_)) return false;
+    set_aside_.push_back(std::move(part));
+  }
+  return true;
+}
+
+// What the relaxation evades by moving second runs from stage to stage is decided first.
+void FrontierSolver::split() {
+  if (done() || !has_incumbent() || relaxed_.empty()) return;
+  const auto splits = find_count_splits(*program_, relaxed_, search_.best_sequence(),
+                                        kShareOfGap * (incumbent() - bound_));
+  for (const CountSplit& split : splits) {
+    if (done() || !set_aside(split)) return;
+    split.keep_best_side(*program_);
+    relax(kPartRounds);
+  }
+}
+
+// True if nothing below the cutoff is left in the program.
+bool FrontierSolver::branch_here() {
   while (!done()) {
-    MipOptions options{.cutoff = program_->to_program(cutoff() - frontier_.base_cost),
+    MipOptions options{.cutoff = program_cutoff(),
                        .absolute_gap = program_->to_program(step_ * (1 - 1e-6))};
-    options.on_progress = [this](double, double bound) {
-      raise_bound(frontier_.base_cost + program_->from_program(bound));
-    };
+    options.on_progress = [this](double, double bound) { raise_bound(cost_of(bound)); };
     const ProgramAnswer answer = program_->program().solve(options, effort_);
     if (answer.status == ProgramStatus::kInfeasible) {
       exclude_the_rest();
-      return;
+      return true;
     }
-    raise_bound(frontier_.base_cost + program_->from_program(answer.bound));
-    if (answer.values.empty()) return;
+    raise_bound(cost_of(answer.bound));
+    if (answer.values.empty()) return false;
     offer(program_->rounded(answer.values, 0.5));
     // A solution that breaks no row is a schedule; one that does shows which rows are missing.
-    if (done() || program_->add_broken_memory_rows(answer.values) == 0) return;
+    if (done() || program_->add_broken_memory_rows(answer.values) == 0) {
+      return cost_of(answer.bound) >= cutoff();
+    }
+  }
+  return false;
+}
+
+void FrontierSolver::branch() {
+  while (branch_here() && !done() && !set_aside_.empty()) {
+    program_ = std::move(set_aside_.back().program);
+    set_aside_.pop_back();
   }
 }
 
@@ -166,8 +233,9 @@ FrontierAnswer FrontierSolver::solve(const std::vector<std::vector<OpId>>& start
   search(starts);
   if (!done()) make_program();
   if (program_ && !done()) {
-    relax();
+    relax(kOriginRounds);
     search_deeper();
+    split();
     branch();
   }
   FrontierAnswer answer;

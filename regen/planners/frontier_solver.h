@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "regen/planners/count_split.h"
 #include "regen/planners/frontier_program.h"
 #include "regen/planners/frontier_search.h"
 #include "regen/planners/planner.h"
@@ -28,12 +29,21 @@ class FrontierSolver {
   FrontierAnswer solve(const std::vector<std::vector<OpId>>& starts);
 
  private:
+  // A part of the program, and a cost that nothing in it is below.
+  struct OpenPart {
+    FrontierProgram program;
+    double bound = 0;
+  };
+
   void search(const std::vector<std::vector<OpId>>& starts);
   void search_deeper();
-  void relax();
+  void relax(int origin_rounds);
+  void split();
+  bool set_aside(const CountSplit& split);
   void branch();
+  bool branch_here();
   void make_program();
-  bool strengthen(const ProgramAnswer& relaxation, double bound_before, int round);
+  bool strengthen(const ProgramAnswer& relaxation, bool origins);
   void offer(const KeepMatrix& keep);
   void raise_bound(double bound);
   void exclude_the_rest();
@@ -47,6 +57,10 @@ class FrontierSolver {
   // Only what costs less is of interest: less than the incumbent by the least possible gain, and by
   // the gap asked for; at most the cap.
   double cutoff() const;
+  double program_cutoff() const { return program_->to_program(cutoff() - frontier_.base_cost); }
+  double cost_of(double objective) const {
+    return frontier_.base_cost + program_->from_program(objective);
+  }
   bool closed() const;
   bool done() const { return closed() || excluded_ || effort_.exhausted(); }
 
@@ -57,6 +71,8 @@ class FrontierSolver {
   double step_;  // costs are multiples of it; 0: no such number
   FrontierSearch search_;
   std::optional<FrontierProgram> program_;
+  std::vector<double> relaxed_;      // the last solution of the relaxation
+  std::vector<OpenPart> set_aside_;  // what has been cut off the program and is not excluded
   double bound_;
   bool excluded_ = false;  // proven: nothing below the cutoff
 };

@@ -49,13 +49,38 @@ struct LinearProgram::State {
   std::size_t rows_passed = 0;
   std::vector<int> bounds_changed;
 
+  State() = default;
+  State(const State& other);
   void pass_news();
   double bound_from_prices(const std::vector<double>& prices, std::vector<double>* reduced) const;
   HighsLp whole_model() const;
 };
 
+// A solver cannot be copied; what it has been told and where it stands can.
+LinearProgram::State::State(const State& other)
+    : cost(other.cost),
+      low(other.low),
+      high(other.high),
+      type(other.type),
+      row_low(other.row_low),
+      row_high(other.row_high),
+      start(other.start),
+      index(other.index),
+      weight(other.weight),
+      columns_passed(other.columns_passed),
+      rows_passed(other.rows_passed),
+      bounds_changed(other.bounds_changed) {
+  if (!other.relaxation) return;
+  relaxation = std::make_unique<Highs>();
+  set_common_options(*relaxation);
+  relaxation->passModel(other.relaxation->getLp());
+  relaxation->setBasis(other.relaxation->getBasis());
+}
+
 LinearProgram::LinearProgram() : state_(std::make_unique<State>()) {}
 LinearProgram::~LinearProgram() = default;
+LinearProgram::LinearProgram(const LinearProgram& other)
+    : state_(std::make_unique<State>(*other.state_)) {}
 LinearProgram::LinearProgram(LinearProgram&&) noexcept = default;
 LinearProgram& LinearProgram::operator=(LinearProgram&&) noexcept = default;
 

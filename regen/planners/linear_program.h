@@ -46,6 +46,8 @@ class LinearProgram {
  public:
   LinearProgram();
   ~LinearProgram();
+  // The copy starts where the relaxation of the original ended.
+  LinearProgram(const LinearProgram& other);
   LinearProgram(LinearProgram&&) noexcept;
   LinearProgram& operator=(LinearProgram&&) noexcept;
 

@@ -35,6 +35,23 @@ TEST(LinearProgram, SolvesARelaxationAndPricesItsBound) {
   EXPECT_GT(effort.work(), 0);
 }
 
+// Minimise -x - y with x + y <= 3 in [0, 2]: -3; with x <= 0.5 as well: -2.5.
+TEST(LinearProgram, ACopyGoesItsOwnWay) {
+  LinearProgram program;
+  for (int i = 0; i < 2; ++i) program.add_column(-1, 0, 2, false);
+  program.add_row(-kInfinity, 3, std::vector<Term>{{0, 1}, {1, 1}});
+  Effort effort;
+  program.solve_relaxation(effort);
+  program.set_bounds(1, 0, 2);  // not yet passed to the solver
+  LinearProgram copy = program;
+  copy.add_row(-kInfinity, 0.5, std::vector<Term>{{0, 1}});
+  EXPECT_NEAR(copy.solve_relaxation(effort).objective, -2.5, 1e-9);
+  EXPECT_NEAR(program.solve_relaxation(effort).objective, -3, 1e-9);
+  program.set_bounds(0, 0, 0);
+  EXPECT_NEAR(program.solve_relaxation(effort).objective, -2, 1e-9);
+  EXPECT_NEAR(copy.solve_relaxation(effort).objective, -2.5, 1e-9);
+}
+
 TEST(LinearProgram, SaysInfeasible) {
   LinearProgram program;
   program.add_column(1, 0, 1, true);
