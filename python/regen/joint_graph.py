@@ -13,6 +13,7 @@ import warnings
 import torch
 from torch._C import DispatchKey
 from torch._dynamo.functional_export import _dynamo_graph_capture_for_export
+from torch._dynamo.side_effects import SideEffects
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch.utils import _pytree as pytree
 
@@ -50,7 +51,8 @@ def trace_joint_graph(model, args, kwargs, name):
     flat_inputs, in_spec = pytree.tree_flatten((args, kwargs))
     try:
         with quiet_tracer(), torch.enable_grad(), torch._dynamo.config.patch(allow_rnn=True):
-            flat_module = _dynamo_graph_capture_for_export(model)(*args, **kwargs)
+            with refuse_lost_changes(name):
+                flat_module = _dynamo_graph_capture_for_export(model)(*args, **kwargs)
             with eager_composites(), contextlib.ExitStack() as stack:
                 joint = aot_export_joint_with_descriptors(stack, flat_module, args, kwargs, decompositions={})
     except CaptureError:
@@ -102,6 +104,56 @@ def operators_with_python_kernels():
         op = getattr(packet, overload or "default", None)
         if op is not None and op.py_kernels and op is not HONEST_BATCH_NORM:
             yield op
+
+
+@contextlib.contextmanager
+def refuse_lost_changes(name):
+    """A forward pass that gives an attribute of a module another tensor than the one it holds: a program would lose that."""
+    mutation, store_attr = SideEffects.mutation, SideEffects.store_attr
+    changed = []  # (attribute, tracked value), looked at when the trace is complete
+
+    def on_mutation(self, variable, *rest):
+        if getattr(getattr(variable, "source", None), "member", None) in ("_buffers", "_parameters"):
+            changed.append((None, variable))
+        return mutation(self, variable, *rest)
+
+    def on_store_attr(self, item, attribute, *rest):  # the rest differs between versions
+        module = getattr(item, "value", None)
+        if isinstance(module, torch.nn.Module) and isinstance(getattr(module, attribute, None), torch.Tensor):
+            changed.append((attribute, rest[0]))
+        return store_attr(self, item, attribute, *rest)
+
+    SideEffects.mutation, SideEffects.store_attr = on_mutation, on_store_attr
+    try:
+        yield
+    finally:
+        SideEffects.mutation, SideEffects.store_attr = mutation, store_attr
+    for attribute, value in changed:
+        held = [(attribute, value)] if attribute else tracked_items(value)
+        for key, tensor in held:
+            if not is_changed_in_place(tensor):
+                raise CaptureError(
+                    f"cannot capture {name}: forward assigns a new tensor to self.{key}; "
+                    f"expected a change in place (self.{key}.copy_(...))")
+
+
+def tracked_items(variable):
+    """(name, tracked value) of a dictionary that Dynamo follows."""
+    return [(getattr(getattr(key, "vt", key), "value", key), value) for key, value in getattr(variable, "items", {}).items()]
+
+
+def is_changed_in_place(value):
+    """Is a tracked tensor the module's own, perhaps after operations in place?"""
+    value = value.realize() if hasattr(value, "realize") else value
+    node = getattr(getattr(value, "proxy", None), "node", None)
+    while node is not None and node.op in ("call_function", "call_method") and is_in_place(node.target):
+        node = node.args[0]
+    return node is None or node.op in ("placeholder", "get_attr")
+
+
+def is_in_place(target):
+    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    return (name.endswith("_") and not name.endswith("__")) or name in ("iadd", "isub", "imul", "itruediv", "ipow")
 
 
 @contextlib.contextmanager

@@ -65,8 +65,9 @@ class Recorder(TorchDispatchMode):
     def record(self, op, args, kwargs, returned):
         call = Call(op, [self.symbolic(a) for a in args], {k: self.symbolic(a) for k, a in kwargs.items()}, [])
         written = self.written_tensors(op, args, kwargs)
-        if any(self.symbol_of[id(t)].kind in ("grad", "temp") for t in written):
-            # Programs are functional: what changes an intermediate in place makes a new one instead.
+        if written and all(self.symbol_of[id(t)].kind in ("grad", "temp") for t in written):
+            # Programs are functional: what changes an intermediate in place makes a new one instead. (Fused kernels may
+            # write gradients beside parameters by their schema; they do so only to undo a loss scale, which is not used here.)
             call.op = functional_form(op)
             returned = written
         elif written:
