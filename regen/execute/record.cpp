@@ -47,7 +47,10 @@ class CallArguments {
   std::string key(const Node& node) const {
     std::string text = node.op + "." + node.overload + "(";
     for (const Json& argument : node.args) text += described(argument).dump() + ",";
-    text += described(node.kwargs).dump() + ")";
+    for (auto it = node.kwargs.begin(); it != node.kwargs.end(); ++it) {
+      text += it.key() + "=" + described(*it).dump() + ",";
+    }
+    text += ")";
     text += runs_with_gradients(node) ? "+" : "-";
     return text;
   }
@@ -59,14 +62,9 @@ class CallArguments {
       for (const Json& item : argument) items.push_back(described(item));
       return items;
     }
-    if (!argument.is_object()) return argument;
-    if (argument.size() == 1 && argument.contains("value")) {
-      const ValueSpec& value = program_.values[ValueId(argument["value"].get<std::size_t>())];
-      return layout_text(value, place(value.storage));
-    }
-    Json members = Json::object();
-    for (auto it = argument.begin(); it != argument.end(); ++it) members[it.key()] = described(*it);
-    return members;
+    if (!argument.is_object() || !argument.contains("value")) return argument;
+    const ValueSpec& value = program_.values[ValueId(argument["value"].get<std::size_t>())];
+    return layout_text(value, place(value.storage));
   }
 
   const Program& program_;
