@@ -55,7 +55,7 @@ class ArgumentReader {
 
   Result<IValue> read_special(const Json& json) const {
     if (json.size() != 1) return bad_input(excerpt(json) + " is no argument, expected one key");
-    const std::string& key = json.begin().key();
+    const std::string key = json.begin().key();
     const Json& content = *json.begin();
     if (key == "value") return IValue(source_.tensor(ValueId(content.get<std::size_t>())));
     if (key == "scalar") return IValue(source_.scalars[content.get<std::size_t>()]);
