@@ -44,6 +44,7 @@ def timed(step, warmup, repeats):
 def fresh():
     gc.collect()
     torch.cuda.synchronize()
+    torch._C._cuda_clearCublasWorkspaces()  # of the thread that ran before
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
 
@@ -83,6 +84,26 @@ def plain_run(name, options):
     return row, [v.cpu() for v in losses], state, context
 
 
+def fill_card(runner):
+    """Takes all memory of the card beyond the budget, so that the driver itself holds the step to it."""
+    runner.release()
+    torch.cuda.empty_cache()
+    free, _ = torch.cuda.mem_get_info()
+    left = runner.budget - torch.cuda.memory_allocated()
+    return torch.empty(free - left, dtype=torch.uint8, device="cuda")
+
+
+def host_microseconds(step, args):
+    """What the host needs to issue one op, kernel launches included, while the device is kept busy."""
+    torch.cuda.synchronize()
+    torch.cuda._sleep(int(2e9))
+    begin = time.time()
+    step(*args)
+    elapsed = time.time() - begin
+    torch.cuda.synchronize()
+    return elapsed * 1e6 / step.plan.runner.report["steps"]
+
+
 def planned_run(name, options, share, budget, losses, state):
     fresh()
     model, args, loss = make(name, options.batch, options.channels_last)
@@ -91,8 +112,11 @@ def planned_run(name, options, share, budget, losses, state):
     step = regen.step(model, loss, optimizer, args, budget=budget, planner=options.planner, time_limit=options.seconds,
                       cache=options.cache, debug=False)
     ready = time.time() - begin
-    torch.cuda.empty_cache()
-    report = step.plan.runner.report
+    runner = step.plan.runner
+    report = runner.report
+    if options.graphs:
+        pathlib.Path(options.graphs, f"{name}.json").write_text(runner.step.graph_json())
+    ballast = fill_card(runner) if share < 1 else None
     torch.manual_seed(0)
     found = [step(*args).clone() for _ in range(3)]
     equal = all(same_bits(a, b.cpu()) for a, b in zip(losses, found))
@@ -100,17 +124,19 @@ def planned_run(name, options, share, budget, losses, state):
     torch.cuda.reset_peak_memory_stats()
     milliseconds = timed(lambda: step(*args), 2, options.repeats)
     memory = step.plan.runner.step.memory()
-    measured = torch.cuda.max_memory_allocated() + memory["arena"]
+    beside = ballast.numel() if ballast is not None else 0
+    measured = torch.cuda.max_memory_allocated() + memory["arena"] - beside
     row = {"model": name, "share": share, "planner": report["planner"], "ready_s": ready, "budget": step.plan.runner.budget / GIB,
            "predicted_ms": report["cost"] * 1e3, "ms": milliseconds, "base_ms": step.plan.runner.step.base_seconds * 1e3,
            "predicted": report["peak_bytes"] / GIB, "measured": measured / GIB,
-           "reserved": (torch.cuda.max_memory_reserved() + memory["arena"]) / GIB,
+           "reserved": (torch.cuda.max_memory_reserved() + memory["arena"] - beside) / GIB,
            "unplanned": step.plan.runner.step.unplanned_bytes / GIB, "recomputed": report["recomputed"],
            "bitwise": equal and not different, "different": different[:3], "deviations": memory["deviations"],
-           "deviating": memory["deviating"][:200], "host_s": report["seconds"]}
-    unplanned = step.plan.runner.step.unplanned_bytes
-    step.plan.runner.release()
-    return row, unplanned
+           "deviating": memory["deviating"][:200], "plan_s": report["seconds"], "gap": report["gap"],
+           "overhead": report["overhead"], "host_us_per_op": host_microseconds(step, args)}
+    del ballast
+    runner.release()
+    return row
 
 
 def main():
@@ -123,6 +149,7 @@ def main():
     parser.add_argument("--planner", default="auto")
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--cache", default=False)
+    parser.add_argument("--graphs", help="folder for the measured graphs")
     parser.add_argument("-o", "--output")
     options = parser.parse_args()
     torch.backends.cudnn.deterministic = True
@@ -135,7 +162,7 @@ def main():
             rows.append(plain)
             for share in options.shares:
                 budget = "130GiB" if share == 1 else share
-                row, _ = planned_run(name, options, share, budget, losses, state)
+                row = planned_run(name, options, share, budget, losses, state)
                 print(json.dumps({k: round(v, 3) if isinstance(v, float) else v for k, v in row.items()}), flush=True)
                 rows.append(row)
         except Exception as error:

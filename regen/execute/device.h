@@ -109,6 +109,10 @@ class ExecutionDevice {
   // Until every queue is empty.
   virtual void synchronize() = 0;
 
+  // Keeps the compute queue busy for about this long, so that work enqueued behind it runs without
+  // gaps and its time is the device's own. Nothing on the CPU, which has no such gaps.
+  virtual void hold_compute(double seconds) = 0;
+
   // An event with a time. It is kept until forget_timed(), which ends all of them.
   virtual Event record_timed(Queue queue) = 0;
   // Of two timed events that are done.

@@ -143,6 +143,8 @@ class ThreadedCpuDevice final : public CpuDevice {
     rethrow();
   }
 
+  void hold_compute(double /*seconds*/) override {}
+
   Event record_timed(Queue where) override {
     rethrow();
     const std::lock_guard lock(mutex_);

@@ -1,6 +1,7 @@
 // A CUDA device: the compute queue is the caller's current stream, the copy queues are two streams
 // of high priority, so that a copy starts as soon as a copy engine is free.
 #include <ATen/Context.h>
+#include <ATen/cuda/Sleep.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -21,6 +22,7 @@
 namespace regen {
 namespace {
 
+constexpr double kCyclesPerSecond = 2e9;  // roughly; only for how long a queue is held up
 constexpr Bytes kAlignment = 512;  // as torch's caching allocator rounds
 
 void free_device(void* data, Bytes /*bytes*/) {
@@ -143,6 +145,11 @@ class CudaDevice final : public ExecutionDevice {
     const c10::cuda::CUDAGuard guard(index_);
     for (Queue queue : {Queue::kCompute, Queue::kToHost, Queue::kToDevice})
       C10_CUDA_CHECK(cudaStreamSynchronize(stream(queue)));
+  }
+
+  void hold_compute(double seconds) override {
+    const c10::cuda::CUDAGuard guard(index_);
+    at::cuda::sleep(static_cast<std::int64_t>(seconds * kCyclesPerSecond));
   }
 
   Event record_timed(Queue queue) override {

@@ -6,6 +6,7 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "regen/execute/operator_call.h"
 #include "regen/plan/validate.h"
@@ -249,7 +250,11 @@ void Executor::run_compute(ComputeInstruction& call, PlacementScope& placement) 
   placement.serve(call.slots, recording_->program.nodes[call.node].name);
   try {
     call.handle.callBoxed(stack_);
-    if (options_.debug) check_results(call, take_results(stack_));
+    if (options_.debug || !call.host_results.empty()) {
+      const std::vector<at::Tensor> results = take_results(stack_);
+      if (options_.debug) check_results(call, results);
+      take_host_results(call, results);
+    }
   } catch (...) {
     stack_.clear();
     placement.finish();
@@ -258,6 +263,14 @@ void Executor::run_compute(ComputeInstruction& call, PlacementScope& placement) 
   stack_.clear();
   placement.finish();
   if (resume != nullptr) resume->restore();
+}
+
+void Executor::take_host_results(const ComputeInstruction& call,
+                                 const std::vector<at::Tensor>& results) {
+  for (const ComputeInstruction::HostResult& host : call.host_results) {
+    const c10::Storage& from = results[host.result].storage();
+    std::memcpy(list_.bound[host.storage].mutable_data(), from.data(), from.nbytes());
+  }
 }
 
 // The caller's own memory for results, from torch as for any tensor of the caller.

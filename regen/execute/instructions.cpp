@@ -40,6 +40,7 @@ class Compiler {
     list_.bound.resize(program_.storages.size());
     list_.last.resize(program_.storages.size());
     for (const TensorId t : graph_.tensors()) make_bound(t);
+    for (std::size_t s = 0; s < program_.storages.size(); ++s) make_host_memory(StorageId(s));
     for (now_ = 0; now_ < plan_.steps.size(); ++now_) {
       const Step& step = plan_.steps[now_];
       switch (step.kind()) {
@@ -79,6 +80,16 @@ class Compiler {
     const StorageSpec& spec = program_.storages[storage];
     list_.bound[storage] = storage_at(
         nullptr, spec.bytes, spec.device.empty() ? target_.device : c10::Device(spec.device));
+  }
+
+  bool on_host(StorageId storage) const {
+    const StorageSpec& spec = program_.storages[storage];
+    return spec.role == Role::kComputed && !spec.device.empty();
+  }
+
+  void make_host_memory(StorageId storage) {
+    if (!on_host(storage)) return;
+    list_.bound[storage] = at::zeros({program_.storages[storage].bytes}, at::kByte).storage();
   }
 
   void add(InstructionKind kind, std::size_t index) {
@@ -137,7 +148,10 @@ class Compiler {
                                 target_.device};
     REGEN_ASSIGN(torch::jit::Stack arguments,
                  make_arguments(program_, node, handle.schema(), source));
-    ComputeInstruction call{handle, node, std::move(arguments), {}, {}, {}, -1, runs_[op] > 0, true};
+    ComputeInstruction call{.handle = handle,
+                            .node = node,
+                            .arguments = std::move(arguments),
+                            .rerun = runs_[op] > 0};
     call.forward = runs_with_gradients(program_.nodes[node]);
     if (call.rerun) {
       for (const std::size_t position : silently_written(program_.nodes[node])) {
@@ -145,6 +159,12 @@ class Compiler {
       }
     }
     place_allocations(node, workspace, call);
+    const std::vector<ValueId>& outputs = program_.nodes[node].outputs;
+    for (std::size_t r = 0; r < outputs.size(); ++r) {
+      if (!outputs[r].valid() || !on_host(program_.values[outputs[r]].storage)) continue;
+      call.host_results.push_back(
+          {static_cast<std::uint32_t>(r), program_.values[outputs[r]].storage});
+    }
     find_scalar_arguments(handle.schema(), call);
     if (graph_.random(op)) {
       if (random_[op] < 0) random_[op] = static_cast<std::int32_t>(list_.num_random++);
@@ -188,7 +208,7 @@ class Compiler {
     const ValueSpec& spec = program_.values[value];
     const TensorId t = step_.tensors[spec.storage];
     const c10::Storage& storage =
-        graph_.fixed(t) ? list_.bound[spec.storage] : places_[t].storage;
+        graph_.fixed(t) || on_host(spec.storage) ? list_.bound[spec.storage] : places_[t].storage;
     at::Tensor& known = windows_[{value, storage.unsafeGetStorageImpl()}];
     if (!known.defined()) known = make_window(spec, storage);
     return known;

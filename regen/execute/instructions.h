@@ -28,6 +28,12 @@ struct ComputeInstruction {
     StorageId storage;
   };
   std::vector<External> external;
+  // Results that come as numbers on the host: which result goes to which storage.
+  struct HostResult {
+    std::uint32_t result = 0;
+    StorageId storage;
+  };
+  std::vector<HostResult> host_results;
   std::vector<std::uint32_t> scalar_arguments;  // positions that depend on the step's scalars
   std::int32_t random = -1;                     // which saved generator state, for random nodes
   bool rerun = false;

@@ -18,6 +18,8 @@
 namespace regen {
 namespace {
 
+constexpr double kHold = 300e-6;  // longer than the host needs to launch any operator
+
 std::string layout_text(const ValueSpec& value, std::size_t storage) {
   Json json = {dtype_name(value.dtype), value.sizes, value.strides, value.offset, storage};
   return json.dump();
@@ -83,6 +85,7 @@ class Recorder {
 
   Result<Recording> run() {
     Program& program = recording_.program;
+    warm_up_libraries();
     forget_computed_storages();
     recording_.nodes.resize(program.nodes.size());
     for (std::size_t n = 0; n < program.nodes.size(); ++n) {
@@ -93,6 +96,15 @@ class Recorder {
   }
 
  private:
+  // What libraries keep for good (the workspace of cuBLAS) is taken now, from torch, and not by
+  // the first call that is served at planned addresses.
+  void warm_up_libraries() const {
+    if (device_.torch_device().is_cpu()) return;
+    const at::Tensor a = at::ones({64, 64}, at::TensorOptions().device(device_.torch_device()));
+    at::addmm(a.select(0, 0), a, at::mm(a, a));
+    at::bmm(a.unsqueeze(0), a.unsqueeze(0));
+  }
+
   // Storages that nodes make are made anew, as the device has them, and get new ids; the old ones
   // stay behind without bytes or values, so that the ids of all others keep their meaning.
   void forget_computed_storages() {
@@ -179,9 +191,9 @@ class Recorder {
     return tensor.set_(base.storage(), value.offset, value.sizes, value.strides);
   }
 
-  static void describe_results(const std::vector<at::Tensor>& tensors,
-                               const std::vector<RecordedAllocation>& observed,
-                               const std::vector<at::Tensor>& memory, CallRecord& record) {
+  void describe_results(const std::vector<at::Tensor>& tensors,
+                        const std::vector<RecordedAllocation>& observed,
+                        const std::vector<at::Tensor>& memory, CallRecord& record) const {
     for (const RecordedAllocation& a : observed) {
       const bool freed = a.death != RecordedAllocation::kAlive;
       record.allocations.push_back(
@@ -200,8 +212,9 @@ class Recorder {
     }
   }
 
-  static void find_source(const at::Tensor& tensor, const std::vector<RecordedAllocation>& observed,
-                          const std::vector<at::Tensor>& memory, ResultLayout& layout) {
+  void find_source(const at::Tensor& tensor, const std::vector<RecordedAllocation>& observed,
+                   const std::vector<at::Tensor>& memory, ResultLayout& layout) const {
+    const c10::Device at_device = device_.torch_device();
     const void* data = tensor.storage().data();
     for (std::size_t m = 0; m < memory.size(); ++m) {
       if (memory[m].storage().is_alias_of(tensor.storage()) ||
@@ -211,17 +224,25 @@ class Recorder {
         return;
       }
     }
+    if (tensor.device().is_cpu() && !at_device.is_cpu()) {
+      layout.source = ResultSource::kHost;
+      layout.index = tensor.storage().nbytes();
+      return;
+    }
     layout.source = ResultSource::kAllocation;
     const int allocation = find_allocation(observed, data);
     layout.index = allocation >= 0 ? static_cast<std::size_t>(allocation)
                                    : observed.size();  // none: it has no bytes
   }
 
+  // The median of runs, each behind a held-up queue, so that what the host needs to launch it is
+  // not counted.
   template <typename Call>
   double time(const Call& call) {
     std::vector<double> seconds;
     double sum = 0;
     for (int i = 0; i < options_.repeats && (i == 0 || sum < options_.patience); ++i) {
+      device_.hold_compute(kHold);
       const Event begin = device_.record_timed(Queue::kCompute);
       call();
       const Event end = device_.record_timed(Queue::kCompute);
@@ -262,6 +283,11 @@ class Recorder {
         continue;
       }
       views_only = false;
+      if (layout.source == ResultSource::kHost) {
+        value.storage = program.storages.push_back(
+            {node.name, Role::kComputed, static_cast<Bytes>(layout.index), "cpu"});
+        continue;
+      }
       value.storage = storage_of(id, r, layout.index, call, made);
     }
     NodeRecord& record = recording_.nodes[id];

@@ -16,7 +16,9 @@
 namespace regen {
 
 // Where the memory of a result comes from.
-enum class ResultSource : std::uint8_t { kUndefined, kAllocation, kArgument };
+// Some operators return numbers on the host though they run elsewhere (the seed of an attention's
+// dropout).
+enum class ResultSource : std::uint8_t { kUndefined, kAllocation, kArgument, kHost };
 
 struct ResultLayout {
   ResultSource source = ResultSource::kUndefined;
