@@ -98,7 +98,7 @@ OPTIMIZERS = {
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_every_optimizer_with_a_scheduler(name):
     kind, options = OPTIMIZERS[name]
-    model, args, loss_fn = build("shared_blocks")
+    model, args, loss_fn = build("mlp")
     assert_equal_training(
         model, args, loss_fn, lambda m: kind(m.parameters(), **options), lambda o: torch.optim.lr_scheduler.ExponentialLR(o, 0.7))
 
@@ -107,14 +107,22 @@ def test_every_optimizer_with_a_scheduler(name):
 @pytest.mark.parametrize("name", ["momentum", "adam by lists"])
 def test_clipping(name, options):
     kind, settings = OPTIMIZERS[name]
-    model, args, loss_fn = build("shared_blocks")
+    model, args, loss_fn = build("mlp")
     assert_equal_training(model, args, loss_fn, lambda m: kind(m.parameters(), **settings), **options)
 
 
-@pytest.mark.parametrize("name", ["resnet18_frozen", "gpt2_dropout", "lstm", "resnet50_channels_last", "moe"])
+@pytest.mark.parametrize("name", ["resnet18_frozen", "gpt2_dropout", "lstm", "moe", "shared_blocks"])
 def test_whole_steps_of_models(name):
     model, args, loss_fn = build(name)
     assert_equal_training(model, args, loss_fn, lambda m: SGD(m.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4))
+
+
+def test_gradients_take_the_layout_of_their_parameters():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(144, 2)).to(memory_format=torch.channels_last)
+    args = (torch.randn(2, 3, 8, 8), torch.tensor([0, 1]))
+    for options in (dict(clip_grad_norm=0.1), {}):
+        assert_equal_training(copy.deepcopy(model), args, F.cross_entropy, lambda m: Adam(m.parameters(), lr=0.01), **options)
 
 
 def test_updates_can_wait_for_the_end():
