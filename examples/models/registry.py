@@ -51,13 +51,13 @@ def vgg16(tiny, batch):
 # Residual networks.
 
 def resnet18(tiny, batch):
-    model = residual.ResNet(residual.BasicBlock, (1, 1, 1, 1), 4, 10) if tiny else residual.ResNet(residual.BasicBlock, (2, 2, 2, 2))
+    model = residual.ResNet(residual.BasicBlock, (1, 1), 4, 10) if tiny else residual.ResNet(residual.BasicBlock, (2, 2, 2, 2))
     return model, picture_args(tiny, batch, 512), F.cross_entropy
 
 
 def resnet50(tiny, batch, channels_last=False):
     block = residual.Bottleneck
-    model = residual.ResNet(block, (1, 2, 1, 1), 4, 10) if tiny else residual.ResNet(block, (3, 4, 6, 3))
+    model = residual.ResNet(block, (2, 1), 4, 10) if tiny else residual.ResNet(block, (3, 4, 6, 3))
     if channels_last:
         model = model.to(memory_format=torch.channels_last)
     return model, picture_args(tiny, batch, 184, channels_last=channels_last), F.cross_entropy
@@ -83,7 +83,7 @@ def stochastic_depth(tiny, batch):
 # Depthwise convolutions.
 
 def mobilenet_v2(tiny, batch):
-    stages = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 1, 2)]
+    stages = [(1, 16, 1, 1), (6, 24, 1, 2), (6, 24, 1, 1)]
     model = depthwise.MobileNetV2(0.25, 10, stages) if tiny else depthwise.MobileNetV2()
     return model, picture_args(tiny, batch, 272), F.cross_entropy
 
@@ -96,12 +96,12 @@ def depthwise_se(tiny, batch):
 # Branches.
 
 def googlenet(tiny, batch):
-    model = branches.GoogLeNet(4, 10, branches.GOOGLENET[:4]) if tiny else branches.GoogLeNet()
+    model = branches.GoogLeNet(4, 10, branches.GOOGLENET[1:4]) if tiny else branches.GoogLeNet()
     return model, picture_args(tiny, batch, 320), F.cross_entropy
 
 
 def densenet(tiny, batch):
-    model = branches.DenseNet(4, (2, 2), 10) if tiny else branches.DenseNet()
+    model = branches.DenseNet(4, (2, 1), 10) if tiny else branches.DenseNet()
     return model, picture_args(tiny, batch, 160), F.cross_entropy
 
 
@@ -109,7 +109,7 @@ def densenet(tiny, batch):
 
 def segmentation(tiny, batch, interpolate):
     if tiny:
-        model, sizes = unet.UNet(4, 2, 3, interpolate), (batch or 2, 16, 24)
+        model, sizes = unet.UNet(4, 1 if interpolate else 2, 3, interpolate), (batch or 2, 16, 24)
     else:
         model, sizes = unet.UNet(64, 4, 2, interpolate), (batch or 11, 416, 608)
     x, _ = pictures(*sizes)
@@ -168,7 +168,7 @@ def llama(tiny, batch):
 # Encoders with dropout.
 
 def bert(tiny, batch):
-    model = transformers.Bert(64, 16, 16, 2, 2) if tiny else transformers.Bert()
+    model = transformers.Bert(64, 16, 16, 1, 2) if tiny else transformers.Bert()
     tokens, target = text(batch or (2 if tiny else 64), 16 if tiny else 512, 64 if tiny else 30522)
     tokens[-1, -3:] = 0  # padding
 
@@ -296,7 +296,7 @@ def following_buffers(tiny, batch):
 
 
 def shared_blocks(tiny, batch):
-    return flat_classifier(views.SharedBlocks, tiny, batch, 3)
+    return flat_classifier(views.SharedBlocks, tiny, batch, 2)
 
 
 FAMILIES = {

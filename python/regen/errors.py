@@ -74,6 +74,9 @@ def first_sentence(error):
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
+    inner = re.search(r"got \w+\(['\"](.+?)['\"]\)", str(error).replace("\n", " "))
+    if inner:  # an operator refused its arguments; its own words say why
+        return inner.group(1)[:300]
     headline = lines[0]
     if len(lines) > 1 and lines[1].startswith("Explanation:"):
         headline += ": " + lines[1].removeprefix("Explanation:").strip()

@@ -10,6 +10,7 @@ import operator
 
 import torch
 
+from regen.autocast_casts import merge_casts_of_parameters
 from regen.errors import CaptureError, source_of_stack_trace
 from regen.program_builder import ProgramBuilder, json_argument
 
@@ -52,6 +53,8 @@ class JointConverter:
 
     def convert(self):
         use_buffers_in_batch_norm_backward(self.joint.module.graph)
+        if self.joint.keeps_casts:
+            merge_casts_of_parameters(self.joint.module.graph)
         for fx_node in self.joint.module.graph.nodes:
             getattr(self, "on_" + fx_node.op)(fx_node)
         return self.result
@@ -202,12 +205,13 @@ class JointConverter:
     def values_for(self, name, fake, fx_node):
         if isinstance(fake, (list, tuple)):
             return [self.values_for(f"{name}.{i}", item, fx_node) for i, item in enumerate(fake)]
-        if fake is None:
-            return None
-        if not isinstance(fake, torch.Tensor):
+        if fake is None or isinstance(fake, (int, float, bool)):
+            return fake  # a number that follows from shapes, such as the longest sequence of an attention
+        if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided:
+            kind = fake.layout if isinstance(fake, torch.Tensor) else type(fake).__name__
             raise CaptureError(
-                f"cannot capture {self.builder.name}{self.at(fx_node)}: {fx_node.target} returns a {type(fake).__name__}; "
-                "expected operators that return tensors")
+                f"cannot capture {self.builder.name}{self.at(fx_node)}: {fx_node.target} returns a {kind}; "
+                "expected operators that return dense tensors")
         storage, shift = self.storage_for(name, fake)
         return self.new_value(storage, fake, fake.storage_offset() - shift // fake.element_size())
 
@@ -316,7 +320,7 @@ def tensors_in(tree):
 def flattened(made):
     if isinstance(made, list):
         return [leaf for item in made for leaf in flattened(item)]
-    return [None if made is None else int(made)]
+    return [int(made) if isinstance(made, Value) else None]
 
 
 def describe_input(descriptor):

@@ -17,6 +17,7 @@ from torch._dynamo.side_effects import SideEffects
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch.utils import _pytree as pytree
 
+from regen.cudnn_recurrent import CUDNN_RECURRENT
 from regen.errors import CaptureError, capture_error
 
 # Python code may stand in for a C++ composite under these keys. It is written for compilers, and calls other
@@ -44,6 +45,7 @@ class JointGraph:
     in_spec: object  # flattens (args, kwargs)
     out_spec: object  # rebuilds what the model returns
     output_info: list  # for each flat output: does it alias an input or another output
+    keeps_casts: bool  # autocast casts a parameter once for all its uses
 
 
 def trace_joint_graph(model, args, kwargs, name):
@@ -67,6 +69,7 @@ def trace_joint_graph(model, args, kwargs, name):
         in_spec=in_spec,
         out_spec=joint.out_spec,
         output_info=list(metadata.output_info),
+        keeps_casts=autocast_regions(flat_module) == 1,
     )
 
 
@@ -77,20 +80,32 @@ def tensors_by_target(flat_module):
     return owned
 
 
+def autocast_regions(flat_module):
+    """How many separate autocast regions the forward pass has; what is inside another does not count."""
+    count, depth = (1, 1) if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda") else (0, 0)
+    for node in flat_module.graph.nodes:
+        name = getattr(node.target, "__name__", "")
+        count += name == "_enter_autocast" and depth == 0
+        depth += (name == "_enter_autocast") - (name == "_exit_autocast")
+    return count
+
+
 @contextlib.contextmanager
 def eager_composites():
     """Hides the Python stand-ins for composite operators, so that they decompose by their C++ code as in eager."""
-    hidden = []
-    for op in operators_with_python_kernels():
+    originals = [(op, dict(op.py_kernels)) for op in operators_with_python_kernels()]
+    for op, _ in originals:
         for key in COMPOSITE_KEYS:
-            if key in op.py_kernels:
-                hidden.append((op, key, op.py_kernels.pop(key)))
-                op._dispatch_cache.clear()
+            op.py_kernels.pop(key, None)
+        if op in CUDNN_RECURRENT:
+            op.py_kernels[DispatchKey.CompositeImplicitAutograd] = CUDNN_RECURRENT[op]
+        op._dispatch_cache.clear()
     try:
         yield
     finally:
-        for op, key, kernel in hidden:
-            op.py_kernels[key] = kernel
+        for op, kernels in originals:
+            op.py_kernels.clear()
+            op.py_kernels.update(kernels)
             op._dispatch_cache.clear()
 
 
@@ -146,8 +161,13 @@ def is_changed_in_place(value):
     """Is a tracked tensor the module's own, perhaps after operations in place?"""
     value = value.realize() if hasattr(value, "realize") else value
     node = getattr(getattr(value, "proxy", None), "node", None)
-    while node is not None and node.op in ("call_function", "call_method") and is_in_place(node.target):
-        node = node.args[0]
+    while node is not None and node.op in ("call_function", "call_method"):
+        if "out" in node.kwargs:
+            node = node.kwargs["out"]
+        elif is_in_place(node.target):
+            node = node.args[0]
+        else:
+            return False
     return node is None or node.op in ("placeholder", "get_attr")
 
 

@@ -1,0 +1,150 @@
+"""What cannot be captured is refused in one line that names the place and what was expected."""
+
+import re
+
+import pytest
+import torch
+from torch import nn
+
+import regen
+from regen.capture import capture, capture_step
+
+
+class Linear(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.register_buffer("mean", torch.zeros(4))
+
+
+class Branches(Linear):
+    def forward(self, x):
+        if x.sum() > 0:
+            return self.linear(x)
+        return x
+
+
+class CountsNonzero(Linear):
+    def forward(self, x):
+        return self.linear(x)[torch.nonzero(x[:, 0] > 0)]
+
+
+class ReadsValue(Linear):
+    def forward(self, x):
+        return self.linear(x) * x.sum().item()
+
+
+class Prints(Linear):
+    def forward(self, x):
+        print(x)
+        return self.linear(x)
+
+
+class WrongShape(Linear):
+    def forward(self, x):
+        return self.linear(x[:, :3])
+
+
+class AssignsBuffer(Linear):
+    def forward(self, x):
+        self.mean = 0.9 * self.mean + 0.1 * x.mean(0)
+        return self.linear(x) - self.mean
+
+
+class Plain:
+    pass
+
+
+class ReturnsObject(Linear):
+    def forward(self, x):
+        return Plain()
+
+
+class Detached(Linear):
+    def forward(self, x):
+        return self.linear(x).detach()
+
+
+class ChangesTrainedInput(Linear):
+    def forward(self, x):
+        x.mul_(2)
+        return self.linear(x)
+
+
+def refusal(what, *args, **kwargs):
+    with pytest.raises(regen.CaptureError) as caught:
+        what(*args, **kwargs)
+    message = str(caught.value)
+    assert "\n" not in message and "expected" in message
+    return message
+
+
+LOCATED = [
+    (Branches, "a branch depends on the values of a tensor", "capture_errors_test.py"),
+    (CountsNonzero, "the size of a tensor depends on the values of another", "capture_errors_test.py"),
+    (ReadsValue, "value", "capture_errors_test.py"),
+    (Prints, "print", "capture_errors_test.py"),
+    (WrongShape, r"\[2, 3\] X \[4, 4\]", "capture_errors_test.py"),
+    (AssignsBuffer, "self.mean", ""),
+    (ReturnsObject, "an output is neither a tensor nor a plain Python value", ""),
+    (Detached, "no output depends on a parameter", ""),
+]
+
+
+@pytest.mark.parametrize("kind, what, where", LOCATED, ids=[case[0].__name__ for case in LOCATED])
+def test_models_that_cannot_be_captured(kind, what, where):
+    message = refusal(capture, kind(), (torch.ones(2, 4),))
+    assert message.startswith(f"cannot capture {kind.__name__}")
+    assert re.search(what, message), message
+    if where:
+        line = int(re.search(rf"{where}:(\d+)", message).group(1))
+        first = kind.forward.__code__.co_firstlineno
+        assert first < line <= first + 4
+
+
+def test_gradients_through_a_changed_input():
+    message = refusal(capture, ChangesTrainedInput(), (torch.ones(2, 4, requires_grad=True) * 1,))
+    assert "changed in place" in message or "in-place" in message
+
+
+def test_models_and_inputs_on_two_devices():
+    split = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4, device="meta"))
+    assert "0.weight is on cpu, 1.weight on meta" in refusal(capture, split, (torch.ones(2, 4),))
+    assert "input 0 is on meta" in refusal(capture, nn.Linear(4, 4), (torch.ones(2, 4, device="meta"),))
+
+
+def test_nothing_to_train():
+    frozen = nn.Linear(4, 4).requires_grad_(False)
+    assert "no parameter requires a gradient" in refusal(capture, frozen, (torch.ones(2, 4),))
+    assert "no parameter requires a gradient" in refusal(capture, nn.ReLU(), (torch.ones(2, 4),))
+    assert "not a torch.nn.Module" in refusal(capture, torch.relu, (torch.ones(2, 4),))
+
+
+def test_inputs_that_are_no_values():
+    class Odd(Linear):
+        def forward(self, x, other):
+            return self.linear(x)
+
+    assert "an input is neither" in refusal(capture, Odd(), (torch.ones(2, 4), object()))
+
+
+def test_optimizers():
+    model, args = nn.Linear(4, 4), (torch.ones(2, 4), torch.ones(2, 4))
+    message = refusal(capture_step, model, nn.functional.mse_loss, torch.optim.LBFGS(model.parameters()), args)
+    assert "LBFGS" in message and "SGD, Adam, AdamW" in message and "regen.wrap" in message
+    tensor_rate = torch.optim.Adam(model.parameters(), lr=torch.tensor(0.1))
+    assert "lr is a tensor" in refusal(capture_step, model, nn.functional.mse_loss, tensor_rate, args)
+
+
+def test_a_loss_must_be_one_number():
+    model, args = nn.Linear(4, 4), (torch.ones(2, 4), torch.ones(2, 4))
+    message = refusal(capture_step, model, lambda made, target: made - target, torch.optim.SGD(model.parameters()), args)
+    assert "not a single number" in message
+
+
+def test_options_that_change_the_update_are_noticed():
+    model, args = nn.Linear(4, 4), (torch.ones(2, 4), torch.ones(2, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    captured = capture_step(model, nn.functional.mse_loss, optimizer, args)
+    optimizer.param_groups[0]["weight_decay"] = 0.1
+    assert "capture again" in refusal(captured.scalars, optimizer)
