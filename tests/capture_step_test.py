@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from bitwise import assert_same_bits, assert_same_model, single_thread  # noqa: F401  a fixture
-from program_checks import check_rules
+from program_checks import check_rules, values_in
 from program_interpreter import Interpreter
 from torch import nn
 from torch.nn import functional as F
@@ -150,8 +150,6 @@ def forward_storages_made_from(program, parameter_storage):
 
 
 def storages_read(program, node):
-    from program_checks import values_in
-
     return [program["values"][v]["storage"] for v in values_in(node["args"]) + values_in(list(node["kwargs"].values()))]
 
 

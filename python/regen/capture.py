@@ -10,8 +10,8 @@ from regen.joint_graph import trace_joint_graph
 from regen.optimizers import check_optimizer
 from regen.phases import arrange
 from regen.program_builder import ProgramBuilder
-from regen.step_program import StepWriter, TrainingLoss
 from regen.program_file import save  # noqa: F401  part of this module's interface
+from regen.step_program import StepWriter, TrainingLoss
 
 
 @dataclasses.dataclass

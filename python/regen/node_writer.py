@@ -1,5 +1,7 @@
 """Adds nodes by hand: calls an operator on tensors without data to learn what it returns."""
 
+import torch
+
 from regen.program_builder import referenced_values
 
 
@@ -47,8 +49,6 @@ class NodeWriter:
 
 def native_argument(argument):
     """What the operator wants where JSON has no word for it."""
-    import torch
-
     (key, content), = argument.items()
     return {"number": float, "device": torch.device}.get(key, lambda name: getattr(torch, name))(content)
 
