@@ -188,6 +188,7 @@ class Step {
   std::vector<std::tuple<std::string, double, double>> trace() {
     std::vector<std::tuple<std::string, double, double>> rows;
     for (const StepTime& time : executor().take_trace()) {
+      if (plan_->steps[time.step].kind() != StepKind::kCompute) continue;
       const OpId op = plan_->steps[time.step].op();
       rows.emplace_back(step_->graph.name(op), time.begin, time.end);
     }

@@ -30,6 +30,7 @@ class StepGraphMaker {
         builder_(recording.program.name, CostUnit::kSecond) {}
 
   Result<StepGraph> make() {
+    builder_.set_attributes(options_.attributes);
     find_makers();
     add_tensors();
     for (std::size_t n = 0; n < program_.nodes.size(); ++n) {

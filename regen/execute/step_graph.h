@@ -2,6 +2,8 @@
 // tensor for each storage.
 #pragma once
 
+#include <string>
+
 #include "regen/execute/record.h"
 #include "regen/graph/graph.h"
 
@@ -13,6 +15,7 @@ struct StepGraphOptions {
   // what libraries keep, what the caller holds between forward and backward, room for allocations
   // that were not foreseen.
   Bytes runtime_bytes = 0;
+  std::string attributes = "";  // of the graph: a JSON object as text, or empty
 };
 
 struct StepGraph {
