@@ -19,10 +19,14 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-Status restore_data(PreparedStep& prepared) {
+// Puts the program's contents back and says what is allocated that is not theirs: what earlier
+// runs left behind.
+Result<Bytes> start_afresh(PreparedStep& prepared) {
   if (prepared.data_used) REGEN_TRY(prepared.data->reload());
   prepared.data_used = true;
-  return {};
+  const c10::Device device = prepared.device->torch_device();
+  REGEN_ASSIGN(const MemoryUse use, memory_use(device));
+  return use.allocated - prepared.data->bytes_on(device);
 }
 
 Status run_all_parts(Executor& executor) {
@@ -33,8 +37,8 @@ Status run_all_parts(Executor& executor) {
 // Times steps and notes the highest memory meanwhile. `run` runs a step; `forget` lets go of what
 // it returned, as a training loop would before the next.
 template <typename Run, typename Forget>
-Status measure(PreparedStep& prepared, const RunOptions& options, MeasuredRun& measured,
-               const Run& run, const Forget& forget) {
+Status measure(PreparedStep& prepared, const RunOptions& options, Bytes others,
+               MeasuredRun& measured, const Run& run, const Forget& forget) {
   const c10::Device device = prepared.device->torch_device();
   const std::int64_t all = options.warm_up + options.steps;
   at::manual_seed(options.seed);
@@ -50,7 +54,7 @@ Status measure(PreparedStep& prepared, const RunOptions& options, MeasuredRun& m
     if (i >= options.warm_up && !traced) measured.seconds.push_back(seconds_now() - begin);
   }
   REGEN_ASSIGN(const MemoryUse use, memory_use(device));
-  measured.peak_bytes = use.allocated_peak + (device.is_cpu() ? 0 : measured.arena_bytes);
+  measured.peak_bytes = use.allocated_peak - others + (device.is_cpu() ? 0 : measured.arena_bytes);
   measured.driver_bytes = device.is_cpu() ? 0 : use.driver - prepared.driver_bytes_before;
   return {};
 }
@@ -79,7 +83,7 @@ std::size_t MeasuredRun::unforeseen() const {
 
 Result<MeasuredRun> run_planned(PreparedStep& prepared, const Plan& plan,
                                 const RunOptions& options) {
-  REGEN_TRY(restore_data(prepared));
+  REGEN_ASSIGN(const Bytes others, start_afresh(prepared));
   REGEN_ASSIGN(const auto executor, compile(prepared, plan, options.debug));
   MeasuredRun measured;
   measured.arena_bytes = executor->arena_bytes();
@@ -88,7 +92,7 @@ Result<MeasuredRun> run_planned(PreparedStep& prepared, const Plan& plan,
     executor->set_trace(options.trace && last);
     return run_all_parts(*executor);
   };
-  REGEN_TRY(measure(prepared, options, measured, run, [&] { executor->forget(); }));
+  REGEN_TRY(measure(prepared, options, others, measured, run, [&] { executor->forget(); }));
   measured.trace = executor->take_trace();
   measured.deviations = executor->deviations();
   measured.left = left_behind(prepared, [&](std::size_t index) { return executor->result(index); });
@@ -96,18 +100,19 @@ Result<MeasuredRun> run_planned(PreparedStep& prepared, const Plan& plan,
 }
 
 Result<MeasuredRun> run_directly(PreparedStep& prepared, const RunOptions& options) {
-  REGEN_TRY(restore_data(prepared));
+  REGEN_ASSIGN(const Bytes others, start_afresh(prepared));
   REGEN_ASSIGN(const auto step,
                DirectStep::make(prepared.program, *prepared.data, prepared.device));
   MeasuredRun measured;
   REGEN_TRY(measure(
-      prepared, options, measured, [&](bool) { return step->run(); }, [&] { step->forget(); }));
+      prepared, options, others, measured, [&](bool) { return step->run(); },
+      [&] { step->forget(); }));
   measured.left = left_behind(prepared, [&](std::size_t index) { return step->result(index); });
   return measured;
 }
 
 Result<HostTime> host_time(PreparedStep& prepared, const Plan& plan, std::int64_t steps) {
-  REGEN_TRY(restore_data(prepared));
+  REGEN_TRY(start_afresh(prepared));
   REGEN_ASSIGN(const auto executor, compile(prepared, plan, false));
   REGEN_TRY(run_all_parts(*executor));
   executor->set_host_timing(true);

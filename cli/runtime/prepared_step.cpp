@@ -4,7 +4,6 @@
 
 #include "cli/options.h"
 #include "cli/output.h"
-#include "regen/execute/generator.h"
 #include "regen/execute/link.h"
 #include "regen/execute/memory_meter.h"
 
@@ -46,10 +45,8 @@ Status make_graph(const ProgramArgument& argument, PreparedStep& prepared) {
   const c10::Device device = prepared.device->torch_device();
   StepGraphOptions options;
   options.alignment = prepared.device->alignment();
-  options.runtime_bytes = prepared.unforeseen_bytes + argument.reserve;
-  for (const Node& node : prepared.recording->program.nodes) {
-    if (node.random) options.runtime_bytes += GeneratorState::saved_bytes(device);
-  }
+  options.runtime_bytes =
+      prepared.unforeseen_bytes + argument.reserve + generator_bytes(prepared.program, device);
   Json attributes{{"device", prepared.device->name()}};
   if (prepared.link) attributes["link"] = link_json(*prepared.link);
   options.attributes = attributes.dump(-1, ' ', false, Json::error_handler_t::replace);

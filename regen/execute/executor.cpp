@@ -243,6 +243,7 @@ void Executor::run_compute(ComputeInstruction& call, PlacementScope& placement) 
       saved.restore();
       resume = &drawn;
     } else {
+      saved = GeneratorState();  // that of the step before: there is room for one
       saved = GeneratorState::current(device_->torch_device());
     }
   }

@@ -72,9 +72,14 @@ Status ProgramData::fill(StorageId storage, at::Tensor& tensor) const {
   return {};
 }
 
-Bytes ProgramData::bytes() const {
+Bytes ProgramData::bytes_on(c10::Device device) const {
+  // Torch's allocator on CUDA rounds up.
+  const Bytes unit = device.is_cpu() ? 1 : 512;
   Bytes sum = 0;
-  for (const at::Tensor& tensor : tensors_) sum += tensor.defined() ? tensor.numel() : 0;
+  for (const at::Tensor& tensor : tensors_) {
+    if (!tensor.defined() || tensor.device() != device) continue;
+    sum += (tensor.numel() + unit - 1) / unit * unit;
+  }
   return sum;
 }
 

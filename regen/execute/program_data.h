@@ -25,7 +25,8 @@ class ProgramData {
   // Whole storages as bytes; undefined for storages that nodes make.
   const at::Tensor& tensor(StorageId storage) const { return tensors_[storage]; }
   std::size_t size() const { return tensors_.size(); }
-  Bytes bytes() const;
+  // As allocated there.
+  Bytes bytes_on(c10::Device device) const;
 
  private:
   ProgramData(std::string folder, Program program)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "regen/execute/generator.h"
 #include "regen/execute/operator_call.h"
 #include "regen/execute/operator_facts.h"
 #include "regen/execute/program_values.h"
@@ -218,6 +219,12 @@ class StepGraphMaker {
 };
 
 }  // namespace
+
+Bytes generator_bytes(const Program& program, c10::Device device) {
+  const auto random = std::count_if(program.nodes.begin(), program.nodes.end(),
+                                    [](const Node& node) { return node.random; });
+  return random == 0 ? 0 : (random + 1) * GeneratorState::saved_bytes(device);
+}
 
 Result<StepGraph> make_step_graph(const Recording& recording, const StepGraphOptions& options) {
   return StepGraphMaker(recording, options).make();

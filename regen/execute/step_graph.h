@@ -18,6 +18,10 @@ struct StepGraphOptions {
   std::string attributes = "";  // of the graph: a JSON object as text, or empty
 };
 
+// What saved generator states take during a step: one for each random node, and one more while a
+// node draws its numbers again. Part of runtime_bytes.
+Bytes generator_bytes(const Program& program, c10::Device device);
+
 struct StepGraph {
   Graph graph;
   IdVector<OpId, NodeId> nodes;          // none for the boundary

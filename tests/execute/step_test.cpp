@@ -211,6 +211,21 @@ TEST(Record, UnknownOperatorsAndBadCallsNameTheNode) {
   EXPECT_THAT(shapes.error().message, HasSubstr("node 0 aten::mm"));
 }
 
+// The cache of calls took such an argument for a reference to value 0 (or for none at all).
+TEST(Record, AnArgumentNamedValueIsNoReference) {
+  ProgramMaker maker("adam");
+  maker.program().scalars.push_back({"step size", -0.5});
+  const ValueId x = maker.bring("x", Role::kParameter, {8});
+  const ValueId y = maker.bring("y", Role::kInput, {8});
+  maker.call("aten::addcmul_", {ref(x), ref(y), ref(y)}, {false}, {{"value", {{"scalar", 0}}}});
+  maker.call("aten::addcmul_", {ref(x), ref(y), ref(y)}, {false}, {{"value", 3}});
+  const auto device = make_cpu_device();
+  RecordCache cache;
+  const auto recorded = record(maker.program(), *device, {.repeats = 1, .cache = &cache});
+  ASSERT_TRUE(recorded.ok()) << recorded.error().message;
+  EXPECT_EQ(cache.size(), 2U);
+}
+
 TEST(StepGraph, HasOneOpForEachNodeThatComputes) {
   const Fixture fixture({.layers = 3, .dropout = true, .boundary = true});
   const StepGraph& step = fixture.step();
