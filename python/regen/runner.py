@@ -44,7 +44,6 @@ class Runner:
         self.step = _runtime.Step(json.dumps(captured.program), self.device)
         self.library_bytes = self.record()
         self.caller_bytes = caller_bytes
-        self.report = None
         self.compiled = False
         self.make_graph()
 
@@ -76,6 +75,7 @@ class Runner:
         return "" if folder is None else str(folder / f"profile-{self.kind}-{safe_name(torch_version(self))}.json")
 
     def make_graph(self):
+        self.report = None
         self.step.make_graph(RUNTIME_RESERVE[self.kind] + self.library_bytes + self.caller_bytes)
 
     @property
@@ -84,6 +84,8 @@ class Runner:
 
     def plan(self):
         """Finds a plan within the budget or raises BudgetError with the reason and the least budget that works."""
+        if self.report is not None:
+            return
         if self.settings.plan_file is not None:
             self.step.set_plan(pathlib.Path(self.settings.plan_file).read_text())
             return
