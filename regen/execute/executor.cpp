@@ -255,19 +255,15 @@ void Executor::run_compute(ComputeInstruction& call, PlacementScope& placement) 
   const double begin = host_timing_ ? now_seconds() : 0;
   try {
     call.handle.callBoxed(stack_);
-<<<<<<< HEAD
+    if (host_timing_) {
+      host_time_.call_seconds += now_seconds() - begin;
+      ++host_time_.calls;
+    }
     if (options_.debug || !call.host_results.empty()) {
       const std::vector<at::Tensor> results = take_results(stack_);
       if (options_.debug) check_results(call, results);
       take_host_results(call, results);
     }
-=======
-    if (host_timing_) {
-      host_time_.call_seconds += now_seconds() - begin;
-      ++host_time_.calls;
-    }
-    if (options_.debug) check_results(call, take_results(stack_));
->>>>>>> wt-cli
   } catch (...) {
     stack_.clear();
     placement.finish();
