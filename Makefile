@@ -13,7 +13,7 @@ SECONDS  ?= 60
 PYTHON   := .venv/bin/python
 JOBS     ?= $(shell nproc)
 
-.PHONY: all setup configure build program demo test bench fuzz format clean results \
+.PHONY: all setup configure build program runtime test-judges demo test bench fuzz format clean results \
         experiments experiment-fig4 experiment-fig5 experiment-gap experiment-gaps experiment-rounding \
         experiment-lower-sets
 
@@ -33,8 +33,13 @@ build: configure
 program: configure
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target regen
 
-demo: program
+# The runtime for Python, beside its package.
+runtime: configure
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target regen regen_runtime_module
+
+demo: runtime
 	@$(PYTHON) tools/demo.py
+	@$(PYTHON) tools/train_demo.py
 
 experiments: experiment-gap experiment-lower-sets experiment-fig5 experiment-rounding experiment-gaps experiment-fig4
 
@@ -58,14 +63,14 @@ experiment-lower-sets: program
 
 test: build
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
-	@REGEN_BIN=$(BUILD)/regen $(PYTHON) -m pytest -q tests
+	@REGEN_BIN=$(BUILD)/regen $(PYTHON) -m pytest -q -n $(JOBS) --dist loadfile tests
 
-# The C++ tests alone; CI runs them with sanitizers. Comparisons with exhaustive search are then left to the
-# plain build: they take minutes there, and run no code that the other tests do not.
-SLOW_WHEN_SANITIZED := Exhaustive|ALongChainIsJoined|MemoryIsAddedUpAsTheJudgeCountsItOnNetworks
-test-cpp: configure
-	@cmake --build --preset $(PRESET) -j $(JOBS) --target cpp_tests
-	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) $(if $(SANITIZE),-E "$(SLOW_WHEN_SANITIZED)")
+# What reads and judges what others wrote (files, graphs, plans), with sanitizers: the part for CI, where minutes
+# count. `make test SANITIZE=1` runs everything so.
+JUDGES := base_test graph_test cost_test plan_test simulate_test fuzz_replays
+test-judges: configure
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target $(JUDGES)
+	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -E "NOT_BUILT"
 
 bench: build
 	@build/benchmarks/regen_bench --benchmark_counters_tabular=true

@@ -16,7 +16,7 @@ RUNTIME_RESERVE = {"cpu": 16 << 10, "cuda": 8 << 20}
 # What libraries hold on each device since a first recording.
 LIBRARY_BYTES = {}
 # What planner="auto" chooses from.
-AUTO_PLANNERS = ("keep_all", "checkmate", "vdnn")
+AUTO_PLANNERS = ("keep_all", "lower_sets_approx", "chain", "vdnn", "checkmate")
 
 
 @dataclasses.dataclass
@@ -91,13 +91,16 @@ class Runner:
             return
         if self.load_cached_plan():
             return
-        names = AUTO_PLANNERS if self.settings.planner == "auto" else (self.settings.planner,)
-        best = self.best_plan(names)
+        best = self.best_plan(self.planners())
         if best is None:
             raise _runtime.BudgetError(self.refusal())
         self.report, plan = best
         self.step.set_plan(plan)
         self.save_plan()
+
+    def planners(self):
+        """Names of the planners that may propose: "auto", one, or several separated by commas."""
+        return AUTO_PLANNERS if self.settings.planner == "auto" else self.settings.planner.split(",")
 
     def best_plan(self, names):
         """(report, plan) of the fastest plan that fits; keeping everything is never slower than another."""
@@ -132,9 +135,10 @@ class Runner:
         return reason.strip() + known
 
     def least_budget(self):
-        names = [n for n in AUTO_PLANNERS if n != "keep_all"] if self.settings.planner == "auto" else [self.settings.planner]
         peaks = []
-        for name in names:
+        for name in self.planners():
+            if name == "keep_all":
+                continue
             report = self.step.least_budget(self.request(name, None))
             if report["status"] in ("optimal", "feasible"):
                 peaks.append(report["peak_bytes"])
