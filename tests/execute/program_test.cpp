@@ -23,7 +23,7 @@ Program everything() {
   program.storages[StorageId(0)].device = "cpu";
   program.nodes[NodeId(0)].source = "model.py:31";
   program.nodes[NodeId(1)].recomputable = false;
-  program.data.push_back({StorageId(0), 64, 9216});
+  program.data.push_back({StorageId(0), 64, 36864});
   return program;
 }
 
@@ -40,6 +40,10 @@ struct Mistake {
   std::function<void(Json&)> make;
   const char* message;
 };
+
+void PrintTo(const Mistake& one, std::ostream* out) {
+  *out << one.name;
+}
 
 class ProgramMistakes : public testing::TestWithParam<Mistake> {};
 
@@ -96,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(
         {"DataOfNothing", [](Json& j) { j["data"][0]["storage"] = 999; }, "data[0].storage"},
         {"DataBeforeFile", [](Json& j) { j["data"][0]["offset"] = -1; }, "offset"},
     }),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& one) { return one.param.name; });
 
 TEST(Program, BrokenTextIsRefused) {
   const std::string text = write_program(everything());
@@ -163,9 +167,9 @@ TEST(ProgramData, MissingShortAndWrongDataAreRefused) {
   wrong.data[0].bytes -= 4;
   const auto size = ProgramData::load(folder, wrong, c10::kCPU);
   ASSERT_FALSE(size.ok());
-  EXPECT_THAT(size.error().message, HasSubstr("expected 9216"));
+  EXPECT_THAT(size.error().message, HasSubstr("expected 36864"));
 
-  std::filesystem::resize_file(folder + "/data.bin", 9216 + 100);
+  std::filesystem::resize_file(folder + "/data.bin", 36864 + 100);
   const auto ended = ProgramData::load(folder, *program, c10::kCPU);
   ASSERT_FALSE(ended.ok());
   EXPECT_THAT(ended.error().message, HasSubstr("data.bin"));
