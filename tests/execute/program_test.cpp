@@ -70,6 +70,12 @@ INSTANTIATE_TEST_SUITE_P(
         {"StorageOutOfRange", [](Json& j) { j["values"][0]["storage"] = 999; }, "999"},
         {"Dtype", [](Json& j) { j["values"][0]["dtype"] = "float31"; }, "float31"},
         {"SizesWithoutStrides", [](Json& j) { j["values"][0]["strides"] = {1}; }, "strides"},
+        {"WindowBeyondStorage", [](Json& j) { j["values"][0]["offset"] = 1; }, "beyond storage 0"},
+        {"HugeWindow",
+         [](Json& j) {
+           j["values"][0]["sizes"] = {1LL << 50, 1LL << 50};
+         },
+         "beyond storage 0"},
         {"NegativeOffset", [](Json& j) { j["values"][0]["offset"] = -4; }, "offset"},
         {"Phase", [](Json& j) { j["nodes"][0]["phase"] = "sideways"; }, "sideways"},
         {"OutputOutOfRange", [](Json& j) { j["nodes"][0]["outputs"] = {999}; }, "999"},
