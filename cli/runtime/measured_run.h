@@ -41,7 +41,8 @@ Result<MeasuredRun> run_planned(PreparedStep& prepared, const Plan& plan,
 // Without a plan: operator by operator, memory from torch.
 Result<MeasuredRun> run_directly(PreparedStep& prepared, const RunOptions& options);
 
-// What the executor's loop takes beside the operators it calls, over some steps of the plan.
+// What the executor's loop takes beside the operators it calls: of some steps of the plan, the one
+// in the middle.
 Result<HostTime> host_time(PreparedStep& prepared, const Plan& plan, std::int64_t steps);
 
 // The real timeline of a step in the form of simulate/trace.h; memory as simulated, which follows

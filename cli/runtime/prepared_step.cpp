@@ -1,6 +1,7 @@
 #include "cli/runtime/prepared_step.h"
 
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/util/Exception.h>
 
 #include "cli/options.h"
 #include "cli/output.h"
@@ -66,6 +67,25 @@ Status note_driver_bytes(PreparedStep& prepared) {
   return {};
 }
 
+Result<PreparedStep> prepare(const ProgramArgument& argument, const PrepareOptions& options) {
+  PreparedStep prepared;
+  REGEN_ASSIGN(prepared.program, load_program(argument.folder));
+  const std::string& name = argument.device.empty() ? prepared.program.device : argument.device;
+  const auto device = open_device(name);
+  if (!device.ok()) return Error{device.error().code, "--device: " + device.error().message};
+  prepared.device = *device;
+  const c10::Device where = prepared.device->torch_device();
+  REGEN_TRY(install_memory_meter());
+  prepared.unforeseen_bytes = unforeseen_bytes(where);
+  REGEN_ASSIGN(prepared.data,
+               ProgramData::load(argument.folder, prepared.program, where, options.needs_data));
+  REGEN_TRY(record_program(argument, prepared));
+  if (options.measures_link) REGEN_TRY(link_of(prepared));
+  REGEN_TRY(make_graph(argument, prepared));
+  REGEN_TRY(note_driver_bytes(prepared));
+  return prepared;
+}
+
 }  // namespace
 
 void add_program(CLI::App& verb, ProgramArgument& argument) {
@@ -85,22 +105,11 @@ void add_program(CLI::App& verb, ProgramArgument& argument) {
 }
 
 Result<PreparedStep> prepare_step(const ProgramArgument& argument, const PrepareOptions& options) {
-  PreparedStep prepared;
-  REGEN_ASSIGN(prepared.program, load_program(argument.folder));
-  const std::string& name = argument.device.empty() ? prepared.program.device : argument.device;
-  const auto device = open_device(name);
-  if (!device.ok()) return Error{device.error().code, "--device: " + device.error().message};
-  prepared.device = *device;
-  const c10::Device where = prepared.device->torch_device();
-  REGEN_TRY(install_memory_meter());
-  prepared.unforeseen_bytes = unforeseen_bytes(where);
-  REGEN_ASSIGN(prepared.data,
-               ProgramData::load(argument.folder, prepared.program, where, options.needs_data));
-  REGEN_TRY(record_program(argument, prepared));
-  if (options.measures_link) REGEN_TRY(link_of(prepared));
-  REGEN_TRY(make_graph(argument, prepared));
-  REGEN_TRY(note_driver_bytes(prepared));
-  return prepared;
+  try {
+    return prepare(argument, options);
+  } catch (const c10::Error& error) {  // torch has no memory for the contents, say
+    return missing(argument.folder + ": " + error.what_without_backtrace());
+  }
 }
 
 Result<Link> link_of(PreparedStep& prepared) {

@@ -188,6 +188,15 @@ def test_broken_programs(runtime):
         assert "block/program.json" in runtime.fails(2, "run", "block")
 
 
+def test_contents_that_no_machine_holds(runtime):
+    def grow(program):
+        program["storages"][0]["bytes"] = 2**50
+        program["data"][0]["bytes"] = 2**50
+
+    damage(runtime, "block", grow)
+    assert runtime.fails(2, "run", "block")
+
+
 def test_missing_data(runtime):
     (runtime.folder / "block" / "data.bin").unlink()
     assert "data.bin" in runtime.fails(2, "run", "block")

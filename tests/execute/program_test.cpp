@@ -23,7 +23,7 @@ Program everything() {
   program.storages[StorageId(0)].device = "cpu";
   program.nodes[NodeId(0)].source = "model.py:31";
   program.nodes[NodeId(1)].recomputable = false;
-  program.data.push_back({StorageId(0), 64, 9216});
+  program.data.push_back({StorageId(0), 64, 36864});
   return program;
 }
 
@@ -40,6 +40,10 @@ struct Mistake {
   std::function<void(Json&)> make;
   const char* message;
 };
+
+void PrintTo(const Mistake& one, std::ostream* out) {
+  *out << one.name;
+}
 
 class ProgramMistakes : public testing::TestWithParam<Mistake> {};
 
@@ -66,6 +70,12 @@ INSTANTIATE_TEST_SUITE_P(
         {"StorageOutOfRange", [](Json& j) { j["values"][0]["storage"] = 999; }, "999"},
         {"Dtype", [](Json& j) { j["values"][0]["dtype"] = "float31"; }, "float31"},
         {"SizesWithoutStrides", [](Json& j) { j["values"][0]["strides"] = {1}; }, "strides"},
+        {"WindowBeyondStorage", [](Json& j) { j["values"][0]["offset"] = 1; }, "beyond storage 0"},
+        {"HugeWindow",
+         [](Json& j) {
+           j["values"][0]["sizes"] = {1LL << 50, 1LL << 50};
+         },
+         "beyond storage 0"},
         {"NegativeOffset", [](Json& j) { j["values"][0]["offset"] = -4; }, "offset"},
         {"Phase", [](Json& j) { j["nodes"][0]["phase"] = "sideways"; }, "sideways"},
         {"OutputOutOfRange", [](Json& j) { j["nodes"][0]["outputs"] = {999}; }, "999"},
@@ -96,7 +106,7 @@ INSTANTIATE_TEST_SUITE_P(
         {"DataOfNothing", [](Json& j) { j["data"][0]["storage"] = 999; }, "data[0].storage"},
         {"DataBeforeFile", [](Json& j) { j["data"][0]["offset"] = -1; }, "offset"},
     }),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& one) { return one.param.name; });
 
 TEST(Program, BrokenTextIsRefused) {
   const std::string text = write_program(everything());
@@ -163,9 +173,9 @@ TEST(ProgramData, MissingShortAndWrongDataAreRefused) {
   wrong.data[0].bytes -= 4;
   const auto size = ProgramData::load(folder, wrong, c10::kCPU);
   ASSERT_FALSE(size.ok());
-  EXPECT_THAT(size.error().message, HasSubstr("expected 9216"));
+  EXPECT_THAT(size.error().message, HasSubstr("expected 36864"));
 
-  std::filesystem::resize_file(folder + "/data.bin", 9216 + 100);
+  std::filesystem::resize_file(folder + "/data.bin", 36864 + 100);
   const auto ended = ProgramData::load(folder, *program, c10::kCPU);
   ASSERT_FALSE(ended.ok());
   EXPECT_THAT(ended.error().message, HasSubstr("data.bin"));

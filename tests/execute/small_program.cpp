@@ -19,10 +19,11 @@ class ChainMaker {
       : options_(options), maker_("chain" + std::to_string(options.layers)) {}
 
   Program make() {
-    const std::vector<std::int64_t> square{options_.width, options_.width};
-    activations_.push_back(maker_.bring("x", Role::kInput, square));
-    for (std::size_t i = 0; i < options_.layers; ++i) forward(i, square);
-    const ValueId tangent = finish_forward(square);
+    // Four times as many rows as columns: activations are larger than the gradients of weights.
+    const std::vector<std::int64_t> tall{4 * options_.width, options_.width};
+    activations_.push_back(maker_.bring("x", Role::kInput, tall));
+    for (std::size_t i = 0; i < options_.layers; ++i) forward(i);
+    const ValueId tangent = finish_forward(tall);
     maker_.phase = Phase::kBackward;
     backward(tangent);
     if (options_.update) update();
@@ -38,7 +39,8 @@ class ChainMaker {
     ValueId gradient;
   };
 
-  void forward(std::size_t i, const std::vector<std::int64_t>& square) {
+  void forward(std::size_t i) {
+    const std::vector<std::int64_t> square{options_.width, options_.width};
     const std::string name = "layer" + std::to_string(i);
     Layer layer;
     layer.weight = maker_.bring(name + ".weight", Role::kParameter, square);
@@ -72,11 +74,11 @@ class ChainMaker {
   }
 
   // The gradient of the last activation: the caller's, or ones as that of a sum.
-  ValueId finish_forward(const std::vector<std::int64_t>& square) {
+  ValueId finish_forward(const std::vector<std::int64_t>& tall) {
     if (options_.boundary) {
       maker_.result(activations_.back(), ResultKind::kOutput, "y");
       maker_.program().boundary = maker_.program().nodes.size();
-      return maker_.bring("gradient of y", Role::kTangent, square);
+      return maker_.bring("gradient of y", Role::kTangent, tall);
     }
     const ValueId loss = maker_.call1("aten::sum", {ref(activations_.back())});
     maker_.result(loss, ResultKind::kOutput, "loss");
