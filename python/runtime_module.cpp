@@ -17,6 +17,7 @@
 #include "regen/plan/explain.h"
 #include "regen/plan/plan_json.h"
 #include "regen/planners/addressed_plan.h"
+#include "regen/simulate/simulate.h"
 
 namespace py = pybind11;
 
@@ -135,6 +136,20 @@ class Step {
     if (plan_->fingerprint != 0 && plan_->fingerprint != step_->graph.fingerprint()) {
       throw RegenError("the plan was made for another graph");
     }
+  }
+  // Of the plan that was set, as plan() would report it.
+  py::dict judge(const PlanRequest& request) {
+    if (!plan_) throw RegenError("there is no plan to judge");
+    const Problem problem = make_problem(request);
+    Outcome outcome;
+    outcome.planner = plan_->planner;
+    outcome.status = PlanStatus::kFeasible;
+    outcome.plan = plan_;
+    SimulateOptions options;
+    options.link = problem.link;
+    outcome.simulation = value_or_raise(simulate(step_->graph, *plan_, options));
+    outcome.base_cost = outcome.lower_bound = step_->graph.base_cost();
+    return report(outcome);
   }
   std::string plan_json() const { return write_plan(*plan_); }
   std::string graph_json() const { return value_or_raise(write_regen_graph(step_->graph)); }
@@ -260,6 +275,7 @@ void bind_step(py::module_& module) {
       .def("compile", &Step::compile)
       .def("release", &Step::release)
       .def("set_plan", &Step::set_plan)
+      .def("judge", &Step::judge)
       .def("plan_json", &Step::plan_json)
       .def("graph_json", &Step::graph_json)
       .def("program_json", &Step::program_json)

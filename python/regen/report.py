@@ -1,17 +1,23 @@
 """What a plan decided, for people."""
 
+import json
+import re
+
 from regen import _runtime
 
 
 class PlanReport:
     """Prints predicted and measured peak and time, the bound, and what was kept, recomputed and moved."""
 
-    def __init__(self, runner):
+    def __init__(self, runner, caller=None, measured_seconds=None):
         self.runner = runner
+        self.caller_bytes = caller.bytes if caller else 0
+        self.measured_peak = caller.measured_peak() if caller else None
+        self.measured_seconds = measured_seconds
 
     @property
     def predicted_peak(self):
-        return self.runner.report["peak_bytes"]
+        return self.runner.report["peak_bytes"] + self.caller_bytes
 
     @property
     def predicted_seconds(self):
@@ -19,23 +25,55 @@ class PlanReport:
 
     def __str__(self):
         report, step = self.runner.report, self.runner.step
-        memory = step.memory() if self.runner.compiled else {}
         size = _runtime.format_bytes
         lines = [
             f"plan by {report['planner']} ({report['status']}), {report['steps']} steps",
-            f"  budget      {size(self.runner.budget)}",
-            f"  peak        {size(report['peak_bytes'])} predicted; unplanned {size(step.unplanned_bytes)}, "
-            f"no plan below {size(step.bound_bytes)}",
-            f"  time        {report['cost'] * 1e3:.3f} ms predicted, {step.base_seconds * 1e3:.3f} ms keeping everything "
-            f"({report['overhead'] * 100:+.2f} %), proven at least {report['lower_bound'] * 1e3:.3f} ms",
+            f"  budget      {size(self.runner.budget + self.caller_bytes)}" + (
+                f", of which {size(self.caller_bytes)} for what the caller holds" if self.caller_bytes else ""),
+            f"  peak        {size(self.predicted_peak)} predicted{self.measured(self.measured_peak, size)}; "
+            f"unplanned {size(step.unplanned_bytes + self.caller_bytes)}, no plan below {size(step.bound_bytes + self.caller_bytes)}",
+            f"  time        {milliseconds(report['cost'])} predicted{self.measured(self.measured_seconds, milliseconds)}, "
+            f"{milliseconds(step.base_seconds)} keeping everything ({report['overhead'] * 100:+.2f} %), "
+            f"proven at least {milliseconds(report['lower_bound'])}",
+            f"  kept        {self.kept_text()}",
             f"  recomputed  {report['recomputed']} ops",
             f"  moved       {size(report['offloaded_bytes'])} to the host and back",
         ]
+        memory = step.memory() if self.runner.compiled else {}
         if memory:
             lines.append(f"  arena       {size(memory['arena'])}, host {size(memory['host'])}")
             if memory["deviations"]:
                 lines.append(f"  unforeseen  {memory['deviations']} allocations ({memory['deviating'].strip()})")
         return "\n".join(lines)
 
+    def kept_text(self):
+        count, total = kept_across_boundary(self.runner.step)
+        return f"{count} tensors ({_runtime.format_bytes(total)}) from the forward to the backward pass"
+
+    @staticmethod
+    def measured(value, text):
+        return "" if value is None else f", {text(value)} measured"
+
     def explain(self):
         return self.runner.step.explain_plan()
+
+
+def milliseconds(seconds):
+    return f"{seconds * 1e3:.3f} ms"
+
+
+def kept_across_boundary(step):
+    """Number and bytes of the planned tensors on the device when the first op of the backward pass runs."""
+    graph, plan = json.loads(step.graph_json()), json.loads(step.plan_json())
+    live = set()
+    for instruction in plan["steps"]:
+        kind, number = instruction[0], int(re.match(r"\d+", instruction[1:])[0])
+        if kind == "c":
+            if graph["ops"][number].get("phase") in ("loss", "backward"):
+                break
+            live.update(graph["ops"][number].get("outputs", []))
+        elif kind == "r":
+            live.discard(number)
+        elif kind == "f":
+            live.add(number)
+    return len(live), sum(graph["tensors"][t]["bytes"] for t in live)

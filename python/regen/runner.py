@@ -162,7 +162,7 @@ class Runner:
         try:
             stored = json.loads(path.read_text())
             self.step.set_plan(stored["plan"])
-        except (ValueError, KeyError, _runtime.RegenError):
+        except (ValueError, KeyError, TypeError, _runtime.RegenError):
             return False
         self.report = stored["report"]
         return True

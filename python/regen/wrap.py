@@ -1,29 +1,44 @@
 """`regen.wrap`: a module that runs its training step under a byte budget."""
 
 import copy
+import warnings
 
 import torch
 from torch.utils._pytree import tree_flatten
 
-from regen import _runtime
-from regen.capture import capture
+from regen import distributed
+from regen.caller_memory import CallerMemory
+from regen.capture import capture, device_of
+from regen.errors import CaptureError
 from regen.report import PlanReport
-from regen.runner import Runner, Settings
+from regen.runner import Settings
+from regen.wrap_runner import GRADIENT_CHUNK, WrapPlan, WrapRunner
 
-# Gradients are handed to autograd when about this many bytes of them are complete, so that DDP's
-# buckets fill while the rest of the backward pass runs.
-GRADIENT_CHUNK = 16 << 20
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
-def wrap(model, args, budget, *, kwargs=None, **options):
+def wrap(model, args, budget, *, kwargs=None, gradient_chunk=GRADIENT_CHUNK, group="default", **options):
     """A module with the same parameters, buffers and names as `model` whose training forward and
-    backward passes stay within `budget` and give the same numbers. `args` is a sample input."""
+    backward passes stay within `budget` and give the same numbers. `args` is a sample input.
+
+    `group`: the ranks that take the same plan; None for a plan of one's own. Where torch.distributed is not in use it
+    does not matter. Other options are those of `regen.runner.Settings`."""
     args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
-    wrapped = copy.copy(model)
-    kind = type(model)
-    wrapped.__class__ = type(kind.__name__, (WrappedForward, kind), {"__module__": kind.__module__})
-    object.__setattr__(wrapped, "regen", Wrapped(Settings(budget=budget, **options)))
+    wrapped = wrapped_copy(model, Wrapped(Settings(budget=budget, **options), gradient_chunk, group, not model.training))
     wrapped.regen.prepare(wrapped, args, dict(kwargs or {}))
+    return wrapped
+
+
+def wrapped_copy(model, state):
+    """Shares everything with `model` but its class."""
+    kind = type(model)
+    if issubclass(kind, WrappedForward):
+        raise CaptureError(f"cannot wrap {kind.__name__}: it is wrapped already; expected a plain module")
+    if "forward" in vars(model):
+        raise CaptureError(f"cannot wrap {kind.__name__}: its forward was replaced on the object; expected a method of its class")
+    wrapped = copy.copy(model)
+    wrapped.__class__ = type(kind.__name__, (WrappedForward, kind), {"__module__": kind.__module__, "plain_kind": kind})
+    object.__setattr__(wrapped, "regen", state)
     return wrapped
 
 
@@ -31,258 +46,150 @@ class WrappedForward:
     """Goes before the model's own class: training goes through the plan, all else through the model."""
 
     def forward(self, *args, **kwargs):
-        if not (self.training and torch.is_grad_enabled()):
-            return super().forward(*args, **kwargs)
-        return self.regen.forward(self, args, kwargs)
+        if torch.is_grad_enabled() and (self.training or self.regen.trains_in_eval):
+            return self.regen.forward(self, args, kwargs)
+        return super().forward(*args, **kwargs)
+
+    def __reduce_ex__(self, protocol):
+        """Copies and pickles are of the plain model, wrapped again; they plan when they first run."""
+        return wrapped_copy, (plain_view(self, hooks=True), self.regen.fresh())
 
 
 class Wrapped:
     """What `model.regen` is: one runner for each kind of input, of which one holds the arena."""
 
-    def __init__(self, settings):
+    def __init__(self, settings, gradient_chunk, group, trains_in_eval):
         self.settings = settings
+        self.gradient_chunk = gradient_chunk
+        self.group = group
+        self.trains_in_eval = trains_in_eval
         self.runners = {}
         self.active = None
-        self.caller = CallerMemory(settings.reserve)
+        self.caller = None
+
+    def fresh(self):
+        return Wrapped(self.settings, self.gradient_chunk, self.group, self.trains_in_eval)
 
     def __deepcopy__(self, memo):
-        return Wrapped(copy.deepcopy(self.settings, memo))
+        return self.fresh()
 
     @property
     def plan(self):
         if self.active is None:
             return "no step has been planned yet"
-        return PlanReport(self.active.runner)
+        clock = self.active.seconds
+        return PlanReport(self.active.plan, self.caller, clock.total if clock is not None else None)
+
+    def save_plan(self, path):
+        """Writes the plan in use, for `wrap(..., plan_file=path)`."""
+        with open(path, "w") as file:
+            file.write(self.active.plan.step.plan_json())
+
+    def release(self):
+        """Gives the arena back until the next forward pass."""
+        if self.active is not None:
+            self.active.release()
+            self.active = None
 
     def prepare(self, model, args, kwargs):
-        self.runner_for(model, args, kwargs).make_ready()
+        """Plans the sample's step with the other ranks, and takes the arena."""
+        self.activate(self.runner_for(model, args, kwargs, distributed.members(self.group)))
+        self.caller.start(self.active.present_bytes())
 
     def forward(self, model, args, kwargs):
+        if self.caller is not None:
+            self.caller.end_step()
         runner = self.runner_for(model, args, kwargs)
-        if self.active is not runner:
-            if self.active is not None:
-                self.active.runner.release()
-            self.active = runner
+        self.activate(runner)
+        self.caller.start(runner.present_bytes())
+        self.caller.foresee(runner)
+        runner.make_room()
+        self.caller.begin_step(runner.own_bytes())
         flat, _ = tree_flatten((args, kwargs))
-        return runner.forward(model, flat)
+        return runner.forward(flat)
 
-    def runner_for(self, model, args, kwargs):
+    def activate(self, runner):
+        if self.active is not runner:
+            self.release()
+        runner.make_ready()
+        self.active = runner
+
+    def runner_for(self, model, args, kwargs, group=None):
         key = signature(model, args, kwargs)
         if key not in self.runners:
-            self.runners[key] = self.make_runner(model, args, kwargs)
+            self.release()  # measuring needs room
+            self.runners[key] = self.make_runner(model, args, kwargs, group)
         return self.runners[key]
 
-    def make_runner(self, model, args, kwargs):
+    def make_runner(self, model, args, kwargs, group):
+        if self.caller is None:
+            self.caller = CallerMemory(self.settings.reserve, device_of(model))
         plain = plain_view(model)
+        warn_of_hooks(plain)
         with torch.enable_grad():
             captured = capture(plain, args, kwargs)
-        return WrapRunner(captured, self.settings, self.caller)
+        with same_random_numbers(model):
+            plan = WrapPlan(captured, self.settings, self.caller) if group is None else distributed.SharedPlan(
+                captured, self.settings, self.caller, group)
+        return WrapRunner(captured, plan, model, self.gradient_chunk)
 
 
-def plain_view(model):
-    """The model as it was before it was wrapped: same tensors, own forward."""
-    plain = copy.copy(model)
-    plain.__class__ = type(model).__mro__[2]
+def plain_view(model, hooks=False):
+    """The model as it was before it was wrapped: same tensors, own forward. Its hooks are run around the wrapped
+    forward, so that the plain one is captured without them."""
+    plain = copy.copy(model) if not isinstance(model, WrappedForward) else shallow_copy(model)
+    plain.__class__ = type(model).plain_kind
     del plain.__dict__["regen"]
+    if not hooks:
+        for name in HOOKS:
+            plain.__dict__[name] = type(plain.__dict__[name])()
     return plain
+
+
+def shallow_copy(model):
+    """copy.copy, which would go through __reduce_ex__."""
+    twin = type(model).__new__(type(model))
+    twin.__dict__.update(model.__dict__)
+    return twin
+
+
+def same_random_numbers(model):
+    """Measuring draws random numbers, training must not notice."""
+    device = device_of(model)
+    return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
+
+
+def warn_of_hooks(plain):
+    hooked = [name for name, module in plain.named_modules() if any(getattr(module, kind) for kind in HOOKS)]
+    if hooked:
+        warnings.warn(
+            f"regen: hooks on '{hooked[0]}' run while the model is captured: what they do to tensors is part of the plan, "
+            "but they are not called at each step", stacklevel=2)
 
 
 def signature(model, args, kwargs):
     """What a captured program depends on."""
     leaves, spec = tree_flatten((args, kwargs))
     described = tuple(
-        (tuple(x.shape), x.dtype, x.stride(), x.device, x.requires_grad) if isinstance(x, torch.Tensor) else x
-        for x in leaves
-    )
-    frozen = tuple(p.requires_grad for p in model.parameters())
+        (x.shape, x.dtype, x.stride(), x.device, x.requires_grad) if isinstance(x, torch.Tensor) else x for x in leaves)
     autocast = tuple(
-        (torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda"))
-    return described, str(spec), frozen, autocast
+        (kind, torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind))
+    return described, spec, structure(model), autocast
 
 
-class CallerMemory:
-    """What the caller holds beside the plan: its loss between forward and backward, its optimizer's
-    state and scratch after it. Given as `reserve=`, or measured on the first step."""
-
-    def __init__(self, reserve):
-        self.fixed = None if reserve is None else (
-            _runtime.parse_bytes(reserve) if isinstance(reserve, str) else int(reserve))
-        self.bytes = self.fixed or 0
-        self.base = None  # allocated when the first forward began
-
-    def measuring(self):
-        return self.fixed is None
-
-    def at_forward(self, device):
-        """True when what is known has grown, so that plans must be made again."""
-        if not self.measuring():
-            return False
-        use = _runtime.memory_use(device)
-        if self.base is None:
-            self.base = use["allocated"]
-            return False
-        return self.note(use["allocated_peak"] - self.base if self.seen else 0)
-
-    seen = False
-
-    def after_forward(self, device):
-        if self.measuring():
-            self.left = _runtime.memory_use(device)["allocated"]
-            _runtime.reset_memory_peak(device)
-
-    def at_backward(self, device):
-        if self.measuring():
-            use = _runtime.memory_use(device)
-            self.note(use["allocated_peak"] - self.left)
-
-    def after_backward(self, device):
-        if self.measuring():
-            _runtime.reset_memory_peak(device)
-            self.seen = True
-
-    def note(self, held):
-        grown = held > self.bytes
-        self.bytes = max(self.bytes, held)
-        return grown
-
-
-class WrapRunner:
-    """Runs the two halves of one captured program."""
-
-    def __init__(self, captured, settings, caller):
-        self.captured = captured
-        self.caller = caller
-        self.runner = Runner(captured, settings, caller.bytes)
-        self.steps = 0
-        self.find_bindings()
-
-    def find_bindings(self):
-        """Who brings each storage: (storage, name, offset) for the module's, (storage, input, offset) for inputs."""
-        program = self.captured.program
-        values = program["values"]
-        self.inputs = [(values[v]["storage"], index, values[v]["offset"]) for index, v in self.captured.input_values.items()]
-        self.owned, self.constants = [], []
-        for storage, tensor in self.captured.tensors.items():
-            entry = program["storages"][storage]
-            if entry["role"] in ("parameter", "buffer"):
-                self.owned.append((storage, entry["name"], tensor.storage_offset()))
-            elif entry["role"] != "input":
-                self.constants.append((storage, tensor, tensor.storage_offset()))
-
-    def make_ready(self):
-        if not self.runner.compiled:
-            self.runner.plan()
-            self.runner.compile()
-            self.runner.step.cut_backward(GRADIENT_CHUNK)
-            self.arrange_gradients()
-
-    def replan(self):
-        self.runner.release()
-        self.runner.caller_bytes = self.caller.bytes
-        self.runner.make_graph()
-        self.make_ready()
-
-    def arrange_gradients(self):
-        """For each backward part, which gradients it completes: (result, "parameter" or "input", who)."""
-        kinds = {result: (kind, who) for result, kind, who in self.captured.gradient_results}
-        step = self.runner.step
-        self.parts = [
-            [(result, *kinds[result]) for result in step.results_of(part) if result in kinds]
-            for part in range(1, step.num_parts)
-        ] or [[]]
-
-    def forward(self, model, flat):
-        device = self.runner.device
-        if self.caller.at_forward(device):
-            self.replan()
-        self.make_ready()
-        live = dict(model.named_parameters(remove_duplicate=False))
-        live.update(model.named_buffers(remove_duplicate=False))
-        self.runner.step.bind(
-            [(storage, live[name], offset) for storage, name, offset in self.owned]
-            + [(storage, flat[index], offset) for storage, index, offset in self.inputs]
-            + self.constants)
-        self.steps += 1
-        call = StepCall(self, self.steps)
-        link = None
-        for part in range(len(self.parts) - 1, -1, -1):
-            tensors = [live[who] if kind == "parameter" else flat[who] for _, kind, who in self.parts[part]]
-            link = BackwardPart.apply(call, part, link, *tensors)
-        outputs = link if isinstance(link, tuple) else (link,)
-        results = dict(zip(self.captured.output_results, outputs))
-        return self.captured.rebuild_outputs(results, flat)
-
-
-class StepCall:
-    """One forward pass and the backward pass that belongs to it."""
-
-    def __init__(self, runner, number):
-        self.runner = runner
-        self.number = number
-
-    def run_forward(self):
-        runner = self.runner
-        step = runner.runner.step
-        step.run(0)
-        outputs = tuple(step.result(r) for r in runner.captured.output_results)
-        runner.caller.after_forward(runner.runner.device)
-        return outputs
-
-    def run_backward(self, part, tangents):
-        runner = self.runner
-        if runner.steps != self.number or not runner.runner.compiled:
-            raise RuntimeError(
-                "regen: the values saved by this forward pass are gone: another forward pass of the same wrapped "
-                "model ran since; expected each backward pass before the next forward pass")
-        step = runner.runner.step
-        if part == 0:
-            runner.caller.at_backward(runner.runner.device)
-            step.bind(self.bound_tangents(tangents))
-        step.run(part + 1)
-        gradients = tuple(step.result(result) for result, _, _ in runner.parts[part])
-        if part == len(runner.parts) - 1:
-            step.forget()
-            runner.caller.after_backward(runner.runner.device)
-        return gradients
-
-    def bound_tangents(self, tangents):
-        captured = self.runner.captured
-        values = captured.program["values"]
-        bound = []
-        for value, tangent, result in zip(captured.tangent_values, tangents, captured.output_results):
-            if value is not None:
-                bound.append((values[value]["storage"], as_laid_out(tangent, values[value], captured), values[value]["offset"]))
-        self.held = [tensor for _, tensor, _ in bound]
-        return bound
-
-
-def as_laid_out(tangent, value, captured):
-    """The gradient of an output in the layout the program was captured with."""
-    sizes, strides = tuple(value["sizes"]), tuple(value["strides"])
-    dtype = getattr(torch, value["dtype"])
-    if tangent is not None and tangent.stride() == strides and tangent.dtype == dtype:
-        return tangent
-    laid_out = torch.empty_strided(sizes, strides, dtype=dtype, device=captured.program["device"])
-    return laid_out.zero_() if tangent is None else laid_out.copy_(tangent)
-
-
-class BackwardPart(torch.autograd.Function):
-    """A stretch of the backward pass as one node of autograd's graph. The chain of them hands each
-    stretch's gradients over as soon as it has run; the one nearest to the loss runs the forward pass."""
-
-    @staticmethod
-    def forward(ctx, call, part, link, *tensors):
-        ctx.call, ctx.part, ctx.linked = call, part, link is not None
-        ctx.set_materialize_grads(False)
-        if part > 0:
-            return torch.empty(0, device=call.runner.runner.device)
-        outputs = call.run_forward()
-        tangents = call.runner.captured.tangent_values
-        ctx.mark_non_differentiable(*[o for o, v in zip(outputs, tangents) if v is None])
-        return outputs
-
-    @staticmethod
-    def backward(ctx, *tangents):
-        gradients = ctx.call.run_backward(ctx.part, tangents)
-        link = torch.empty(0, device=ctx.call.runner.runner.device) if ctx.linked else None
-        return (None, None, link, *gradients)
+def structure(model):
+    """Modules with their mode and hooks, and which parameters train: what may change under a captured program."""
+    found = []
+    stack = [model]
+    while stack:
+        module = stack.pop()
+        inside = module.__dict__
+        found.append((id(module), inside["training"]))
+        if module is not model:
+            hooks = inside["_forward_hooks"] or inside["_forward_pre_hooks"]
+            if hooks:
+                found.append(tuple(hooks) + tuple(inside["_forward_pre_hooks"]))
+        for parameter in inside["_parameters"].values():
+            found.append(None if parameter is None else parameter.requires_grad)
+        stack.extend(child for child in inside["_modules"].values() if child is not None)
+    return tuple(found)

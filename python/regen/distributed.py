@@ -1,0 +1,109 @@
+"""One plan for all ranks of a job."""
+
+import hashlib
+import json
+import os
+import tempfile
+
+import torch.distributed as dist
+
+from regen import _runtime
+from regen.wrap_runner import WrapPlan
+
+
+def members(group):
+    """The process group whose ranks plan together; None when there is nobody to plan with."""
+    if group is None or not dist.is_available() or not dist.is_initialized():
+        return None
+    group = dist.group.WORLD if group == "default" else group
+    return group if dist.get_world_size(group) > 1 else None
+
+
+class SharedPlan(WrapPlan):
+    """Rank 0 measures and plans; the others take what it found, and all compare what they have.
+
+    Times measured by each rank alone would differ and so would plans. Planned again later, when the caller turns out to
+    hold more, or for other shapes, a rank plans alone: it must not wait for ranks that have no reason to."""
+
+    def __init__(self, captured, settings, caller, group):
+        self.group = group
+        self.first = dist.get_rank(group) == 0
+        self.planned = False
+        self.said = False
+        try:
+            super().__init__(captured, settings, caller)
+        except Exception as error:
+            if self.first and not self.said:
+                self.say({"error": str(error)})
+            raise
+        if self.first:
+            self.say({"profile": read_text(self.path)})
+        elif self.path is not None:
+            os.unlink(self.path)
+
+    def profile_path(self):
+        """Others wait here until rank 0 has measured."""
+        if self.first:
+            self.path = super().profile_path() or temporary_name()
+        else:
+            self.path = temporary_name()
+            with open(self.path, "w") as file:
+                file.write(self.hear("measuring")["profile"])
+        return self.path
+
+    def plan(self):
+        if self.planned:
+            return super().plan()
+        if self.first:
+            self.plan_for_all()
+        else:
+            found = self.hear("planning")
+            self.step.set_plan(found["plan"])
+            self.report = found["report"]
+        self.planned = True
+        self.compare()
+
+    def plan_for_all(self):
+        try:
+            super().plan()
+        except Exception as error:
+            self.say({"error": str(error)})
+            raise
+        self.say({"plan": self.step.plan_json(), "report": self.report})
+
+    def say(self, message):
+        self.said = True
+        dist.broadcast_object_list([json.dumps(message)], group_src=0, group=self.group)
+
+    def hear(self, doing):
+        box = [None]
+        dist.broadcast_object_list(box, group_src=0, group=self.group)
+        message = json.loads(box[0])
+        if "error" in message:
+            raise _runtime.RegenError(f"rank 0 failed while {doing}: {message['error']}")
+        return message
+
+    @property
+    def hash(self):
+        text = f"{self.step.fingerprint} {self.step.plan_json()}"
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def compare(self):
+        hashes = [None] * dist.get_world_size(self.group)
+        dist.all_gather_object(hashes, self.hash, group=self.group)
+        for rank, other in enumerate(hashes):
+            if other != hashes[0]:
+                raise _runtime.RegenError(
+                    f"rank {rank} has plan {other}, rank 0 has {hashes[0]}; expected the same model, inputs and budget on every rank")
+
+
+def temporary_name():
+    handle, path = tempfile.mkstemp(prefix="regen-profile-", suffix=".json")
+    os.close(handle)
+    os.unlink(path)
+    return path
+
+
+def read_text(path):
+    with open(path) as file:
+        return file.read()

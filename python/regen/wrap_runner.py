@@ -1,0 +1,412 @@
+"""Runs the two halves of a captured program: the forward pass, and the backward pass when gradients arrive."""
+
+import dataclasses
+import time
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from regen import _runtime
+from regen.budget import budget_bytes
+from regen.program_builder import referenced_values
+from regen.runner import AUTO_PLANNERS, RUNTIME_RESERVE, Runner
+
+# Gradients are handed to autograd when about this many bytes of them are complete, so that DDP's
+# buckets fill while the rest of the backward pass runs.
+GRADIENT_CHUNK = 16 << 20
+
+
+@dataclasses.dataclass
+class Coming:
+    """Bytes that a step is going to take from torch."""
+
+    outputs: int
+    tangents: int
+    gradients: int
+
+
+class WrapPlan(Runner):
+    """A plan beside which the caller holds memory of its own."""
+
+    def __init__(self, captured, settings, caller):
+        self.caller = caller
+        super().__init__(captured, settings)
+        if caller.unplanned is None:
+            caller.unplanned = self.step.unplanned_bytes
+
+    @property
+    def gross_budget(self):
+        """A share is of the unplanned peak of the first sample, also for other shapes."""
+        return budget_bytes(self.settings.budget, self.caller.unplanned + self.caller.bytes, self.device)
+
+    @property
+    def budget(self):
+        return self.gross_budget - self.caller.bytes
+
+    @property
+    def predicted_peak(self):
+        return self.report["peak_bytes"] + self.caller.bytes
+
+    def plan(self):
+        if self.settings.plan_file is not None:
+            super().plan()
+            self.judge_given_plan()
+            return
+        try:
+            super().plan()
+        except _runtime.BudgetError:
+            if not self.take_least_plan():
+                raise
+
+    def judge_given_plan(self):
+        self.report = self.step.judge(self.request("", None))
+        if self.predicted_peak > self.gross_budget:
+            raise _runtime.BudgetError(
+                f"the plan in {self.settings.plan_file} needs {self.predicted_peak:,} bytes with what the caller holds, "
+                f"expected at most the budget of {self.gross_budget:,}")
+
+    def take_least_plan(self):
+        """A search for the cheapest plan may end without one where the search for the least budget finds one."""
+        for name in self.planners():
+            report = self.step.least_budget(self.request(name, None))
+            if report["status"] in ("optimal", "feasible") and report["peak_bytes"] <= self.budget:
+                self.report = report
+                self.save_plan()
+                return True
+        return False
+
+    def planners(self):
+        return [n for n in AUTO_PLANNERS if n != "keep_all"] if self.settings.planner == "auto" else [self.settings.planner]
+
+    def refusal(self):
+        text = super().refusal()
+        if not text.startswith("no plan"):
+            text = f"no plan was found: {text}"
+        if self.caller.bytes == 0:
+            return text
+        return f"{text}; to all of these add {self.caller.bytes:,} bytes that the caller holds (loss, optimizer, buckets)"
+
+    def own_bytes(self):
+        """What the plan accounts for, of the memory that is measured."""
+        own = self.step.fixed_bytes
+        if self.kind == "cpu":  # elsewhere the arena does not come from torch
+            own += self.step.memory()["arena"] - RUNTIME_RESERVE[self.kind]
+        return own
+
+
+class WrapRunner:
+    """One captured program, its plan, and where its tensors are found."""
+
+    def __init__(self, captured, plan, model, chunk=GRADIENT_CHUNK):
+        self.captured = captured
+        self.plan = plan
+        self.runner = plan
+        self.caller = plan.caller
+        self.chunk = chunk
+        self.steps = 0  # forward passes so far; names the one whose values are in the arena
+        self.seconds = None
+        self.find_bindings(model)
+        self.find_sizes()
+        self.let_go_of_samples()
+
+    # Where tensors are found.
+
+    def find_bindings(self, model):
+        program = self.captured.program
+        values = program["values"]
+        self.inputs = [(values[v]["storage"], index, values[v]["offset"]) for index, v in self.captured.input_values.items()]
+        names = {id(t): n for n, t in [*model.named_buffers(), *model.named_parameters()]}
+        self.owned, self.places, self.layouts, self.constants = [], [], [], []
+        for storage, tensor in self.captured.tensors.items():
+            role = program["storages"][storage]["role"]
+            if role in ("parameter", "buffer") and id(tensor) in names:
+                self.owned.append((storage, tensor.storage_offset()))
+                self.places.append(place_of(model, names[id(tensor)]))
+                self.layouts.append((tensor.shape, tensor.stride(), tensor.dtype, tensor.device))
+            elif role != "input":
+                self.constants.append((storage, tensor, tensor.storage_offset()))
+        self.grad_places = {name: place_of(model, name) for _, kind, name in self.captured.gradient_results if kind == "parameter"}
+        self.storage_places = dict(zip((storage for storage, _ in self.owned), self.places))
+
+    def let_go_of_samples(self):
+        """Nothing of the caller's is kept: parameters may move, inputs may go."""
+        kept = {storage for storage, _, _ in self.constants}
+        self.captured.tensors = {s: t for s, t in self.captured.tensors.items() if s in kept}
+        self.captured.parameters = {}
+
+    def owned_tensors(self):
+        """The parameters and buffers as they are now, which must look as they did when they were captured."""
+        tensors = [holder[key] for holder, key in self.places]
+        for index, (tensor, layout) in enumerate(zip(tensors, self.layouts)):
+            if tensor.shape != layout[0] or tensor.stride() != layout[1] or tensor.dtype != layout[2] or tensor.device != layout[3]:
+                raise RuntimeError(self.changed_message(index, tensor))
+        return tensors
+
+    def changed_message(self, index, tensor):
+        name = self.captured.program["storages"][self.owned[index][0]]["name"]
+        shape, stride, dtype, device = self.layouts[index]
+        return (f"regen: '{name}' is now {tensor.dtype} {tuple(tensor.shape)} with strides {tensor.stride()} on {tensor.device}; "
+                f"expected {dtype} {tuple(shape)} with strides {stride} on {device} as when the model was wrapped")
+
+    # Sizes, for what the caller holds.
+
+    def find_sizes(self):
+        program = self.captured.program
+        storage_of = [v["storage"] for v in program["values"]]
+        size = [s["bytes"] for s in program["storages"]]
+        role = [s["role"] for s in program["storages"]]
+        self.present = sum(n for n, r in zip(size, role) if r not in ("computed", "tangent"))
+        outputs = {storage_of[program["results"][r]["value"]] for r in self.captured.output_results}
+        self.output_bytes = sum(size[s] for s in outputs if role[s] == "computed")
+        self.tangent_bytes = sum(n for n, r in zip(size, role) if r == "tangent")
+        self.gradient_bytes = {r: size[storage_of[program["results"][r]["value"]]] for r, _, _ in self.captured.gradient_results}
+
+    def coming_bytes(self):
+        """Gradients that are there already will be added to, or go before new ones come: which, only measuring tells."""
+        fresh = 0
+        for result, kind, who in self.captured.gradient_results:
+            if kind == "input" or place_value(self.grad_places[who]).grad is None:
+                fresh += self.gradient_bytes[result]
+        return Coming(self.output_bytes, self.tangent_bytes, fresh)
+
+    def own_bytes(self):
+        return self.plan.own_bytes()
+
+    def present_bytes(self):
+        """Of what the plan accounts for, that which is there between two steps."""
+        return self.present + (self.plan.step.memory()["arena"] if self.plan.kind == "cpu" else 0)
+
+    # Planning.
+
+    def make_ready(self):
+        if not self.plan.compiled:
+            self.plan.plan()
+            self.plan.compile()
+            self.plan.step.cut_backward(self.chunk)
+            self.arrange_gradients()
+
+    def release(self):
+        self.plan.release()
+
+    def make_room(self):
+        """Plans again if what the caller turned out to hold does not fit beside the plan."""
+        if self.plan.predicted_peak > self.plan.gross_budget:
+            self.release()
+            self.make_ready()
+
+    def arrange_gradients(self):
+        """For each backward part, which gradients it completes: (result, "parameter" or "input", who)."""
+        kinds = {result: (kind, who) for result, kind, who in self.captured.gradient_results}
+        step = self.plan.step
+        self.parts = [
+            [(result, *kinds[result]) for result in step.results_of(part) if result in kinds]
+            for part in range(1, step.num_parts)
+        ] or [[]]
+        self.needs = tangents_behind(self.captured) if len(self.captured.tangent_values) > 1 else {}
+
+    # Running.
+
+    def forward(self, flat):
+        step = self.plan.step
+        owned = self.owned_tensors()
+        self.steps += 1
+        step.forget()
+        inputs = [(storage, flat[index], offset) for storage, index, offset in self.inputs]
+        step.bind([
+            *((storage, tensor, offset) for (storage, offset), tensor in zip(self.owned, owned)), *inputs, *self.constants])
+        call = StepCall(self, self.steps, owned, inputs)
+        link = None
+        for part in range(len(self.parts) - 1, -1, -1):
+            tensors = [place_value(self.grad_places[who]) if kind == "parameter" else flat[who] for _, kind, who in self.parts[part]]
+            link = BackwardPart.apply(call, part, link, *tensors)
+        outputs = link if isinstance(link, tuple) else (link,)
+        self.caller.after_forward(outputs)
+        return self.rebuild(dict(zip(self.captured.output_results, outputs)), flat)
+
+    def rebuild(self, results, flat):
+        returned = {r.source for r in self.captured.outputs if r.kind == "tensor"} & self.storage_places.keys()
+        for storage in returned:
+            self.captured.tensors[storage] = place_value(self.storage_places[storage])
+        outputs = self.captured.rebuild_outputs(results, flat)
+        for storage in returned:
+            del self.captured.tensors[storage]
+        return outputs
+
+
+def place_of(model, name):
+    """The dictionary of a module that holds a tensor, and the key, which stay the same when the tensor is replaced."""
+    path, _, key = name.rpartition(".")
+    module = model.get_submodule(path)
+    return (module._parameters if key in module._parameters else module._buffers), key
+
+
+def place_value(place):
+    holder, key = place
+    return holder[key]
+
+
+def tangents_behind(captured):
+    """For each gradient result, the outputs (by position) whose gradients it is made of."""
+    program = captured.program
+    storage_of = [value["storage"] for value in program["values"]]
+    behind = {}
+    for position, value in enumerate(captured.tangent_values):
+        if value is not None:
+            behind.setdefault(storage_of[value], set()).add(position)
+    for node in program["nodes"]:
+        read = [storage_of[v] for v in referenced_values([node["args"], list(node["kwargs"].values())])]
+        sources = set().union(*(behind.get(s, ()) for s in read))
+        for value in node["outputs"]:
+            if value is not None and value >= 0 and sources:
+                behind.setdefault(storage_of[value], set()).update(sources)
+    return {r: frozenset(behind.get(storage_of[program["results"][r]["value"]], ())) for r, _, _ in captured.gradient_results}
+
+
+class StepCall:
+    """One forward pass and the backward pass that belongs to it."""
+
+    def __init__(self, runner, number, owned, inputs):
+        self.state = "forward"
+        self.runner = runner
+        self.number = number
+        self.owned = owned
+        self.inputs = inputs  # the step holds no tensors itself; the backward pass may read these
+        self.versions = [tensor._version for tensor in owned]
+        self.clock = StepClock(runner.plan.kind)
+        self.tangents_given = None
+
+    def __del__(self):
+        # Given up half-way, by an exception or because nobody wanted gradients: results are held no longer.
+        runner = self.runner
+        if self.state == "forward" and runner.steps == self.number and runner.plan.compiled:
+            runner.plan.step.forget()
+
+    def run_forward(self):
+        step = self.runner.plan.step
+        self.clock.begin()
+        step.run(0)
+        outputs = tuple(step.result(r) for r in self.runner.captured.output_results)
+        self.clock.end()
+        return outputs
+
+    def run_backward(self, part, tangents):
+        runner = self.runner
+        self.check_alive()
+        self.check_unchanged()
+        step = runner.plan.step
+        self.clock.begin()
+        if part == 0:
+            runner.caller.before_backward()
+            self.start_backward(step, tangents)
+        step.run(part + 1)
+        gradients = tuple(self.gradient(step, result) for result, _, _ in runner.parts[part])
+        self.clock.end()
+        if part == len(runner.parts) - 1:
+            self.finish(step)
+        return gradients
+
+    def start_backward(self, step, tangents):
+        self.tangents_given = frozenset(i for i, tangent in enumerate(tangents) if tangent is not None)
+        self.held = self.bound_tangents(tangents)
+        # Memory that was let go and taken again between the passes (FSDP) may be elsewhere.
+        step.bind(self.held + [(storage, tensor, offset) for (storage, offset), tensor in zip(self.runner.owned, self.owned)])
+
+    def gradient(self, step, result):
+        """None, as plain PyTorch has it, when no output that it comes from was used."""
+        needs = self.runner.needs.get(result)
+        return None if needs and not needs & self.tangents_given else step.result(result)
+
+    def finish(self, step):
+        step.forget()
+        self.state = "done"
+        self.held = self.owned = self.inputs = None
+        self.runner.seconds = self.clock
+        self.runner.caller.after_backward()
+
+    def check_alive(self):
+        if self.state == "done":
+            raise RuntimeError(
+                "regen: backward ran a second time through a forward pass whose values are released; "
+                "expected one backward pass for each forward pass (retain_graph=True keeps nothing of a planned step)")
+        if self.runner.steps != self.number or not self.runner.plan.compiled:
+            raise RuntimeError(
+                "regen: the values saved by this forward pass are gone: another forward pass of the same wrapped "
+                "model ran since; expected each backward pass before the next forward pass")
+
+    def check_unchanged(self):
+        """As plain PyTorch does: what the backward pass reads must be as the forward pass left it."""
+        for index, (tensor, version) in enumerate(zip(self.owned, self.versions)):
+            if tensor._version != version and isinstance(tensor, torch.nn.Parameter):
+                name = self.runner.captured.program["storages"][self.runner.owned[index][0]]["name"]
+                raise RuntimeError(
+                    f"regen: '{name}' was changed in place between the forward pass and the end of the backward pass that "
+                    "reads it; expected parameters to be updated after backward (regen.step updates them early and safely)")
+
+    def bound_tangents(self, tangents):
+        captured = self.runner.captured
+        values = captured.program["values"]
+        return [
+            (values[value]["storage"], as_laid_out(tangent, values[value], captured), values[value]["offset"])
+            for value, tangent in zip(captured.tangent_values, tangents) if value is not None]
+
+
+def as_laid_out(tangent, value, captured):
+    """The gradient of an output in the layout the program was captured with."""
+    sizes, strides = value["sizes"], value["strides"]
+    dtype = getattr(torch, value["dtype"])
+    if tangent is not None and tangent.dtype == dtype and all(
+            n == 1 or s == t for n, s, t in zip(sizes, strides, tangent.stride())):
+        return tangent
+    laid_out = torch.empty_strided(sizes, strides, dtype=dtype, device=captured.program["device"])
+    return laid_out.zero_() if tangent is None else laid_out.copy_(tangent)
+
+
+class StepClock:
+    """How long the two passes of a step took on the device, without what the caller does between them."""
+
+    def __init__(self, kind):
+        self.on_gpu = kind == "cuda"
+        self.spans = []
+
+    def begin(self):
+        self.since = self.now()
+
+    def end(self):
+        self.spans.append((self.since, self.now()))
+
+    def now(self):
+        if not self.on_gpu:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    @property
+    def total(self):
+        if not self.on_gpu:
+            return sum(end - begin for begin, end in self.spans)
+        self.spans[-1][1].synchronize()
+        return sum(begin.elapsed_time(end) for begin, end in self.spans) / 1e3
+
+
+class BackwardPart(torch.autograd.Function):
+    """A stretch of the backward pass as one node of autograd's graph. The chain of them hands each
+    stretch's gradients over as soon as it has run; the one nearest to the loss runs the forward pass."""
+
+    @staticmethod
+    def forward(ctx, call, part, link, *tensors):
+        ctx.call, ctx.part, ctx.linked = call, part, link is not None
+        ctx.set_materialize_grads(False)
+        if part > 0:
+            return torch.empty(0, device=call.runner.plan.device)
+        outputs = call.run_forward()
+        tangents = call.runner.captured.tangent_values
+        ctx.mark_non_differentiable(*[o for o, v in zip(outputs, tangents) if v is None])
+        return outputs
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, *tangents):
+        gradients = ctx.call.run_backward(ctx.part, tangents)
+        link = torch.empty(0, device=ctx.call.runner.plan.device) if ctx.linked else None
+        return (None, None, link, *gradients)

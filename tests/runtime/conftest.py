@@ -1,0 +1,18 @@
+"""One thread, a cache of its own, and the memory meter in place before any tensor is made."""
+
+import gc
+
+import pytest
+import torch
+
+from regen import _runtime
+
+_runtime.install_memory_meter()
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path_factory, monkeypatch):
+    torch.set_num_threads(1)
+    monkeypatch.setenv("REGEN_CACHE", str(tmp_path_factory.getbasetemp() / "regen-cache"))
+    gc.collect()
+    yield
