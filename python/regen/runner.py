@@ -75,7 +75,7 @@ class Runner:
         return "" if folder is None else str(folder / f"profile-{self.kind}-{safe_name(torch_version(self))}.json")
 
     def make_graph(self):
-        self.report = None
+        self.report = self.planned_for = None
         self.step.make_graph(RUNTIME_RESERVE[self.kind] + self.library_bytes + self.caller_bytes)
 
     @property
@@ -84,8 +84,9 @@ class Runner:
 
     def plan(self):
         """Finds a plan within the budget or raises BudgetError with the reason and the least budget that works."""
-        if self.report is not None:
+        if self.report is not None and self.planned_for == self.plan_key():
             return
+        self.planned_for = self.plan_key()
         if self.settings.plan_file is not None:
             self.step.set_plan(pathlib.Path(self.settings.plan_file).read_text())
             return

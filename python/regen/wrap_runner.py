@@ -9,7 +9,7 @@ from torch.autograd.function import once_differentiable
 from regen import _runtime
 from regen.budget import budget_bytes
 from regen.program_builder import referenced_values
-from regen.runner import AUTO_PLANNERS, RUNTIME_RESERVE, Runner
+from regen.runner import RUNTIME_RESERVE, Runner
 
 # Gradients are handed to autograd when about this many bytes of them are complete, so that DDP's
 # buckets fill while the rest of the backward pass runs.
@@ -68,6 +68,8 @@ class WrapPlan(Runner):
     def take_least_plan(self):
         """A search for the cheapest plan may end without one where the search for the least budget finds one."""
         for name in self.planners():
+            if name == "keep_all":
+                continue
             report = self.step.least_budget(self.request(name, None))
             if report["status"] in ("optimal", "feasible") and report["peak_bytes"] <= self.budget:
                 self.report = report
@@ -75,8 +77,6 @@ class WrapPlan(Runner):
                 return True
         return False
 
-    def planners(self):
-        return [n for n in AUTO_PLANNERS if n != "keep_all"] if self.settings.planner == "auto" else [self.settings.planner]
 
     def refusal(self):
         text = super().refusal()
