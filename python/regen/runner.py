@@ -92,7 +92,7 @@ class Runner:
             return
         if self.load_cached_plan():
             return
-        best = self.best_plan(self.planners())
+        best = self.best_plan(self.planners()) or self.least_plan()
         if best is None:
             raise _runtime.BudgetError(self.refusal())
         self.report, plan = best
@@ -113,6 +113,16 @@ class Runner:
             if best is not None and name == "keep_all":
                 break
         return best
+
+    def least_plan(self):
+        """A search for the cheapest plan may end without one where the search for the least budget finds one."""
+        for name in self.planners():
+            if name == "keep_all" or self.budget < self.step.bound_bytes:
+                continue
+            report = self.step.least_budget(self.request(name, None))
+            if report["status"] in ("optimal", "feasible") and report["peak_bytes"] <= self.budget:
+                return report, self.step.plan_json()
+        return None
 
     def request(self, planner, budget):
         request = _runtime.PlanRequest()

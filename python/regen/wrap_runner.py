@@ -48,15 +48,9 @@ class WrapPlan(Runner):
         return self.report["peak_bytes"] + self.caller.bytes
 
     def plan(self):
+        super().plan()
         if self.settings.plan_file is not None:
-            super().plan()
             self.judge_given_plan()
-            return
-        try:
-            super().plan()
-        except _runtime.BudgetError:
-            if not self.take_least_plan():
-                raise
 
     def judge_given_plan(self):
         self.report = self.step.judge(self.request("", None))
@@ -64,19 +58,6 @@ class WrapPlan(Runner):
             raise _runtime.BudgetError(
                 f"the plan in {self.settings.plan_file} needs {self.predicted_peak:,} bytes with what the caller holds, "
                 f"expected at most the budget of {self.gross_budget:,}")
-
-    def take_least_plan(self):
-        """A search for the cheapest plan may end without one where the search for the least budget finds one."""
-        for name in self.planners():
-            if name == "keep_all":
-                continue
-            report = self.step.least_budget(self.request(name, None))
-            if report["status"] in ("optimal", "feasible") and report["peak_bytes"] <= self.budget:
-                self.report = report
-                self.save_plan()
-                return True
-        return False
-
 
     def refusal(self):
         text = super().refusal()
