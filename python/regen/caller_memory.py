@@ -60,7 +60,7 @@ class CallerMemory:
         if own != self.own:
             self.own = own
             self.earlier_peak = 0
-            self.learning = True
+            self.learning = self.measured
             _runtime.reset_memory_peak(self.device)
 
     def after_forward(self, outputs):
