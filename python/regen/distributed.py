@@ -22,8 +22,9 @@ def members(group):
 class SharedPlan(WrapPlan):
     """Rank 0 measures and plans; the others take what it found, and all compare what they have.
 
-    Times measured by each rank alone would differ and so would plans. Planned again later, when the caller turns out to
-    hold more, or for other shapes, a rank plans alone: it must not wait for ranks that have no reason to."""
+    Times measured by each rank alone would differ and so would plans. What the callers hold is agreed on once, before the
+    second step. Planned again later, or for other shapes, a rank plans alone: it must not wait for ranks that have no
+    reason to. Plans may then differ; numbers do not."""
 
     def __init__(self, captured, settings, caller, group):
         self.group = group
@@ -54,14 +55,17 @@ class SharedPlan(WrapPlan):
     def plan(self):
         if self.planned:
             return super().plan()
+        self.planned = True
         if self.first:
             self.plan_for_all()
-        else:
-            found = self.hear("planning")
+            return self.compare(self.hash)
+        found = self.hear("planning")
+        try:
             self.step.set_plan(found["plan"])
-            self.report = found["report"]
-        self.planned = True
-        self.compare()
+        except _runtime.RegenError as error:
+            self.compare(f"none: {error}")  # the others wait for this
+        self.report = found["report"]
+        self.compare(self.hash)
 
     def plan_for_all(self):
         try:
@@ -88,13 +92,24 @@ class SharedPlan(WrapPlan):
         text = f"{self.step.fingerprint} {self.step.plan_json()}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def compare(self):
-        hashes = [None] * dist.get_world_size(self.group)
-        dist.all_gather_object(hashes, self.hash, group=self.group)
-        for rank, other in enumerate(hashes):
-            if other != hashes[0]:
+    def agree(self):
+        """On what the caller holds, at most; True when there has to be another plan, which is made when asked for."""
+        self.caller.bytes = max(self.gather(self.caller.bytes))
+        again = self.predicted_peak > self.gross_budget
+        self.planned = not again
+        return again
+
+    def gather(self, mine):
+        found = [None] * dist.get_world_size(self.group)
+        dist.all_gather_object(found, mine, group=self.group)
+        return found
+
+    def compare(self, mine):
+        found = self.gather(mine)
+        for rank, other in enumerate(found):
+            if other != found[0]:
                 raise _runtime.RegenError(
-                    f"rank {rank} has plan {other}, rank 0 has {hashes[0]}; expected the same model, inputs and budget on every rank")
+                    f"rank {rank} has plan {other}, rank 0 has {found[0]}; expected the same model, inputs and budget on every rank")
 
 
 def temporary_name():

@@ -66,6 +66,8 @@ class Wrapped:
         self.runners = {}
         self.active = None
         self.caller = None
+        self.shared = None  # the runner whose plan all ranks have
+        self.passes = 0
 
     def fresh(self):
         return Wrapped(self.settings, self.gradient_chunk, self.group, self.trains_in_eval)
@@ -93,7 +95,9 @@ class Wrapped:
 
     def prepare(self, model, args, kwargs):
         """Plans the sample's step with the other ranks, and takes the arena."""
-        self.activate(self.runner_for(model, args, kwargs, distributed.members(self.group)))
+        group = distributed.members(self.group)
+        self.activate(self.runner_for(model, args, kwargs, group))
+        self.shared = self.active if group is not None else None
         self.caller.start(self.active.present_bytes())
 
     def forward(self, model, args, kwargs):
@@ -103,6 +107,9 @@ class Wrapped:
         self.activate(runner)
         self.caller.start(runner.present_bytes())
         self.caller.foresee(runner)
+        self.passes += 1
+        if self.shared is not None and self.passes == 2:
+            self.shared.agree_on_room()
         runner.make_room()
         self.caller.begin_step(runner.own_bytes())
         flat, _ = tree_flatten((args, kwargs))

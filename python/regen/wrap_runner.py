@@ -162,12 +162,24 @@ class WrapRunner:
     def make_ready(self):
         if not self.plan.compiled:
             self.plan.plan()
-            self.plan.compile()
-            self.plan.step.cut_backward(self.chunk)
-            self.arrange_gradients()
+            self.compile()
+
+    def compile(self):
+        self.plan.compile()
+        self.plan.step.cut_backward(self.chunk)
+        self.arrange_gradients()
 
     def release(self):
         self.plan.release()
+
+    def agree_on_room(self):
+        """The same with the other ranks, whichever runner each of them is about to use."""
+        if self.plan.agree():
+            in_use = self.plan.compiled
+            self.release()
+            self.plan.plan()
+            if in_use:
+                self.compile()
 
     def make_room(self):
         """Plans again if what the caller turned out to hold does not fit beside the plan."""

@@ -1,0 +1,62 @@
+"""Two ranks under torchrun with gloo: same plan, same gradients, communication beside the backward pass."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+WORKER = pathlib.Path(__file__).with_name("distributed_worker.py")
+CASES = ("ddp", "overlap", "different_models", "budget_too_small", "fsdp")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    environment = {**os.environ, "REGEN_CACHE": str(tmp_path_factory.mktemp("cache")), "OMP_NUM_THREADS": "1"}
+    ran = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(WORKER), *CASES],
+        capture_output=True, text=True, env=environment, timeout=600)
+    lines = [line for line in ran.stdout.splitlines() if line.startswith("RESULTS ")]
+    assert lines, ran.stdout + ran.stderr
+    found = json.loads(lines[-1].removeprefix("RESULTS "))
+    for name, result in found.items():
+        assert "error" not in result, f"{name}: {result['error']}\n{ran.stderr[-3000:]}"
+    return found
+
+
+def test_ddp_gradients_are_those_of_plain_ddp(results):
+    assert results["ddp"]["equal"] == [True, True]
+    assert results["ddp"]["recomputed"] > 0
+
+
+def test_ranks_have_the_same_plan(results):
+    hashes = results["ddp"]["hashes"]
+    assert len(hashes) == 2 and hashes[0] == hashes[1]
+
+
+def test_a_smaller_batch_on_one_rank(results):
+    assert results["ddp"]["equal_with_a_smaller_batch"] == [True, True]
+
+
+def test_the_first_all_reduce_starts_before_the_last_part_of_the_backward_pass(results):
+    overlap = results["overlap"]
+    assert overlap["parts"] > 3 and overlap["buckets"] > 3
+    assert overlap["first_reduce"] < overlap["last_part_begins"]
+    assert overlap["before_last"] >= overlap["buckets"] - 2
+
+
+def test_ranks_with_different_models_are_told(results):
+    for message in results["different_models"]["messages"]:
+        assert "expected the same model, inputs and budget on every rank" in message
+
+
+def test_every_rank_hears_that_no_plan_fits(results):
+    for message in results["budget_too_small"]["messages"]:
+        assert "no plan fits into 1,000 bytes" in message
+
+
+def test_fsdp_blocks(results):
+    assert results["fsdp"]["equal"] == [True, True]
+    assert results["fsdp"]["steps"] == [3, 3, 3, 3]

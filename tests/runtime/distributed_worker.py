@@ -1,0 +1,172 @@
+"""Runs on every rank of distributed_test.py; rank 0 prints what happened as JSON."""
+
+import copy
+import json
+import pathlib
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "python")]
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+
+import regen  # noqa: E402
+from regen import wrap_runner  # noqa: E402
+
+WORK = 200_000
+
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.dropout = nn.Dropout(0.1)
+
+    def forward(self, x):
+        return x + self.dropout(self.down(F.gelu(self.up(self.norm(x)))))
+
+
+def make(depth=4, width=32):
+    torch.manual_seed(0)
+    return nn.Sequential(*(Block(width) for _ in range(depth)), nn.Linear(width, 8))
+
+
+def batch(step, n=512):
+    generator = torch.Generator().manual_seed(100 * step + dist.get_rank())
+    return torch.randn(n, 32, generator=generator), torch.randint(8, (n,), generator=generator)
+
+
+def train(model, steps=3, sizes=(512, 512, 512)):
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    torch.manual_seed(7 + dist.get_rank())
+    for step in range(steps):
+        x, y = batch(step, sizes[step])
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
+def full(tensor):
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+def same(a, b):
+    pairs = list(zip(a.parameters(), b.parameters()))
+    return all(torch.equal(full(p), full(q)) and torch.equal(full(p.grad), full(q.grad)) for p, q in pairs)
+
+
+def everywhere(value):
+    values = [None] * dist.get_world_size()
+    dist.all_gather_object(values, value)
+    return values
+
+
+def test_ddp():
+    plain = DistributedDataParallel(make(), bucket_cap_mb=0.02)
+    wrapped = regen.wrap(make(), (batch(0)[0],), 0.7, planner="checkmate", work_limit=WORK, gradient_chunk=8 << 10)
+    planned = DistributedDataParallel(wrapped, bucket_cap_mb=0.02)
+    train(plain)
+    train(planned)
+    equal = same(plain, planned)
+    # The last batch of one rank is smaller: it plans alone, and nobody waits.
+    sizes = (512, 512, 512 if dist.get_rank() == 0 else 200)
+    train(plain, sizes=sizes)
+    train(planned, sizes=sizes)
+    return {
+        "equal": everywhere(equal), "equal_with_a_smaller_batch": everywhere(same(plain, planned)),
+        "hashes": everywhere(next(iter(wrapped.regen.runners.values())).plan.hash),
+        "recomputed": wrapped.regen.active.plan.report["recomputed"], "parts": len(wrapped.regen.active.parts)}
+
+
+def test_overlap():
+    wrapped = regen.wrap(make(8), (batch(0)[0],), 0.7, planner="checkmate", work_limit=WORK, gradient_chunk=8 << 10)
+    model = DistributedDataParallel(wrapped, bucket_cap_mb=0.02)
+    reduced, parts = [], []
+
+    def hook(state, bucket):
+        reduced.append(time.perf_counter())
+        future = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
+        return future.then(lambda f: f.value()[0] / dist.get_world_size())
+
+    model.register_comm_hook(None, hook)
+    run = wrap_runner.StepCall.run_backward
+
+    def timed(call, part, tangents):
+        begin = time.perf_counter()
+        gradients = run(call, part, tangents)
+        parts.append((part, begin, time.perf_counter()))
+        return gradients
+
+    wrap_runner.StepCall.run_backward = timed
+    train(model)
+    reduced.clear(), parts.clear()
+    x, y = batch(0)
+    F.cross_entropy(model(x), y).backward()
+    wrap_runner.StepCall.run_backward = run
+    return {"parts": len(parts), "buckets": len(reduced), "first_reduce": min(reduced) - parts[0][1],
+            "last_part_begins": max(begin for _, begin, _ in parts) - parts[0][1],
+            "before_last": sum(t < parts[-1][1] for t in reduced)}
+
+
+def test_different_models():
+    try:
+        regen.wrap(make(3 + dist.get_rank()), (batch(0)[0],), 0.9, reserve=0, planner="checkmate", work_limit=WORK)
+        message = ""
+    except regen.RegenError as error:
+        message = str(error)
+    return {"messages": everywhere(message)}
+
+
+def test_budget_too_small():
+    try:
+        regen.wrap(make(), (batch(0)[0],), 1000, planner="checkmate", work_limit=WORK)
+        message = ""
+    except (regen.RegenError, regen.BudgetError) as error:
+        message = str(error)
+    return {"messages": everywhere(message)}
+
+
+def test_fsdp():
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    models = []
+    for planned in (False, True):
+        model = make()
+        if planned:
+            for i in range(4):
+                model[i] = regen.wrap(model[i], (batch(0)[0].requires_grad_(i > 0),), 0.9, reserve=0, planner="checkmate", work_limit=WORK)
+        for block in model:
+            fully_shard(block, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+        train(model)
+        models.append(model)
+    planned_steps = [model.regen.active.steps for model in models[1][:4]]
+    return {"equal": everywhere(same(*models)), "steps": planned_steps}
+
+
+def main():
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    results = {}
+    for name in sys.argv[1:]:
+        try:
+            results[name] = globals()[f"test_{name}"]()
+        except Exception as error:
+            import traceback
+            traceback.print_exc()
+            results[name] = {"error": f"{type(error).__name__}: {error}"}
+    if dist.get_rank() == 0:
+        print("RESULTS " + json.dumps(results), flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""Training under a plan is training: loss, gradients, buffers and random numbers are those of plain PyTorch, bit for bit,
+and the bytes in use never exceed the budget. All models of examples/models, under plans that recompute, move, or both,
+at budgets of 70 %, 50 % and the least that works.
+
+By default every model runs under the plan that fits least and two more in rotation; REGEN_EXHAUSTIVE=1 runs all nine."""
+
+import collections
+import dataclasses
+import gc
+import os
+
+import pytest
+import torch
+
+import regen
+from examples.models import FAMILIES, build, names
+from regen import _runtime
+from regen.check import same_bits
+
+# Large enough that activations outweigh parameters. Tiny models have few channels, so that parameters are small.
+BATCHES = {
+    "mlp": 512, "cnn": 16, "vgg16": 16, "resnet18": 16, "resnet50": 16, "resnet50_channels_last": 16, "resnet18_frozen": 16,
+    "stochastic_depth": 16, "mobilenet_v2": 4, "depthwise_se": 16, "googlenet": 16, "densenet": 16, "unet": 8, "unet_bilinear": 8,
+    "vit": 16, "mixer": 16, "gpt2_medium": 16, "gpt2_dropout": 32, "gpt2_autocast": 16, "llama": 16, "bert": 32, "bert_evaluated": 16,
+    "lstm": 32, "lstm_bidirectional": 32, "gru": 128, "lstm_cell_loop": 256, "moe": 32, "moe_noisy": 256, "gcn": 400, "gat": 400,
+    "vae": 512, "denoising_autoencoder": 16, "view_heavy": 512, "in_place": 512, "following_buffers": 512, "shared_blocks": 512,
+}
+STEPS = 3
+EXHAUSTIVE = os.environ.get("REGEN_EXHAUSTIVE") == "1"
+# Planners that recompute; that move whatever they can over a fast link; that do both over a slow one.
+KINDS = {"recompute": ("checkmate", None), "swap": ("vdnn", (1e12, 1e12, 2e12)), "both": ("vdnn", (2e9, 2e9, 4e9))}
+SHARES = (0.7, 0.5, "least")
+COMBINATIONS = [(kind, share) for share in SHARES for kind in KINDS]
+WORK = 500_000
+
+
+@dataclasses.dataclass
+class Outcome:
+    share: object
+    budget: int
+    predicted: int
+    measured: int
+    recomputed: int
+    moved: int
+    least_instead: bool
+
+
+def optimizer_for(index, model):
+    if index % 2:
+        return torch.optim.AdamW(model.parameters(), lr=0.01)
+    return torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+
+
+def one_step(model, args, loss_fn, optimizer):
+    optimizer.zero_grad()
+    loss = loss_fn(model(*args[:-1]), args[-1])
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
+def state_of(model):
+    """Everything that a step leaves behind, by name."""
+    state = {f"parameter {n}": p.detach() for n, p in model.named_parameters()}
+    state |= {f"gradient of {n}": p.grad for n, p in model.named_parameters() if p.grad is not None}
+    state |= {f"buffer {n}": b for n, b in model.named_buffers()}
+    return state
+
+
+def in_use():
+    gc.collect()
+    return _runtime.memory_use("cpu")["allocated"]
+
+
+class Case:
+    """One model: what plain PyTorch does with it, and a wrapped copy that is planned again and again."""
+
+    def __init__(self, name):
+        self.name, self.index = name, names().index(name)
+        self.expected = self.run_plainly()
+        self.base = in_use()
+        model, self.args, self.loss_fn = build(name, batch=BATCHES.get(name))
+        if name == "bert_evaluated":
+            assert not model.training
+        self.wrapped = regen.wrap(model, self.args[:-1], "1GiB", planner="keep_all", work_limit=WORK, cache=False,
+                                  debug=True, reserve=0)
+        self.measure_caller()
+
+    def run_plainly(self):
+        model, args, loss_fn = build(self.name, batch=BATCHES.get(self.name))
+        self.start = {n: t.clone() for n, t in model.state_dict().items()}
+        optimizer = optimizer_for(self.index, model)
+        torch.manual_seed(0)
+        expected = []
+        for _ in range(STEPS):
+            loss = one_step(model, args, loss_fn, optimizer)
+            expected.append({"loss": loss, **{n: t.clone() for n, t in state_of(model).items()}})
+        expected[-1]["generator state"] = torch.get_rng_state()
+        return expected
+
+    def measure_caller(self):
+        """What loss and optimizer hold while everything is kept: given as a reserve to the plans that follow."""
+        self.plan = self.wrapped.regen.active.plan
+        own = self.plan.own_bytes()
+        self.plan.caller.bytes = self.train() - own
+        self.unplanned = self.plan.step.unplanned_bytes + self.plan.caller.bytes
+
+    def compare(self, step, loss):
+        found = {"loss": loss, **state_of(self.wrapped)}
+        if step == STEPS - 1:
+            found["generator state"] = torch.get_rng_state()
+        assert found.keys() == self.expected[step].keys()
+        for name, tensor in self.expected[step].items():
+            assert same_bits(tensor, found[name]), f"{self.name}: step {step}: {name} differs"
+
+    def run(self, kind, share):
+        settings = self.wrapped.regen.settings
+        settings.planner, settings.link = KINDS[kind]
+        self.wrapped.regen.active.release()
+        least = self.plan.least_budget() + self.plan.caller.bytes
+        wanted = least if share == "least" else int(share * self.unplanned)
+        settings.budget = max(wanted, least)
+        measured = self.train()
+        report = self.plan.report
+        return Outcome(share, settings.budget, self.plan.predicted_peak, measured, report["recomputed"],
+                       report["offloaded_bytes"], share != "least" and wanted < least)
+
+    def train(self):
+        self.wrapped.load_state_dict(self.start)
+        self.wrapped.zero_grad()
+        optimizer = optimizer_for(self.index, self.wrapped)
+        torch.manual_seed(0)
+        measured = 0
+        for step in range(STEPS):
+            loss = one_step(self.wrapped, self.args, self.loss_fn, optimizer)
+            measured = max(measured, _runtime.memory_use("cpu")["allocated_peak"] - self.base)
+            self.compare(step, loss)
+            _runtime.reset_memory_peak("cpu")
+        return measured
+
+
+def chosen(index):
+    """The plans a model runs under."""
+    if EXHAUSTIVE:
+        return COMBINATIONS
+    return [COMBINATIONS[(index + offset) % 9] for offset in (0, 4, 8)]
+
+
+RESULTS = collections.defaultdict(dict)
+
+
+@pytest.mark.parametrize("name", names())
+def test_training_is_the_same_and_within_the_budget(name):
+    case = Case(name)
+    for kind, share in chosen(case.index):
+        outcome = case.run(kind, share)
+        RESULTS[name][kind, share] = outcome
+        assert outcome.measured <= outcome.budget, (kind, outcome)
+        assert abs(outcome.predicted - outcome.measured) <= 0.02 * outcome.measured, (kind, outcome)
+
+
+def test_what_was_exercised():
+    """Says what the runs above were, and that they were not all trivial."""
+    if len(RESULTS) < len(names()):
+        pytest.skip("not all models ran")
+    runs = [(name, kind, o) for name, plans in RESULTS.items() for (kind, _), o in plans.items()]
+    moved = {name for name, kind, o in runs if o.moved}
+    recomputed = {name for name, kind, o in runs if o.recomputed}
+    both = {name for name, kind, o in runs if o.moved and o.recomputed}
+    instead = [(name, o.share) for name, _, o in runs if o.least_instead]
+    print(f"\n{len(runs)} runs of {len(RESULTS)} models of {len(FAMILIES)} families; moved in {len(moved)} models, "
+          f"recomputed in {len(recomputed)}, both in one plan in {len(both)}; "
+          f"{len(instead)} shares were below the least budget, which was used instead; "
+          f"predicted/measured {min(o.predicted / o.measured for *_, o in runs):.4f} to {max(o.predicted / o.measured for *_, o in runs):.4f}")
+    assert len(RESULTS) >= 30 and len(FAMILIES) >= 12
+    assert len(moved) >= 20 and len(recomputed) >= 20
