@@ -126,6 +126,7 @@ def read_options():
     parser.add_argument("--resume", metavar="FILE")
     parser.add_argument("--evaluate", action="store_true", help="validate only")
     add_budget_options(parser)
+    parser.set_defaults(budget=1.0)  # the tiny default model is mostly workspace on a CPU
     return parser.parse_args()
 
 
