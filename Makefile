@@ -13,7 +13,7 @@ SECONDS  ?= 60
 PYTHON   := .venv/bin/python
 JOBS     ?= $(shell nproc)
 
-.PHONY: all setup configure build program demo test bench fuzz format clean results \
+.PHONY: all setup configure build program runtime test-readers demo test bench fuzz format clean results \
         experiments experiment-fig4 experiment-fig5 experiment-gap experiment-gaps experiment-rounding \
         experiment-lower-sets
 
@@ -33,8 +33,13 @@ build: configure
 program: configure
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target regen
 
-demo: program
+# The runtime for Python, beside its package.
+runtime: configure
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target regen regen_runtime_module
+
+demo: runtime
 	@$(PYTHON) tools/demo.py
+	@$(PYTHON) tools/train_demo.py
 
 experiments: experiment-gap experiment-lower-sets experiment-fig5 experiment-rounding experiment-gaps experiment-fig4
 
@@ -56,16 +61,19 @@ experiment-rounding: program
 experiment-lower-sets: program
 	@$(PYTHON) experiments/lower_sets_table.py $(ARGS)
 
-test: build
+# Everything but the benchmarks, which no test runs. The runtime is not built with sanitizers: torch is not.
+TESTED := regen cpp_tests $(if $(SANITIZE),,regen_runtime_module regen-runtime)
+test: configure
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target $(TESTED)
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
-	@REGEN_BIN=$(BUILD)/regen $(PYTHON) -m pytest -q tests
+	@REGEN_BIN=$(BUILD)/regen $(PYTHON) -m pytest -q -n $(JOBS) --dist loadfile tests
 
-# The C++ tests alone; CI runs them with sanitizers. Comparisons with exhaustive search are then left to the
-# plain build: they take minutes there, and run no code that the other tests do not.
-SLOW_WHEN_SANITIZED := Exhaustive|ALongChainIsJoined|MemoryIsAddedUpAsTheJudgeCountsItOnNetworks
-test-cpp: configure
-	@cmake --build --preset $(PRESET) -j $(JOBS) --target cpp_tests
-	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) $(if $(SANITIZE),-E "$(SLOW_WHEN_SANITIZED)")
+# What reads files that others wrote, with sanitizers: the part for CI, where minutes count. `make test SANITIZE=1`
+# runs everything so.
+READERS := base_test graph_test
+test-readers: configure
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target $(READERS)
+	@for test in $(READERS); do $(BUILD)/tests/$$test --gtest_brief=1 || exit 1; done
 
 bench: build
 	@build/benchmarks/regen_bench --benchmark_counters_tabular=true

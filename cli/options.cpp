@@ -38,6 +38,21 @@ Result<Graph> load_file_graph(const GraphArgument& argument) {
   return read_graph(content, argument.text);
 }
 
+// The link that `regen profile` measured and wrote into the graph; none in other graphs.
+Link measured_link(const Graph& graph) {
+  if (graph.attributes().empty() || graph.cost_unit() != CostUnit::kSecond) return {};
+  const Json attributes = Json::parse(graph.attributes(), nullptr, /*allow_exceptions=*/false);
+  const Json* entry =
+      attributes.is_object() && attributes.contains("link") ? &attributes["link"] : nullptr;
+  const auto number = [&](const char* key) {
+    const bool there = entry != nullptr && entry->is_object() && entry->contains(key);
+    return there && (*entry)[key].is_number() ? (*entry)[key].get<double>() : 0.0;
+  };
+  const Link link{number("to_host"), number("to_device"), number("both")};
+  const bool sound = link.can_move() && link.both >= std::max(link.to_host, link.to_device);
+  return sound ? link : Link{};
+}
+
 }  // namespace
 
 std::function<Result<std::int64_t>(std::string_view)> whole_number(std::int64_t low,
@@ -139,7 +154,11 @@ Result<LoadedGraph> load_graph(const GraphArgument& argument) {
     REGEN_ASSIGN(const std::unique_ptr<CostModel> model, make_cost_model(cost, loaded.device));
     REGEN_ASSIGN(loaded.graph, apply_costs(loaded.graph, *model));
   }
-  if (loaded.device) loaded.link = link_in_unit(*loaded.device, loaded.graph.cost_unit());
+  if (loaded.device) {
+    loaded.link = link_in_unit(*loaded.device, loaded.graph.cost_unit());
+  } else if (cost == "graph") {
+    loaded.link = measured_link(loaded.graph);
+  }
   return loaded;
 }
 

@@ -71,7 +71,8 @@ struct LoadedGraph {
   Graph graph;
   std::string label;  // for people: its name, and its batch if it is of the zoo
   std::optional<Device> device;
-  Link link;  // the device's, in the graph's unit; nothing moves without a device
+  // In the graph's unit: the device's, else what a measured graph carries; else nothing moves.
+  Link link;
 };
 
 void add_graph(CLI::App& verb, GraphArgument& argument);

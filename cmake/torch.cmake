@@ -1,6 +1,9 @@
-# The torch of a Python environment as the target regen_torch: -DREGEN_PYTHON=..., else .venv,
-# else python3. The answers of that Python are kept in the cache, since importing torch is slow.
-if(NOT REGEN_PYTHON)
+# The torch of a Python environment as the target regen_torch: -DREGEN_PYTHON=..., under pip the
+# environment that is installed into, else .venv, else python3. The answers of that Python are kept
+# in the cache, since importing torch is slow.
+if(NOT REGEN_PYTHON AND SKBUILD)
+  set(python ${Python_EXECUTABLE})
+elseif(NOT REGEN_PYTHON)
   set(python ${PROJECT_SOURCE_DIR}/.venv/bin/python)
   if(NOT EXISTS ${python})
     set(python python3)
@@ -18,10 +21,16 @@ if(REGEN_TORCH_FOLDER)
   file(TIMESTAMP "${REGEN_TORCH_FOLDER}/version.py" stamp)  # empty when it is gone
 endif()
 if(NOT REGEN_TORCH_PYTHON STREQUAL python OR NOT stamp OR NOT REGEN_TORCH_STAMP STREQUAL stamp)
-  execute_process(COMMAND ${python} -c "${question}" OUTPUT_VARIABLE answer ERROR_VARIABLE problem
-                  RESULT_VARIABLE failed OUTPUT_STRIP_TRAILING_WHITESPACE)
+  # pip hides the environment's packages from builds by a variable that -I ignores.
+  foreach(flags "" -I)
+    execute_process(COMMAND ${python} ${flags} -c "${question}" OUTPUT_VARIABLE answer
+                    ERROR_VARIABLE problem RESULT_VARIABLE failed OUTPUT_STRIP_TRAILING_WHITESPACE)
+    if(NOT failed)
+      break()
+    endif()
+  endforeach()
   if(failed)
-    message(FATAL_ERROR "regen: ${python} has no torch (run tools/setup.sh, or name another Python "
+    message(FATAL_ERROR "regen: ${python} has no torch (run tools/setup.sh, before pip install install torch, or name another Python "
                         "with -DREGEN_PYTHON=, or leave the runtime out with -DREGEN_TORCH=OFF)\n${problem}")
   endif()
   list(GET answer 0 REGEN_TORCH_FOLDER)

@@ -85,10 +85,8 @@ class Step {
   void make_graph(Bytes runtime_bytes) {
     StepGraphOptions options;
     options.alignment = device_->alignment();
-    options.runtime_bytes = runtime_bytes;
-    for (const Node& node : recording_->program.nodes) {
-      if (node.random) options.runtime_bytes += GeneratorState::saved_bytes(device_->torch_device());
-    }
+    options.runtime_bytes =
+        runtime_bytes + generator_bytes(recording_->program, device_->torch_device());
     step_ = std::make_shared<StepGraph>(value_or_raise(make_step_graph(*recording_, options)));
   }
 
@@ -203,6 +201,7 @@ class Step {
   std::vector<std::tuple<std::string, double, double>> trace() {
     std::vector<std::tuple<std::string, double, double>> rows;
     for (const StepTime& time : executor().take_trace()) {
+      if (plan_->steps[time.step].kind() != StepKind::kCompute) continue;
       const OpId op = plan_->steps[time.step].op();
       rows.emplace_back(step_->graph.name(op), time.begin, time.end);
     }

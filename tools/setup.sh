@@ -1,19 +1,24 @@
 #!/usr/bin/env bash
 # Installs what regen needs, by name, and nothing twice: system packages with apt (as root),
 # Python packages into .venv, HiGHS from its sources into third_party. Quick when nothing changed.
+# `tools/setup.sh highs` builds HiGHS only, with the pip of $PYTHON, for builds that have the rest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(g++ cmake ninja-build python3-venv python3-dev nlohmann-json3-dev libcli11-dev libgtest-dev libgmock-dev
           libbenchmark-dev graphviz ccache mold clang-14 clang-format-14 libclang-rt-14-dev)
-python_packages=(matplotlib==3.11.2 plotly==7.1.0 pytest==9.2.0 torch==2.13.0)
+python_packages=(matplotlib==3.11.2 plotly==7.1.0 pytest==9.2.0 pytest-xdist==3.8.0 torch==2.13.0)
 
 stamp=.venv/.regen-setup
 wanted=$(printf '%s\n' "${packages[@]}" "${python_packages[@]}")
 highs_version=1.15.1
 highs_stamp=third_party/highs/.regen-$highs_version
+only_highs() { [ "$task" = highs ]; }
+task=${1:-all}
+python=.venv/bin/python
+if only_highs; then python=${PYTHON:-python3}; fi
 packages_ready() { [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; }
-if packages_ready && [ -e "$highs_stamp" ]; then exit 0; fi
+if ! only_highs && packages_ready && [ -e "$highs_stamp" ]; then exit 0; fi
 
 # The tools may come from elsewhere than apt; what matters is that they are there.
 have() {
@@ -56,7 +61,8 @@ build_highs() {
   echo "set-up: building HiGHS $highs_version into third_party (once, some minutes)"
   rm -rf third_party/highs third_party/highs-work
   mkdir -p third_party/highs-work/source
-  .venv/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary highspy \
+  # -I: from inside a build by pip, the packages of the environment itself.
+  "$python" -I -m pip download --quiet --disable-pip-version-check --no-deps --no-binary highspy \
     --dest third_party/highs-work "highspy==$highs_version"
   tar xzf "third_party/highs-work/highspy-$highs_version.tar.gz" -C third_party/highs-work/source --strip-components=1
   mkdir -p third_party/highs-work/source/app
@@ -71,5 +77,5 @@ build_highs() {
   touch "$highs_stamp"
 }
 
-packages_ready || install_packages
+only_highs || packages_ready || install_packages
 [ -e "$highs_stamp" ] || build_highs

@@ -16,7 +16,7 @@ RUNTIME_RESERVE = {"cpu": 16 << 10, "cuda": 8 << 20}
 # What libraries hold on each device since a first recording.
 LIBRARY_BYTES = {}
 # What planner="auto" chooses from.
-AUTO_PLANNERS = ("keep_all", "checkmate", "vdnn")
+AUTO_PLANNERS = ("keep_all", "lower_sets_approx", "chain", "vdnn", "checkmate")
 
 
 @dataclasses.dataclass
@@ -44,7 +44,6 @@ class Runner:
         self.step = _runtime.Step(json.dumps(captured.program), self.device)
         self.library_bytes = self.record()
         self.caller_bytes = caller_bytes
-        self.report = None
         self.compiled = False
         self.make_graph()
 
@@ -76,6 +75,7 @@ class Runner:
         return "" if folder is None else str(folder / f"profile-{self.kind}-{safe_name(torch_version(self))}.json")
 
     def make_graph(self):
+        self.report = self.planned_for = None
         self.step.make_graph(RUNTIME_RESERVE[self.kind] + self.library_bytes + self.caller_bytes)
 
     @property
@@ -84,18 +84,24 @@ class Runner:
 
     def plan(self):
         """Finds a plan within the budget or raises BudgetError with the reason and the least budget that works."""
+        if self.report is not None and self.planned_for == self.plan_key():
+            return
+        self.planned_for = self.plan_key()
         if self.settings.plan_file is not None:
             self.step.set_plan(pathlib.Path(self.settings.plan_file).read_text())
             return
         if self.load_cached_plan():
             return
-        names = AUTO_PLANNERS if self.settings.planner == "auto" else (self.settings.planner,)
-        best = self.best_plan(names)
+        best = self.best_plan(self.planners()) or self.least_plan()
         if best is None:
             raise _runtime.BudgetError(self.refusal())
         self.report, plan = best
         self.step.set_plan(plan)
         self.save_plan()
+
+    def planners(self):
+        """Names of the planners that may propose: "auto", one, or several separated by commas."""
+        return AUTO_PLANNERS if self.settings.planner == "auto" else self.settings.planner.split(",")
 
     def best_plan(self, names):
         """(report, plan) of the fastest plan that fits; keeping everything is never slower than another."""
@@ -107,6 +113,16 @@ class Runner:
             if best is not None and name == "keep_all":
                 break
         return best
+
+    def least_plan(self):
+        """A search for the cheapest plan may end without one where the search for the least budget finds one."""
+        for name in self.planners():
+            if name == "keep_all" or self.budget < self.step.bound_bytes:
+                continue
+            report = self.step.least_budget(self.request(name, None))
+            if report["status"] in ("optimal", "feasible") and report["peak_bytes"] <= self.budget:
+                return report, self.step.plan_json()
+        return None
 
     def request(self, planner, budget):
         request = _runtime.PlanRequest()
@@ -130,9 +146,10 @@ class Runner:
         return reason.strip() + known
 
     def least_budget(self):
-        names = [n for n in AUTO_PLANNERS if n != "keep_all"] if self.settings.planner == "auto" else [self.settings.planner]
         peaks = []
-        for name in names:
+        for name in self.planners():
+            if name == "keep_all":
+                continue
             report = self.step.least_budget(self.request(name, None))
             if report["status"] in ("optimal", "feasible"):
                 peaks.append(report["peak_bytes"])

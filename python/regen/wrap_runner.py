@@ -9,7 +9,7 @@ from torch.autograd.function import once_differentiable
 from regen import _runtime
 from regen.budget import budget_bytes
 from regen.program_builder import referenced_values
-from regen.runner import AUTO_PLANNERS, RUNTIME_RESERVE, Runner
+from regen.runner import RUNTIME_RESERVE, Runner
 
 # Gradients are handed to autograd when about this many bytes of them are complete, so that DDP's
 # buckets fill while the rest of the backward pass runs.
@@ -48,15 +48,9 @@ class WrapPlan(Runner):
         return self.report["peak_bytes"] + self.caller.bytes
 
     def plan(self):
+        super().plan()
         if self.settings.plan_file is not None:
-            super().plan()
             self.judge_given_plan()
-            return
-        try:
-            super().plan()
-        except _runtime.BudgetError:
-            if not self.take_least_plan():
-                raise
 
     def judge_given_plan(self):
         self.report = self.step.judge(self.request("", None))
@@ -64,19 +58,6 @@ class WrapPlan(Runner):
             raise _runtime.BudgetError(
                 f"the plan in {self.settings.plan_file} needs {self.predicted_peak:,} bytes with what the caller holds, "
                 f"expected at most the budget of {self.gross_budget:,}")
-
-    def take_least_plan(self):
-        """A search for the cheapest plan may end without one where the search for the least budget finds one."""
-        for name in self.planners():
-            report = self.step.least_budget(self.request(name, None))
-            if report["status"] in ("optimal", "feasible") and report["peak_bytes"] <= self.budget:
-                self.report = report
-                self.save_plan()
-                return True
-        return False
-
-    def planners(self):
-        return [n for n in AUTO_PLANNERS if n != "keep_all"] if self.settings.planner == "auto" else [self.settings.planner]
 
     def refusal(self):
         text = super().refusal()

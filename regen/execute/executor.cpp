@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "regen/execute/operator_call.h"
+#include "regen/execute/work_queue.h"
 #include "regen/plan/validate.h"
 
 namespace regen {
@@ -191,7 +192,9 @@ Status Executor::run(std::size_t part) {
         status = placement.error();
         return;
       }
+      const double begin = now_seconds();
       run_instructions(parts_[part], *placement);
+      if (host_timing_) host_time_.seconds += now_seconds() - begin;
       note_deviations(*placement);
     });
   } catch (const std::exception& error) {
@@ -217,7 +220,7 @@ void Executor::run_instructions(const Part& part, PlacementScope& placement) {
         break;
       }
       case InstructionKind::kCopy:
-        run_copy(list_.copies[instruction.index], instruction.index);
+        run_copy(instruction);
         break;
       case InstructionKind::kAwait:
         device_->wait(Queue::kCompute, copies_[instruction.index]);
@@ -241,6 +244,7 @@ void Executor::run_compute(ComputeInstruction& call, PlacementScope& placement) 
       saved.restore();
       resume = &drawn;
     } else {
+      saved = GeneratorState();  // that of the step before: there is room for one
       saved = GeneratorState::current(device_->torch_device());
     }
   }
@@ -248,8 +252,13 @@ void Executor::run_compute(ComputeInstruction& call, PlacementScope& placement) 
   stack_.assign(call.arguments.begin(), call.arguments.end());
   c10::GradMode::set_enabled(call.forward);
   placement.serve(call.slots, recording_->program.nodes[call.node].name);
+  const double begin = host_timing_ ? now_seconds() : 0;
   try {
     call.handle.callBoxed(stack_);
+    if (host_timing_) {
+      host_time_.call_seconds += now_seconds() - begin;
+      ++host_time_.calls;
+    }
     if (options_.debug || !call.host_results.empty()) {
       const std::vector<at::Tensor> results = take_results(stack_);
       if (options_.debug) check_results(call, results);
@@ -286,15 +295,18 @@ void Executor::take_external(ComputeInstruction& call) {
   }
 }
 
-void Executor::run_copy(const CopyInstruction& copy, std::size_t index) {
+void Executor::run_copy(const Instruction& instruction) {
+  const CopyInstruction& copy = list_.copies[instruction.index];
   device_->wait(copy.queue, device_->record(Queue::kCompute));
   for (const std::uint32_t earlier : copy.after) device_->wait(copy.queue, copies_[earlier]);
   void* on_device = arena_.at(copy.device_offset);
   void* on_host = slab_.at(copy.host_offset);
   const bool to_host = copy.queue == Queue::kToHost;
+  const Event begin = tracing_ ? device_->record_timed(copy.queue) : Event();
   device_->copy(copy.queue, to_host ? on_host : on_device, to_host ? on_device : on_host,
                 copy.bytes);
-  copies_[index] = device_->record(copy.queue);
+  if (tracing_) traced_.push_back({instruction.step, begin, device_->record_timed(copy.queue)});
+  copies_[instruction.index] = device_->record(copy.queue);
 }
 
 void Executor::poison(const PoisonInstruction& range) {
@@ -360,7 +372,7 @@ std::vector<StepTime> Executor::take_trace() {
   if (traced_.empty()) return times;
   device_->synchronize();
   const Event origin = traced_.front().begin;
-  for (const TracedCall& call : traced_) {
+  for (const TracedStep& call : traced_) {
     times.push_back({call.step, device_->seconds_between(origin, call.begin),
                      device_->seconds_between(origin, call.end)});
   }

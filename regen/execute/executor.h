@@ -17,6 +17,7 @@
 
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "regen/execute/device.h"
@@ -36,11 +37,20 @@ struct ExecutorOptions {
   bool debug = false;
 };
 
-// When a step of the plan ran on the device, in seconds since the part's begin.
+// When a step of the plan ran on the device, in seconds since the first traced one began: a compute
+// on its queue, an offload or fetch on the queue of copies.
 struct StepTime {
   std::size_t step = 0;
   double begin = 0;
   double end = 0;
+};
+
+// Where the host's time went: in the list of instructions as a whole, and inside the operators.
+// The rest is what the executor itself takes.
+struct HostTime {
+  double seconds = 0;
+  double call_seconds = 0;
+  std::size_t calls = 0;
 };
 
 class Executor {
@@ -82,8 +92,12 @@ class Executor {
   const std::vector<Deviation>& deviations() const { return deviations_; }
 
   void set_trace(bool on) { tracing_ = on; }
-  // Of the parts run since the last call, in order; of compute steps only.
+  // Of the parts run since the last call, in the plan's order; releases take no time.
   std::vector<StepTime> take_trace();
+
+  void set_host_timing(bool on) { host_timing_ = on; }
+  // Of the parts run since the last call.
+  HostTime take_host_time() { return std::exchange(host_time_, {}); }
 
  private:
   struct Part {
@@ -98,7 +112,7 @@ class Executor {
   void run_instructions(const Part& part, PlacementScope& placement);
   void run_compute(ComputeInstruction& call, PlacementScope& placement);
   void take_external(ComputeInstruction& call);
-  void run_copy(const CopyInstruction& copy, std::size_t index);
+  void run_copy(const Instruction& instruction);
   void poison(const PoisonInstruction& range);
   void take_host_results(const ComputeInstruction& call, const std::vector<at::Tensor>& results);
   void check_results(const ComputeInstruction& call, const std::vector<at::Tensor>& results) const;
@@ -125,12 +139,14 @@ class Executor {
   IdVector<StorageId, bool> given_;           // to the caller
   std::vector<Deviation> deviations_;
   bool tracing_ = false;
-  struct TracedCall {
+  struct TracedStep {
     std::size_t step;
     Event begin;
     Event end;
   };
-  std::vector<TracedCall> traced_;
+  std::vector<TracedStep> traced_;
+  bool host_timing_ = false;
+  HostTime host_time_;
 };
 
 }  // namespace regen

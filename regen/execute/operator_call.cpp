@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "regen/execute/dtype.h"
@@ -37,9 +38,23 @@ class ArgumentReader {
     return IValue();
   }
 
-  // A number in a tensor's place, which like in Python does not decide the result's type.
+  // A number in a tensor's place, which like in Python does not decide the result's type. Its
+  // bytes are the program's, like the tensor object around them, and no memory of the step: they
+  // do not come from torch's allocator, whose bytes are budgeted.
   static at::Tensor wrapped_number(const at::Scalar& number) {
-    at::Tensor tensor = at::scalar_tensor(number, at::TensorOptions().dtype(number.type()));
+    auto* cell = new std::int64_t(0);
+    if (number.isFloatingPoint()) {
+      const double value = number.toDouble();
+      std::memcpy(cell, &value, sizeof value);
+    } else if (number.isBoolean()) {
+      const bool value = number.toBool();
+      std::memcpy(cell, &value, sizeof value);
+    } else {
+      *cell = number.toLong();
+    }
+    const auto free_cell = [](void* data) { delete static_cast<std::int64_t*>(data); };
+    at::Tensor tensor =
+        at::from_blob(cell, {}, free_cell, at::TensorOptions().dtype(number.type()));
     tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
     return tensor;
   }

@@ -118,8 +118,25 @@ class Reader {
       return at.error(std::to_string(value.sizes.size()) + " sizes but " + std::to_string(value.strides.size()) +
                       " strides found, expected as many");
     }
+    REGEN_TRY(check_window(at, value));
     program_.values.push_back(std::move(value));
     return {};
+  }
+
+  // What a caller brings is used as it is, so that a window must not reach beyond it. Windows on
+  // computed storages are predictions.
+  Status check_window(const JsonCursor& at, const ValueSpec& value) const {
+    const StorageSpec& storage = program_.storages[value.storage];
+    if (storage.role == Role::kComputed) return {};
+    double last = static_cast<double>(value.offset);  // exact as far as any storage reaches
+    for (std::size_t i = 0; i < value.sizes.size(); ++i) {
+      if (value.sizes[i] == 0) return {};
+      last += static_cast<double>(value.sizes[i] - 1) * static_cast<double>(value.strides[i]);
+    }
+    const double end = (last + 1) * static_cast<double>(c10::elementSize(value.dtype));
+    if (end <= static_cast<double>(storage.bytes)) return {};
+    return at.error("reaches beyond storage " + std::to_string(value.storage.index()) + " '" +
+                    storage.name + "', which has " + std::to_string(storage.bytes) + " bytes");
   }
 
   Status read_scalar(const JsonCursor& at) {

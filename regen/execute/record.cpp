@@ -49,6 +49,7 @@ class CallArguments {
   std::string key(const Node& node) const {
     std::string text = node.op + "." + node.overload + "(";
     for (const Json& argument : node.args) text += described(argument).dump() + ",";
+    // By name: one named "value" is no reference to a value.
     for (auto it = node.kwargs.begin(); it != node.kwargs.end(); ++it) {
       text += it.key() + "=" + described(*it).dump() + ",";
     }

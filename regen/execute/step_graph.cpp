@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "regen/execute/generator.h"
 #include "regen/execute/operator_call.h"
 #include "regen/execute/operator_facts.h"
 #include "regen/execute/program_values.h"
@@ -30,6 +31,7 @@ class StepGraphMaker {
         builder_(recording.program.name, CostUnit::kSecond) {}
 
   Result<StepGraph> make() {
+    builder_.set_attributes(options_.attributes);
     find_makers();
     add_tensors();
     for (std::size_t n = 0; n < program_.nodes.size(); ++n) {
@@ -217,6 +219,12 @@ class StepGraphMaker {
 };
 
 }  // namespace
+
+Bytes generator_bytes(const Program& program, c10::Device device) {
+  const auto random = std::count_if(program.nodes.begin(), program.nodes.end(),
+                                    [](const Node& node) { return node.random; });
+  return random == 0 ? 0 : (random + 1) * GeneratorState::saved_bytes(device);
+}
 
 Result<StepGraph> make_step_graph(const Recording& recording, const StepGraphOptions& options) {
   return StepGraphMaker(recording, options).make();

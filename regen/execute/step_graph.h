@@ -2,6 +2,8 @@
 // tensor for each storage.
 #pragma once
 
+#include <string>
+
 #include "regen/execute/record.h"
 #include "regen/graph/graph.h"
 
@@ -13,7 +15,12 @@ struct StepGraphOptions {
   // what libraries keep, what the caller holds between forward and backward, room for allocations
   // that were not foreseen.
   Bytes runtime_bytes = 0;
+  std::string attributes = "";  // of the graph: a JSON object as text, or empty
 };
+
+// What saved generator states take during a step: one for each random node, and one more while a
+// node draws its numbers again. Part of runtime_bytes.
+Bytes generator_bytes(const Program& program, c10::Device device);
 
 struct StepGraph {
   Graph graph;

@@ -28,10 +28,12 @@ std::string json_string(std::string_view text) {
 
 class TraceWriter {
  public:
-  TraceWriter(const Graph& graph, const Plan& plan, const Simulation& simulation)
+  TraceWriter(const Graph& graph, const Plan& plan, const Simulation& simulation,
+              const TraceOptions& options)
       : graph_(graph),
         plan_(plan),
         simulation_(simulation),
+        options_(options),
         scale_(microseconds_per_unit(graph.cost_unit(), simulation.cost)),
         ran_(graph.num_ops(), false) {}
 
@@ -119,7 +121,7 @@ class TraceWriter {
 
   // What the compute queue waited before this step.
   void write_wait(double until, std::size_t index) {
-    if (until <= clock_) return;
+    if (until <= clock_ || until - clock_ < options_.shortest_wait) return;
     write_event(Thread::kCompute, "wait", "stall", clock_, until,
                 "\"step\":" + std::to_string(index));
   }
@@ -163,6 +165,7 @@ class TraceWriter {
   const Graph& graph_;
   const Plan& plan_;
   const Simulation& simulation_;
+  const TraceOptions options_;
   const double scale_;
   IdVector<OpId, bool> ran_;
   double clock_ = 0;  // of the compute queue
@@ -173,8 +176,9 @@ class TraceWriter {
 
 }  // namespace
 
-std::string chrome_trace(const Graph& graph, const Plan& plan, const Simulation& simulation) {
-  return TraceWriter(graph, plan, simulation).write();
+std::string chrome_trace(const Graph& graph, const Plan& plan, const Simulation& simulation,
+                         const TraceOptions& options) {
+  return TraceWriter(graph, plan, simulation, options).write();
 }
 
 }  // namespace regen

@@ -9,6 +9,12 @@
 
 namespace regen {
 
+struct TraceOptions {
+  // Shorter gaps in the compute queue are not shown as waits. A real queue has gaps that no copy
+  // is to blame for.
+  double shortest_wait = 0;
+};
+
 // One process with three threads, `compute`, `to host` and `to device`, and a counter each for
 // the bytes on the device and on the host:
 //
@@ -23,6 +29,7 @@ namespace regen {
 //
 // The simulation must be of this graph and plan, with SimulateOptions::record; without records
 // the timeline is empty.
-std::string chrome_trace(const Graph& graph, const Plan& plan, const Simulation& simulation);
+std::string chrome_trace(const Graph& graph, const Plan& plan, const Simulation& simulation,
+                         const TraceOptions& options = {});
 
 }  // namespace regen

@@ -1,0 +1,461 @@
+// Hand-written steps from recording to results: under every plan the same bits as the bare
+// operators give.
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "regen/execute/device_cpu.h"
+#include "regen/execute/direct_step.h"
+#include "regen/execute/executor.h"
+#include "regen/execute/link.h"
+#include "regen/execute/memory_meter.h"
+#include "regen/execute/program_data.h"
+#include "regen/graph/analysis.h"
+#include "regen/planners/addressed_plan.h"
+#include "small_program.h"
+
+namespace regen {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr Link kLink{1e9, 1e9, 2e9};
+constexpr std::uint64_t kSeed = 5;
+
+// A program on the CPU, ready to be planned and run.
+class Fixture {
+ public:
+  explicit Fixture(const ChainOptions& options, const CpuDeviceOptions& device = {})
+      : device_(make_cpu_device(device)) {
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = save_program(make_chain(options), std::string(test->name()) + "_step");
+    program_ = *load_program(folder_);
+    data_.emplace(*ProgramData::load(folder_, program_, c10::kCPU));
+    auto recording = record(program_, *device_, {.repeats = 1});
+    EXPECT_TRUE(recording.ok()) << recording.error().message;
+    recording_ = std::make_shared<const Recording>(std::move(*recording));
+    auto step = make_step_graph(*recording_, {.alignment = device_->alignment()});
+    EXPECT_TRUE(step.ok()) << step.error().message;
+    step_ = std::make_shared<const StepGraph>(std::move(*step));
+  }
+
+  const Graph& graph() const { return step_->graph; }
+  const StepGraph& step() const { return *step_; }
+  const Recording& recording() const { return *recording_; }
+  const Program& program() const { return program_; }
+  ProgramData& data() { return *data_; }
+  std::shared_ptr<ExecutionDevice> device() { return device_; }
+
+  Outcome solve(const std::string& planner, std::optional<Bytes> budget = {}) {
+    const Problem problem{.graph = &graph(), .link = kLink, .budget = budget};
+    auto outcome =
+        solve_addressed(planner, problem, {.alignment = device_->alignment()}, {.seconds = 1});
+    EXPECT_TRUE(outcome.ok()) << outcome.error().message;
+    return *outcome;
+  }
+  // The plan for the least budget that the planner meets.
+  Outcome tightest(const std::string& planner) {
+    auto outcome = least_budget(planner, {.graph = &graph(), .link = kLink},
+                                {.alignment = device_->alignment()}, {.seconds = 1});
+    EXPECT_TRUE(outcome.ok()) << outcome.error().message;
+    return *outcome;
+  }
+
+  Result<std::unique_ptr<Executor>> compile(const Plan& plan, bool debug = false) {
+    return Executor::compile(recording_, step_, plan, device_,
+                             {.reserve = 1 << 14, .debug = debug});
+  }
+
+  // All that some steps leave behind: results of the last, then whatever can change.
+  std::vector<at::Tensor> run(const Plan& plan, int steps = 2, bool debug = true) {
+    EXPECT_TRUE(data_->reload().ok());
+    auto executor = compile(plan, debug);
+    EXPECT_TRUE(executor.ok()) << executor.error().message;
+    EXPECT_TRUE(bind(**executor, *data_).ok());
+    at::manual_seed(kSeed);
+    for (int i = 0; i < steps; ++i) {
+      for (std::size_t part = 0; part < (*executor)->num_parts(); ++part) {
+        const Status status = (*executor)->run(part);
+        EXPECT_TRUE(status.ok()) << status.error().message;
+      }
+    }
+    EXPECT_TRUE((*executor)->deviations().empty());
+    return left([&](std::size_t r) { return (*executor)->result(r); });
+  }
+
+  std::vector<at::Tensor> run_directly(int steps = 2) {
+    EXPECT_TRUE(data_->reload().ok());
+    auto step = DirectStep::make(program_, *data_, device_);
+    EXPECT_TRUE(step.ok()) << step.error().message;
+    at::manual_seed(kSeed);
+    for (int i = 0; i < steps; ++i) EXPECT_TRUE((*step)->run().ok());
+    return left([&](std::size_t r) { return (*step)->result(r); });
+  }
+
+ private:
+  template <typename TakeResult>
+  std::vector<at::Tensor> left(const TakeResult& result) {
+    std::vector<at::Tensor> tensors;
+    for (std::size_t r = 0; r < program_.results.size(); ++r) {
+      tensors.push_back(result(r).contiguous().clone());
+    }
+    for (std::size_t s = 0; s < data_->size(); ++s) {
+      if (data_->tensor(StorageId(s)).defined())
+        tensors.push_back(data_->tensor(StorageId(s)).clone());
+    }
+    tensors.push_back(at::globalContext().defaultGenerator(c10::kCPU).get_state());
+    return tensors;
+  }
+
+  std::shared_ptr<CpuDevice> device_;
+  std::string folder_;
+  Program program_;
+  std::optional<ProgramData> data_;
+  std::shared_ptr<const Recording> recording_;
+  std::shared_ptr<const StepGraph> step_;
+};
+
+void expect_same_bits(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    ASSERT_EQ(a[i].nbytes(), b[i].nbytes()) << i;
+    EXPECT_EQ(std::memcmp(a[i].const_data_ptr(), b[i].const_data_ptr(), a[i].nbytes()), 0) << i;
+  }
+}
+
+std::size_t runs_of(const Plan& plan, const Graph& graph, std::string_view type) {
+  std::size_t runs = 0;
+  for (const Step& step : plan.steps) {
+    if (step.kind() == StepKind::kCompute && graph.type(step.op()) == type) ++runs;
+  }
+  return runs;
+}
+
+TEST(DirectStep, GivesWhatTheOperatorsGive) {
+  Fixture fixture({.layers = 1});
+  const auto left = fixture.run_directly(1);
+  const auto typed = [&](std::size_t storage) {
+    return at::from_blob(fixture.data().tensor(StorageId(storage)).mutable_data_ptr(),
+                         {storage == 0 ? 192 : 48, 48});
+  };
+  const at::Tensor x = typed(0);
+  const at::Tensor h = at::relu(at::mm(x, typed(1)));
+  EXPECT_TRUE(left[0].equal(h.sum()));
+  EXPECT_TRUE(left[1].equal(at::mm(x.t(), h.gt(0).to(at::kFloat))));
+}
+
+// --- recording and graph
+
+TEST(Record, CountsOutputsAndWorkspace) {
+  const Fixture fixture({.layers = 2, .dropout = true});
+  const Recording& recording = fixture.recording();
+  const Program& program = recording.program;
+  for (std::size_t n = 0; n < program.nodes.size(); ++n) {
+    const NodeRecord& record = recording.nodes[NodeId(n)];
+    const bool view = program.nodes[NodeId(n)].op == "aten::t";
+    EXPECT_EQ(record.computes, !view) << describe(program, NodeId(n));
+    EXPECT_EQ(record.seconds > 0, !view) << describe(program, NodeId(n));
+  }
+  const Node& mm = program.nodes[NodeId(0)];
+  EXPECT_EQ(program.values[mm.outputs[0]].sizes, (std::vector<std::int64_t>{192, 48}));
+  EXPECT_EQ(program.storages[program.values[mm.outputs[0]].storage].bytes, 192 * 48 * 4);
+  const Node& dropout = program.nodes[NodeId(1)];
+  EXPECT_EQ(program.values[dropout.outputs[1]].dtype, c10::ScalarType::Bool);
+}
+
+TEST(Record, TheCacheGivesTheSameRecording) {
+  Fixture fixture({.layers = 2, .batch_norm = true});
+  RecordCache cache;
+  const auto first = record(fixture.program(), *fixture.device(), {.repeats = 1, .cache = &cache});
+  ASSERT_TRUE(first.ok());
+  const std::string path = testing::TempDir() + "regen_record_cache.json";
+  ASSERT_TRUE(cache.save(path, "this one").ok());
+  auto loaded = RecordCache::load(path, "this one");
+  ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+  EXPECT_EQ(loaded->size(), cache.size());
+  const auto second =
+      record(fixture.program(), *fixture.device(), {.repeats = 1, .cache = &*loaded});
+  ASSERT_TRUE(second.ok());
+  EXPECT_FALSE(loaded->changed());
+  EXPECT_EQ(first->program, second->program);
+  for (std::size_t n = 0; n < first->nodes.size(); ++n) {
+    EXPECT_EQ(first->nodes[NodeId(n)].seconds, second->nodes[NodeId(n)].seconds);
+    EXPECT_EQ(first->nodes[NodeId(n)].workspace, second->nodes[NodeId(n)].workspace);
+  }
+  const auto other = RecordCache::load(path, "another one");
+  ASSERT_FALSE(other.ok());
+  EXPECT_THAT(other.error().message, HasSubstr("another one"));
+}
+
+TEST(Record, UnknownOperatorsAndBadCallsNameTheNode) {
+  Fixture fixture({.layers = 1});
+  Program program = fixture.program();
+  program.nodes[NodeId(0)].op = "aten::no_such_thing";
+  const auto unknown = record(program, *fixture.device());
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_THAT(unknown.error().message, HasSubstr("aten::no_such_thing"));
+
+  program = fixture.program();
+  program.nodes[NodeId(0)].args.pop_back();
+  const auto few = record(program, *fixture.device());
+  ASSERT_FALSE(few.ok());
+  EXPECT_THAT(few.error().message, HasSubstr("node 0 aten::mm"));
+
+  program = fixture.program();
+  program.values[ValueId(0)].sizes = {24, 96};
+  program.values[ValueId(0)].strides = {96, 1};
+  const auto shapes = record(program, *fixture.device());
+  ASSERT_FALSE(shapes.ok());
+  EXPECT_THAT(shapes.error().message, HasSubstr("node 0 aten::mm"));
+}
+
+// The cache of calls took such an argument for a reference to value 0 (or for none at all).
+TEST(Record, AnArgumentNamedValueIsNoReference) {
+  ProgramMaker maker("adam");
+  maker.program().scalars.push_back({"step size", -0.5});
+  const ValueId x = maker.bring("x", Role::kParameter, {8});
+  const ValueId y = maker.bring("y", Role::kInput, {8});
+  maker.call("aten::addcmul_", {ref(x), ref(y), ref(y)}, {false}, {{"value", {{"scalar", 0}}}});
+  maker.call("aten::addcmul_", {ref(x), ref(y), ref(y)}, {false}, {{"value", 3}});
+  const auto device = make_cpu_device();
+  RecordCache cache;
+  const auto recorded = record(maker.program(), *device, {.repeats = 1, .cache = &cache});
+  ASSERT_TRUE(recorded.ok()) << recorded.error().message;
+  EXPECT_EQ(cache.size(), 2U);
+}
+
+TEST(StepGraph, HasOneOpForEachNodeThatComputes) {
+  const Fixture fixture({.layers = 3, .dropout = true, .boundary = true});
+  const StepGraph& step = fixture.step();
+  ASSERT_TRUE(step.boundary.valid());
+  std::size_t computing = 0;
+  for (const NodeRecord& record : fixture.recording().nodes) computing += record.computes;
+  EXPECT_EQ(step.graph.num_ops(), computing + 1);
+  for (const OpId op : step.graph.ops()) {
+    if (op == step.boundary) continue;
+    const Node& node = fixture.recording().program.nodes[step.nodes[op]];
+    EXPECT_EQ(step.graph.name(op), node.name);
+    EXPECT_EQ(step.graph.random(op), node.random);
+  }
+  for (const TensorId t : step.graph.tensors()) EXPECT_EQ(step.graph.bytes(t) % 64, 0);
+}
+
+TEST(StepGraph, RuntimeBytesAndAttributesArePartOfIt) {
+  const Fixture fixture({.layers = 1});
+  const auto with = make_step_graph(fixture.recording(), {64, 1000, R"({"device":"d"})"});
+  ASSERT_TRUE(with.ok());
+  EXPECT_EQ(with->graph.fixed_bytes(), fixture.graph().fixed_bytes() + 1000);
+  EXPECT_EQ(with->graph.attributes(), R"({"device":"d"})");
+}
+
+// --- plans give the same bits
+
+struct PlanCase {
+  const char* name;
+  ChainOptions options;
+};
+
+void PrintTo(const PlanCase& one, std::ostream* out) {
+  *out << one.name;
+}
+
+class EveryPlan : public testing::TestWithParam<PlanCase> {};
+
+TEST_P(EveryPlan, KeepingEverythingEqualsDirectCalls) {
+  Fixture fixture(GetParam().options);
+  expect_same_bits(fixture.run(*fixture.solve("keep_all").plan), fixture.run_directly());
+}
+
+TEST_P(EveryPlan, RecomputingEqualsDirectCalls) {
+  Fixture fixture(GetParam().options);
+  const Outcome outcome = fixture.tightest("checkmate");
+  EXPECT_GT(outcome.simulation.recomputed, 0U);
+  EXPECT_LT(outcome.simulation.peak_bytes, live_bytes_keep_all(fixture.graph()).peak_bytes);
+  expect_same_bits(fixture.run(*outcome.plan), fixture.run_directly());
+}
+
+TEST_P(EveryPlan, MovingEqualsDirectCalls) {
+  Fixture fixture(GetParam().options);
+  const Outcome outcome = fixture.tightest("vdnn");
+  EXPECT_GT(outcome.simulation.offloaded_bytes, 0);
+  expect_same_bits(fixture.run(*outcome.plan), fixture.run_directly());
+}
+
+TEST_P(EveryPlan, SlowCopiesChangeNothing) {
+  Fixture fixture(GetParam().options, {.copy_bytes_per_second = 2e7});
+  const Outcome outcome = fixture.tightest("vdnn");
+  expect_same_bits(fixture.run(*outcome.plan, 1), fixture.run_directly(1));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryPlan,
+                         testing::ValuesIn(std::vector<PlanCase>{
+                             {"Plain", {.layers = 6}},
+                             {"Dropout", {.layers = 6, .dropout = true}},
+                             {"BatchNorm", {.layers = 6, .batch_norm = true}},
+                             {"Boundary", {.layers = 6, .boundary = true}},
+                             {"BoundaryDropoutNorm",
+                              {.layers = 5, .dropout = true, .batch_norm = true, .boundary = true}},
+                             {"Update", {.layers = 6, .dropout = true, .update = true}},
+                         }),
+                         [](const auto& one) { return one.param.name; });
+
+TEST(Executor, StatisticsAreUpdatedOnceThoughTheNormRunsTwice) {
+  Fixture fixture({.layers = 6, .batch_norm = true});
+  const Outcome outcome = fixture.tightest("checkmate");
+  const std::string_view norm = "_native_batch_norm_legit_functional";
+  ASSERT_GT(runs_of(*outcome.plan, fixture.graph(), norm), 6U);
+  EXPECT_EQ(runs_of(*outcome.plan, fixture.graph(), "copy_"), 12U);
+  const auto statistics = [&] {
+    std::vector<at::Tensor> tensors;
+    for (std::size_t s = 0; s < fixture.data().size(); ++s) {
+      if (fixture.program().storages[StorageId(s)].role != Role::kBuffer) continue;
+      tensors.push_back(fixture.data().tensor(StorageId(s)).clone());
+    }
+    return tensors;
+  };
+  fixture.run(*outcome.plan, 1);
+  const auto planned = statistics();
+  fixture.run_directly(1);
+  expect_same_bits(planned, statistics());
+}
+
+TEST(Executor, DropoutDrawsTheSameNumbersAgain) {
+  Fixture fixture({.layers = 6, .dropout = true});
+  const Outcome outcome = fixture.tightest("checkmate");
+  ASSERT_GT(runs_of(*outcome.plan, fixture.graph(), "native_dropout"), 6U);
+  expect_same_bits(fixture.run(*outcome.plan, 3), fixture.run_directly(3));
+}
+
+// --- memory
+
+TEST(Executor, TheMeterSeesNoMoreThanWasPredicted) {
+  ASSERT_TRUE(install_memory_meter().ok());
+  {
+    Fixture fixture({.layers = 6, .boundary = true});
+    for (const std::string planner : {"keep_all", "checkmate", "vdnn"}) {
+      const Outcome outcome =
+          planner == "keep_all" ? fixture.solve(planner) : fixture.tightest(planner);
+      auto executor = fixture.compile(*outcome.plan);
+      ASSERT_TRUE(executor.ok());
+      ASSERT_TRUE(bind(**executor, fixture.data()).ok());
+      ASSERT_TRUE(reset_memory_peak(c10::kCPU).ok());
+      for (std::size_t part = 0; part < 2; ++part) ASSERT_TRUE((*executor)->run(part).ok());
+      const Bytes measured = memory_use(c10::kCPU)->allocated_peak;
+      const Bytes allowed = outcome.simulation.peak_bytes + (1 << 14);  // the reserve
+      EXPECT_LE(measured, allowed) << planner;
+      EXPECT_GE(measured, allowed - allowed / 20) << planner;
+    }
+  }
+  ASSERT_TRUE(remove_memory_meter().ok());
+}
+
+// --- what is refused
+
+TEST(Executor, PlansWithoutAddressesAreRefused) {
+  Fixture fixture({.layers = 2});
+  Plan plan = *fixture.solve("keep_all").plan;
+  plan.addresses.reset();
+  const auto compiled = fixture.compile(plan);
+  ASSERT_FALSE(compiled.ok());
+  EXPECT_THAT(compiled.error().message, HasSubstr("no addresses"));
+}
+
+TEST(Executor, MisalignedAddressesAreRefused) {
+  Fixture fixture({.layers = 2});
+  Plan plan = *fixture.solve("keep_all").plan;
+  plan.addresses->back() += 8;
+  const auto compiled = fixture.compile(plan);
+  ASSERT_FALSE(compiled.ok());
+  EXPECT_THAT(compiled.error().message, HasSubstr("multiple of 64"));
+}
+
+TEST(Executor, PlansForAnotherGraphAreRefused) {
+  Fixture small({.layers = 2});
+  Fixture large({.layers = 3});
+  const auto compiled = large.compile(*small.solve("keep_all").plan);
+  ASSERT_FALSE(compiled.ok());
+  EXPECT_THAT(compiled.error().message, HasSubstr("another graph"));
+}
+
+TEST(Executor, OverlappingAddressesAreRefused) {
+  Fixture fixture({.layers = 3});
+  Plan plan = *fixture.solve("keep_all").plan;
+  std::fill(plan.addresses->begin(), plan.addresses->end(), 0);
+  EXPECT_FALSE(fixture.compile(plan).ok());
+}
+
+TEST(Executor, TensorsThatAreTooSmallAreRefused) {
+  Fixture fixture({.layers = 1});
+  auto executor = fixture.compile(*fixture.solve("keep_all").plan);
+  ASSERT_TRUE(executor.ok());
+  const Status status = (*executor)->bind(StorageId(1), at::zeros({10}));
+  ASSERT_FALSE(status.ok());
+  EXPECT_THAT(status.error().message, HasSubstr("layer0.weight"));
+  EXPECT_FALSE((*executor)->run(3).ok());
+}
+
+TEST(Executor, AStepAfterAFailedOneWorks) {
+  Fixture fixture({.layers = 2, .boundary = true});
+  auto executor = fixture.compile(*fixture.solve("keep_all").plan);
+  ASSERT_TRUE(executor.ok());
+  ASSERT_TRUE(bind(**executor, fixture.data()).ok());
+  EXPECT_FALSE((*executor)->run(1).ok()) << "the second part without the first";
+  EXPECT_TRUE((*executor)->run(0).ok());
+  EXPECT_TRUE((*executor)->run(1).ok());
+}
+
+// --- times
+
+TEST(Executor, TheTraceHasComputesAndCopies) {
+  Fixture fixture({.layers = 6});
+  const Outcome outcome = fixture.tightest("vdnn");
+  auto executor = fixture.compile(*outcome.plan);
+  ASSERT_TRUE(executor.ok());
+  ASSERT_TRUE(bind(**executor, fixture.data()).ok());
+  (*executor)->set_trace(true);
+  ASSERT_TRUE((*executor)->run(0).ok());
+  const std::vector<StepTime> times = (*executor)->take_trace();
+  std::size_t expected = 0;
+  for (const Step& step : outcome.plan->steps) expected += step.kind() != StepKind::kRelease;
+  EXPECT_EQ(times.size(), expected);
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    EXPECT_GE(times[i].begin, 0);
+    EXPECT_GE(times[i].end, times[i].begin);
+    if (i == 0) continue;
+    EXPECT_GT(times[i].step, times[i - 1].step);
+  }
+  EXPECT_TRUE((*executor)->take_trace().empty());
+}
+
+TEST(Executor, HostTimeIsTheLoopsAndTheCalls) {
+  Fixture fixture({.layers = 4});
+  auto executor = fixture.compile(*fixture.solve("keep_all").plan);
+  ASSERT_TRUE(executor.ok());
+  ASSERT_TRUE(bind(**executor, fixture.data()).ok());
+  ASSERT_TRUE((*executor)->run(0).ok());
+  EXPECT_EQ((*executor)->take_host_time().calls, 0U);
+  (*executor)->set_host_timing(true);
+  ASSERT_TRUE((*executor)->run(0).ok());
+  const HostTime time = (*executor)->take_host_time();
+  EXPECT_EQ(time.calls, fixture.graph().num_ops());
+  EXPECT_GT(time.call_seconds, 0);
+  EXPECT_GT(time.seconds, time.call_seconds);
+}
+
+TEST(Link, IsMeasuredBetweenItsBounds) {
+  const auto device = make_cpu_device({.copy_bytes_per_second = 1e8});
+  const auto link = measure_link(*device, {.bytes = 1 << 20, .repeats = 3});
+  ASSERT_TRUE(link.ok()) << link.error().message;
+  EXPECT_GT(link->to_host, 2e7);
+  EXPECT_LE(link->to_host, 1.02e8);
+  EXPECT_LE(link->to_device, 1.02e8);
+  EXPECT_GE(link->both, std::max(link->to_host, link->to_device));
+  EXPECT_LE(link->both, link->to_host + link->to_device);
+  EXPECT_FALSE(measure_link(*device, {.bytes = 0}).ok());
+}
+
+}  // namespace
+}  // namespace regen

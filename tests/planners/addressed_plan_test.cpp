@@ -1,0 +1,83 @@
+#include "regen/planners/addressed_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "regen/graph/analysis.h"
+#include "regen/models/zoo.h"
+#include "regen/plan/explain.h"
+#include "regen/plan/validate.h"
+#include "tests/support/random_graph.h"
+
+namespace regen {
+namespace {
+
+constexpr AddressOptions kOptions{.alignment = 4, .pack_work = 20'000};
+
+bool has_plan(const Outcome& outcome) {
+  return outcome.status == PlanStatus::kOptimal || outcome.status == PlanStatus::kFeasible;
+}
+
+Graph graph_number(std::uint64_t seed) {
+  Random random(seed);
+  return testing::random_training_graph(random, {.max_layers = 8, .max_bytes = 60});
+}
+
+// The validator counts addresses itself, so a plan that it accepts within the budget keeps it.
+void expect_keeps(const Graph& graph, const Outcome& outcome, Bytes budget) {
+  ASSERT_TRUE(outcome.plan && outcome.plan->addresses);
+  const auto valid = validate(graph, *outcome.plan, {.budget = budget});
+  ASSERT_TRUE(valid.ok()) << valid.error().message;
+  EXPECT_EQ(valid->peak_bytes, outcome.simulation.peak_bytes);
+  for (const Bytes address : *outcome.plan->addresses) EXPECT_EQ(address % kOptions.alignment, 0);
+}
+
+TEST(AddressedPlan, KeepsTheBudgetWithItsAddresses) {
+  int met = 0;
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    const Graph graph = graph_number(seed);
+    const Bytes low = structural_bound(graph).bytes;
+    const Bytes high = live_bytes_keep_all(graph).peak_bytes;
+    Problem problem{.graph = &graph, .budget = low + (high - low) / 2};
+    const auto outcome = solve_addressed("checkmate", problem, kOptions, {.work = 500'000});
+    ASSERT_TRUE(outcome.ok()) << outcome.error().message;
+    if (!has_plan(*outcome)) continue;
+    ++met;
+    expect_keeps(graph, *outcome, *problem.budget);
+  }
+  EXPECT_GT(met, 30);
+}
+
+TEST(AddressedPlan, WithoutABudgetNothingIsRefused) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    const Graph graph = graph_number(seed);
+    const auto outcome = solve_addressed("keep_all", {.graph = &graph}, kOptions);
+    ASSERT_TRUE(outcome.ok());
+    if (has_plan(*outcome)) expect_keeps(graph, *outcome, kMaxBytes);
+  }
+}
+
+// The plan that comes with the least budget keeps it.
+TEST(AddressedPlan, TheLeastBudgetComesWithAPlan) {
+  int below_keeping_all = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    const Graph graph = graph_number(seed);
+    const auto least = least_budget("checkmate", {.graph = &graph}, kOptions, {.work = 500'000});
+    ASSERT_TRUE(least.ok()) << least.error().message;
+    if (!has_plan(*least)) continue;
+    expect_keeps(graph, *least, least->simulation.peak_bytes);
+    EXPECT_GE(least->simulation.peak_bytes, structural_bound(graph).bytes);
+    below_keeping_all += least->simulation.peak_bytes < live_bytes_keep_all(graph).peak_bytes;
+  }
+  EXPECT_GT(below_keeping_all, 10);
+}
+
+TEST(AddressedPlan, ABudgetBelowTheBoundIsInfeasible) {
+  const Graph graph = graph_number(3);
+  const auto outcome = solve_addressed(
+      "checkmate", {.graph = &graph, .budget = structural_bound(graph).bytes - 1}, kOptions);
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_EQ(outcome->status, PlanStatus::kInfeasible);
+}
+
+}  // namespace
+}  // namespace regen
