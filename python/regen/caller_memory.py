@@ -54,7 +54,7 @@ class CallerMemory:
             # Outputs of the last step live until the new ones take their names.
             old = sum(t.untyped_storage().nbytes() for t in (ref() for ref in self.outputs) if t is not None)
             more = max(self.boundary, coming.tangents, coming.tangents + coming.gradients) - old
-            self.note(use + coming.outputs + max(0, more) - runner.own_bytes())
+            self.note(use + coming.outputs + max(0, more) - runner.own_bytes)
 
     def begin_step(self, own):
         if own != self.own:

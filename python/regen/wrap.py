@@ -96,14 +96,16 @@ class Wrapped:
     def prepare(self, model, args, kwargs):
         """Plans the sample's step with the other ranks, and takes the arena."""
         group = distributed.members(self.group)
-        self.activate(self.runner_for(model, args, kwargs, group))
+        key = signature(model, *tree_flatten((args, kwargs)))
+        self.activate(self.runner_for(model, args, kwargs, key, group))
         self.shared = self.active if group is not None else None
         self.caller.start(self.active.present_bytes())
 
     def forward(self, model, args, kwargs):
         if self.caller is not None:
             self.caller.end_step()
-        runner = self.runner_for(model, args, kwargs)
+        flat, spec = tree_flatten((args, kwargs))
+        runner = self.runner_for(model, args, kwargs, signature(model, flat, spec))
         self.activate(runner)
         self.caller.start(runner.present_bytes())
         self.caller.foresee(runner)
@@ -111,8 +113,7 @@ class Wrapped:
         if self.shared is not None and self.passes == 2:
             self.shared.agree_on_room()
         runner.make_room()
-        self.caller.begin_step(runner.own_bytes())
-        flat, _ = tree_flatten((args, kwargs))
+        self.caller.begin_step(runner.own_bytes)
         return runner.forward(flat)
 
     def activate(self, runner):
@@ -121,8 +122,7 @@ class Wrapped:
         runner.make_ready()
         self.active = runner
 
-    def runner_for(self, model, args, kwargs, group=None):
-        key = signature(model, args, kwargs)
+    def runner_for(self, model, args, kwargs, key, group=None):
         if key not in self.runners:
             self.release()  # measuring needs room
             self.runners[key] = self.make_runner(model, args, kwargs, group)
@@ -174,9 +174,8 @@ def warn_of_hooks(plain):
             "but they are not called at each step", stacklevel=2)
 
 
-def signature(model, args, kwargs):
+def signature(model, leaves, spec):
     """What a captured program depends on."""
-    leaves, spec = tree_flatten((args, kwargs))
     described = tuple(
         (x.shape, x.dtype, x.stride(), x.device, x.requires_grad) if isinstance(x, torch.Tensor) else x for x in leaves)
     autocast = tuple(

@@ -103,7 +103,7 @@ class WrapRunner:
             if role in ("parameter", "buffer") and id(tensor) in names:
                 self.owned.append((storage, tensor.storage_offset()))
                 self.places.append(place_of(model, names[id(tensor)]))
-                self.layouts.append((tensor.shape, tensor.stride(), tensor.dtype, tensor.device))
+                self.layouts.append((tensor.shape, tensor.stride(), tensor.dtype))
             elif role != "input":
                 self.constants.append((storage, tensor, tensor.storage_offset()))
         self.grad_places = {name: place_of(model, name) for _, kind, name in self.captured.gradient_results if kind == "parameter"}
@@ -118,16 +118,17 @@ class WrapRunner:
     def owned_tensors(self):
         """The parameters and buffers as they are now, which must look as they did when they were captured."""
         tensors = [holder[key] for holder, key in self.places]
-        for index, (tensor, layout) in enumerate(zip(tensors, self.layouts)):
-            if tensor.shape != layout[0] or tensor.stride() != layout[1] or tensor.dtype != layout[2] or tensor.device != layout[3]:
-                raise RuntimeError(self.changed_message(index, tensor))
+        for tensor, (shape, stride, dtype) in zip(tensors, self.layouts):
+            if tensor.shape != shape or tensor.stride() != stride or tensor.dtype is not dtype:
+                raise RuntimeError(self.changed_message(tensors))
         return tensors
 
-    def changed_message(self, index, tensor):
-        name = self.captured.program["storages"][self.owned[index][0]]["name"]
-        shape, stride, dtype, device = self.layouts[index]
-        return (f"regen: '{name}' is now {tensor.dtype} {tuple(tensor.shape)} with strides {tensor.stride()} on {tensor.device}; "
-                f"expected {dtype} {tuple(shape)} with strides {stride} on {device} as when the model was wrapped")
+    def changed_message(self, tensors):
+        for (storage, _), tensor, (shape, stride, dtype) in zip(self.owned, tensors, self.layouts):
+            if (tensor.shape, tensor.stride(), tensor.dtype) != (shape, stride, dtype):
+                name = self.captured.program["storages"][storage]["name"]
+                return (f"regen: '{name}' is now {tensor.dtype} {tuple(tensor.shape)} with strides {tensor.stride()}; expected "
+                        f"{dtype} {tuple(shape)} with strides {stride} as when the model was wrapped")
 
     # Sizes, for what the caller holds.
 
@@ -150,9 +151,6 @@ class WrapRunner:
                 fresh += self.gradient_bytes[result]
         return Coming(self.output_bytes, self.tangent_bytes, fresh)
 
-    def own_bytes(self):
-        return self.plan.own_bytes()
-
     def present_bytes(self):
         """Of what the plan accounts for, that which is there between two steps."""
         return self.present + (self.plan.step.memory()["arena"] if self.plan.kind == "cpu" else 0)
@@ -168,6 +166,7 @@ class WrapRunner:
         self.plan.compile()
         self.plan.step.cut_backward(self.chunk)
         self.arrange_gradients()
+        self.own_bytes = self.plan.own_bytes()
 
     def release(self):
         self.plan.release()
