@@ -15,6 +15,7 @@ from torch._C import DispatchKey
 from torch._dynamo.functional_export import _dynamo_graph_capture_for_export
 from torch._dynamo.side_effects import SideEffects
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
+from torch._subclasses.functional_tensor import FunctionalTensorMode
 from torch.utils import _pytree as pytree
 
 from regen.cudnn_recurrent import CUDNN_RECURRENT
@@ -31,6 +32,13 @@ COMPOSITE_KEYS = [
 # The C++ batch norm changes the running statistics without saying so in its schema, which a trace would miss. The
 # stand-in calls the same kernel by an overload that says so.
 HONEST_BATCH_NORM = torch.ops.aten.native_batch_norm.default
+
+# Operators that deny that they return views. The tracer believes them and gives the results dense strides, whereas eager works
+# in place on rows with gaps, where kernels take other loops and round differently.
+ADMITTED_VIEWS = {
+    torch.ops.aten.unsafe_split.Tensor: torch.ops.aten.split.Tensor,
+    torch.ops.aten.unsafe_split_with_sizes.default: torch.ops.aten.split_with_sizes.default,
+}
 
 NOISY_LOGGERS = ("torch._subclasses.fake_tensor", "torch._dynamo", "torch._functorch")
 
@@ -55,7 +63,7 @@ def trace_joint_graph(model, args, kwargs, name):
         with quiet_tracer(), torch.enable_grad(), torch._dynamo.config.patch(allow_rnn=True):
             with refuse_lost_changes(name):
                 flat_module = _dynamo_graph_capture_for_export(model)(*args, **kwargs)
-            with eager_composites(), contextlib.ExitStack() as stack:
+            with eager_composites(), admitted_views(), contextlib.ExitStack() as stack:
                 joint = aot_export_joint_with_descriptors(stack, flat_module, args, kwargs, decompositions={})
     except CaptureError:
         raise
@@ -119,6 +127,21 @@ def operators_with_python_kernels():
         op = getattr(packet, overload or "default", None)
         if op is not None and op.py_kernels and op is not HONEST_BATCH_NORM:
             yield op
+
+
+@contextlib.contextmanager
+def admitted_views():
+    """The tracer sees ADMITTED_VIEWS as the views they are. Autograd, which stands above, keeps its own opinion."""
+    dispatch = FunctionalTensorMode.__torch_dispatch__
+
+    def on_dispatch(self, func, *rest, **named):
+        return dispatch(self, ADMITTED_VIEWS.get(func, func), *rest, **named)
+
+    FunctionalTensorMode.__torch_dispatch__ = on_dispatch
+    try:
+        yield
+    finally:
+        FunctionalTensorMode.__torch_dispatch__ = dispatch
 
 
 @contextlib.contextmanager
