@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 #include <limits>
 #include <memory>
 
@@ -9,6 +10,7 @@
 #include "regen/cost/cost_model.h"
 #include "regen/graph/formats.h"
 #include "regen/plan/plan_json.h"
+#include "regen/plan/stage_matrices.h"
 #include "regen/plan/validate.h"
 
 namespace regen::cli {
@@ -202,13 +204,19 @@ void add_output(CLI::App& verb, std::string& path, const std::string& descriptio
   verb.add_option("-o,--output", path, description)->type_name("FILE");
 }
 
-Result<Plan> load_plan(const std::string& path) {
+Result<Plan> load_plan(const std::string& path, const Graph& graph) {
+  if (std::filesystem::is_directory(path)) {
+    REGEN_ASSIGN(const StageMatrices matrices, read_stage_matrices(path));
+    auto plan = plan_from_matrices(graph, matrices);
+    if (!plan.ok()) return in_file(path, plan.error());
+    return plan;
+  }
   REGEN_ASSIGN(const std::string content, read_file(path, kMaxFileBytes));
   return parse_plan(content, path);
 }
 
 Result<Plan> load_valid_plan(const std::string& path, const Graph& graph) {
-  REGEN_ASSIGN(Plan plan, load_plan(path));
+  REGEN_ASSIGN(Plan plan, load_plan(path, graph));
   const auto validation = validate(graph, plan);
   if (!validation.ok()) return in_file(path, validation.error());
   return plan;

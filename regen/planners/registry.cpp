@@ -34,6 +34,14 @@ const std::vector<PlannerEntry>& entries() {
        plan_chen_cuts},
       {"vdnn", "moves forward values to the host and back by rule, recomputes the cheap ones",
        plan_vdnn},
+      {"superneurons", "moves what dear layers make, recomputes what lies between them",
+       plan_superneurons},
+      {"capuchin", "moves what is away longest until the link is full, then recomputes the rest",
+       plan_capuchin},
+      {"str", "the proven cheapest mix of recomputation and movement, stalls priced", plan_str,
+       true},
+      {"str_lp", "the relaxation of str, rounded to schedules within the budget", plan_str_lp,
+       true},
   };
   return kEntries;
 }

@@ -1,0 +1,233 @@
+#include "tests/support/step_oracle.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <queue>
+#include <unordered_map>
+#include <vector>
+
+namespace regen::testing {
+namespace {
+
+using Set = std::uint32_t;  // of ops, which are the values they make
+
+struct Node {
+  Set reads = 0;
+  Bytes bytes = 0, workspace = 0;
+  double cost = 0, again = 0;
+  bool repeatable = false;
+  bool output = false;
+};
+
+std::vector<Node> nodes_of(const Graph& graph, bool gradients_again) {
+  std::vector<Node> nodes;
+  for (OpId op : graph.ops()) {
+    const VariantId v = graph.default_variant(op);
+    if (graph.makes(v).size() != 1 || graph.variants(op).size() != 1) std::abort();
+    const TensorId made = graph.makes(v)[0];
+    Node node{.bytes = graph.bytes(made),
+              .workspace = graph.workspace(v),
+              .cost = graph.cost(v),
+              .again = graph.rerun_cost(v),
+              .repeatable =
+                  graph.recomputable(op) && (gradients_again || graph.phase(op) == Phase::kForward),
+              .output = graph.kind(made) == TensorKind::kOutput};
+    for (TensorId t : graph.reads(v)) {
+      if (!graph.fixed(t)) node.reads |= Set{1} << graph.producer(t).index();
+    }
+    nodes.push_back(node);
+  }
+  return nodes;
+}
+
+// Where a list has come to. Ends of copies are counted from the clock; 0: nothing to wait for.
+struct State {
+  std::uint32_t done = 0;  // first runs
+  Set device = 0;
+  Set host = 0;
+  Set given_up = 0;  // host copies that go once their last fetch is waited for
+  double clock = 0;
+  std::vector<double> offload_end, fetch_end;  // by value
+  double host_queue = 0, device_queue = 0;     // when they are empty
+};
+
+using Key = std::tuple<std::uint32_t, Set, Set, Set>;
+
+struct KeyHash {
+  std::size_t operator()(const Key& key) const {
+    std::uint64_t h = std::get<0>(key);
+    for (const Set s : {std::get<1>(key), std::get<2>(key), std::get<3>(key)}) {
+      h = (h ^ s) * 0xff51afd7ed558ccdULL;
+      h ^= h >> 31;
+    }
+    return h;
+  }
+};
+
+class Oracle {
+ public:
+  Oracle(const Graph& graph, const StepLimits& limits, double cutoff, std::size_t most_states)
+      : nodes_(nodes_of(graph, limits.gradients_again)),
+        limits_(limits),
+        cutoff_(cutoff),
+        most_states_(most_states) {}
+
+  StepOptimum run() {
+    State start;
+    start.offload_end.assign(nodes_.size(), 0);
+    start.fetch_end.assign(nodes_.size(), 0);
+    visit(start);
+    while (!queue_.empty()) {
+      const auto [cost, index] = queue_.top();
+      queue_.pop();
+      const State state = states_[index];
+      if (cost >= best_) break;
+      if (beaten_[index]) continue;
+      if (states_.size() > most_states_) return {.states = states_.size()};
+      expand(state);
+    }
+    StepOptimum result{.complete = true, .states = states_.size()};
+    if (best_ < cutoff_) result.cost = best_;
+    return result;
+  }
+
+ private:
+  double to_come(const State& state) const {
+    double sum = 0;
+    for (std::size_t i = state.done; i < nodes_.size(); ++i) sum += nodes_[i].cost;
+    return sum;
+  }
+
+  void expand(const State& state) {
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      if (i == state.done || (i < state.done && nodes_[i].repeatable)) compute(state, i);
+      const Set bit = Set{1} << i;
+      if (state.device & bit) release(state, i);
+      if (!limits_.link.can_move()) continue;
+      if ((state.device & bit) && !(state.host & bit)) offload(state, i);
+      if (!(state.device & bit) && (state.host & bit) && !(state.given_up & bit)) fetch(state, i);
+    }
+  }
+
+  Bytes sum(Set values) const {
+    Bytes bytes = 0;
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      if (values >> i & 1) bytes += nodes_[i].bytes;
+    }
+    return bytes;
+  }
+
+  void compute(State state, std::size_t i) {
+    const Node& node = nodes_[i];
+    if ((node.reads & ~state.device) != 0) return;
+    const Set bit = Set{1} << i;
+    if (sum(state.device | bit) + node.workspace > limits_.budget) return;
+    for (std::size_t v = 0; v < nodes_.size(); ++v) {
+      if (node.reads >> v & 1) state.clock = std::max(state.clock, state.fetch_end[v]);
+    }
+    state.host &= ~(state.given_up & node.reads);
+    state.given_up &= ~node.reads;
+    state.device |= bit;
+    state.clock += i == state.done ? node.cost : node.again;
+    state.done += i == state.done ? 1 : 0;
+    visit(std::move(state));
+  }
+
+  void release(State state, std::size_t v) {
+    const Set bit = Set{1} << v;
+    state.clock = std::max({state.clock, state.offload_end[v], state.fetch_end[v]});
+    state.device &= ~bit;
+    if (state.given_up & bit) {
+      state.host &= ~bit;
+      state.given_up &= ~bit;
+    }
+    visit(std::move(state));
+  }
+
+  void offload(State state, std::size_t v) {
+    const Set bit = Set{1} << v;
+    state.host |= bit;
+    if (limits_.host_budget && sum(state.host) > *limits_.host_budget) return;
+    state.host_queue = std::max(state.clock, state.host_queue) +
+                       static_cast<double>(nodes_[v].bytes) / limits_.link.to_host;
+    state.offload_end[v] = state.host_queue;
+    visit(std::move(state));
+  }
+
+  void fetch(State state, std::size_t v) {
+    const Set bit = Set{1} << v;
+    state.device |= bit;
+    if (sum(state.device) > limits_.budget) return;
+    state.device_queue = std::max(state.clock, state.device_queue) +
+                         static_cast<double>(nodes_[v].bytes) / limits_.link.to_device;
+    state.fetch_end[v] = state.device_queue;
+    if (limits_.host_budget) {
+      State last = state;
+      last.given_up |= bit;
+      visit(std::move(last));
+    }
+    visit(std::move(state));
+  }
+
+  bool finished(const State& state) const {
+    if (state.done < nodes_.size()) return false;
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      if (nodes_[i].output && !(state.device >> i & 1)) return false;
+    }
+    return true;
+  }
+
+  // Whether everything in `a` has happened or will end no later than in `b`.
+  static bool no_later(const State& a, const State& b) {
+    if (a.clock > b.clock) return false;
+    const auto fine = [&](double of_a, double of_b) { return of_a <= std::max(of_b, b.clock); };
+    for (std::size_t i = 0; i < a.offload_end.size(); ++i) {
+      if (!fine(a.offload_end[i], b.offload_end[i])) return false;
+      if (!fine(a.fetch_end[i], b.fetch_end[i])) return false;
+    }
+    return fine(a.host_queue, b.host_queue) && fine(a.device_queue, b.device_queue);
+  }
+
+  void visit(State state) {
+    const double cost = state.clock + to_come(state);
+    if (cost >= std::min(cutoff_, best_)) return;
+    if (finished(state)) {
+      best_ = std::min(best_, std::max({state.clock, state.host_queue, state.device_queue}));
+    }
+    auto& others = at_[Key{state.done, state.device, state.host, state.given_up}];
+    for (const std::size_t other : others) {
+      if (no_later(states_[other], state)) return;
+    }
+    std::erase_if(others, [&](std::size_t other) {
+      const bool worse = no_later(state, states_[other]);
+      if (worse) beaten_[other] = 1;
+      return worse;
+    });
+    others.push_back(states_.size());
+    queue_.emplace(cost, states_.size());
+    states_.push_back(std::move(state));
+    beaten_.push_back(0);
+  }
+
+  const std::vector<Node> nodes_;
+  const StepLimits limits_;
+  const double cutoff_;
+  const std::size_t most_states_;
+  double best_ = std::numeric_limits<double>::infinity();
+  std::vector<State> states_;
+  std::vector<char> beaten_;
+  std::unordered_map<Key, std::vector<std::size_t>, KeyHash> at_;
+  std::priority_queue<std::pair<double, std::size_t>, std::vector<std::pair<double, std::size_t>>,
+                      std::greater<>>
+      queue_;
+};
+
+}  // namespace
+
+StepOptimum cheapest_step_list(const Graph& graph, const StepLimits& limits, double cutoff,
+                               std::size_t most_states) {
+  return Oracle(graph, limits, cutoff, most_states).run();
+}
+
+}  // namespace regen::testing
