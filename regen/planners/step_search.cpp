@@ -25,9 +25,10 @@ void each_bit(Mask mask, Visit visit) {
   for (; mask != 0; mask &= mask - 1) visit(static_cast<std::size_t>(std::countr_zero(mask)));
 }
 
-// A copy that had not ended when the compute queue was last looked at.
+// A copy that had not ended when the compute queue last moved on, or joined since.
 struct Flight {
   std::uint8_t value = 0;
+  bool joined_now = false;  // since the compute queue last moved on
   double start = 0;
   double end = 0;
 };
@@ -77,6 +78,13 @@ struct Masks {
       useful.push_back(useful_at(i));
       still_read.push_back(read_from(i));
       rerunnable.push_back(rerunnable_at(i));
+      made.push_back(i == 0 ? 0 : made.back() | makes[i - 1]);
+    }
+    next_reader.assign(frontier.num_ops + 1,
+                       std::vector<std::size_t>(frontier.num_values, frontier.num_ops));
+    for (std::size_t i = frontier.num_ops; i-- > 0;) {
+      next_reader[i] = next_reader[i + 1];
+      each_bit(reads[i], [&](std::size_t v) { next_reader[i][v] = i; });
     }
     first_costs.assign(frontier.num_ops + 1, 0);
     for (std::size_t i = frontier.num_ops; i-- > 0;) {
@@ -94,9 +102,11 @@ struct Masks {
   const Frontier& frontier;
   std::vector<Mask> reads, makes;  // by op
   // By the number of first runs so far: values that can be of use, those that a first run to come
-  // reads or that must be there at the end, and ops that may run again.
-  std::vector<Mask> useful, still_read, rerunnable;
+  // reads or that must be there at the end, ops that may run again, and values made.
+  std::vector<Mask> useful, still_read, rerunnable, made;
   std::vector<double> first_costs;  // of all first runs to come
+  // By the same and value: the first of them that reads it, else the number of ops.
+  std::vector<std::vector<std::size_t>> next_reader;
 
  private:
   static Mask mask_of(std::span<const ValueId> values) {
@@ -217,8 +227,7 @@ class StepSearch {
     });
     choose(candidates, 0, missing, 0, [&](Mask chosen) {
       Part after = part;
-      release(after, chosen);
-      then(after, chosen);
+      if (release(after, chosen)) then(after, chosen);
     });
   }
 
@@ -248,11 +257,16 @@ class StepSearch {
   }
   std::uint32_t last_stage() const { return static_cast<std::uint32_t>(frontier_.num_ops - 1); }
 
-  static void release(Part& part, Mask values) {
+  // False if a copy should have joined later.
+  static bool release(Part& part, Mask values) {
+    double time = part.time;
     for (const Flight& flight : part.out) {
-      if ((values & bit(flight.value)) != 0) part.time = std::max(part.time, flight.end);
+      if ((values & bit(flight.value)) != 0) time = std::max(time, flight.end);
     }
     part.place.device &= ~values;
+    if (time == part.time) return true;
+    part.time = time;
+    return settle(part);
   }
 
   void compute(const Part& part, std::uint32_t index, std::size_t op) {
@@ -290,8 +304,9 @@ class StepSearch {
   static bool settle(Part& part) {
     for (auto* flights : {&part.out, &part.in}) {
       std::erase_if(*flights, [&](const Flight& flight) { return flight.end <= part.time; });
-      for (const Flight& flight : *flights) {
+      for (Flight& flight : *flights) {
         if (flight.start >= part.time && flight.end > flight.start) return false;
+        flight.joined_now = false;
       }
     }
     return true;
@@ -303,9 +318,16 @@ class StepSearch {
     return mask;
   }
 
+  // All copies that join at one time but the last have ended when the compute queue moves on, or
+  // the last would not have started; so only the last is free in its order.
+  static bool may_join(const std::vector<Flight>& queue) {
+    const std::size_t n = queue.size();
+    return n < 2 || !queue[n - 2].joined_now || queue[n - 2].value < queue[n - 1].value;
+  }
+
   static void join(std::vector<Flight>& queue, std::size_t value, double now, double duration) {
     const double start = queue.empty() ? now : std::max(now, queue.back().end);
-    queue.push_back({static_cast<std::uint8_t>(value), start, start + duration});
+    queue.push_back({static_cast<std::uint8_t>(value), true, start, start + duration});
   }
 
   void offload(const Part& part, std::uint32_t index, std::size_t v) {
@@ -314,6 +336,7 @@ class StepSearch {
         0) {
       return;
     }
+    if (!may_join(part.out)) return;
     const Bytes bytes = frontier_.bytes[ValueId(v)];
     if (problem_.host_budget && masks_.bytes(part.place.host) + bytes > *problem_.host_budget) {
       return;
@@ -328,6 +351,7 @@ class StepSearch {
   void fetch(const Part& part, std::uint32_t index, std::size_t v) {
     const Bytes bytes = frontier_.bytes[ValueId(v)];
     with_room(part, bytes, 0, [&](Part after, Mask released) {
+      if (!may_join(after.in)) return;
       join(after.in, v, after.time, static_cast<double>(bytes) / problem_.link.to_device);
       after.place.device |= bit(v);
       after.place.unused |= bit(v);
@@ -355,6 +379,13 @@ class StepSearch {
   // whose values are wanted and are neither here nor on the host, and of what those read.
   double least_cost(const Part& part) const {
     double cost = part.time + masks_.first_costs[part.place.next];
+    if (part.place.next < frontier_.num_ops) {
+      // A copy that has joined starts before the compute queue has moved on.
+      for (const auto* queue : {&part.out, &part.in}) {
+        if (queue->empty()) continue;
+        cost = std::max(cost, queue->back().start + masks_.first_costs[part.place.next + 1]);
+      }
+    }
     Mask missing = masks_.still_read[part.place.next] & made_before(part.place.next) &
                    ~part.place.device & ~part.place.host;
     Mask again = 0;
@@ -368,6 +399,7 @@ class StepSearch {
       cost += frontier_.rerun_cost[OpId(op)];
       missing |= masks_.reads[op] & ~part.place.device & ~part.place.host;
     }
+    cost = std::max(cost, least_cost_of_returns(part));
     if (part.place.next == frontier_.num_ops) {
       for (const Flight& flight : part.out) cost = std::max(cost, flight.end);
       for (const Flight& flight : part.in) cost = std::max(cost, flight.end);
@@ -375,11 +407,26 @@ class StepSearch {
     return cost;
   }
 
-  Mask made_before(std::size_t next) const {
-    Mask mask = 0;
-    for (std::size_t i = 0; i < next; ++i) mask |= masks_.makes[i];
-    return mask;
+  // What is wanted and only on the host comes over the link in time for its reader, or its op runs
+  // again.
+  double least_cost_of_returns(const Part& part) const {
+    double cost = 0;
+    const std::uint32_t next = part.place.next;
+    const double link_free = part.in.empty() ? part.time : std::max(part.time, part.in.back().end);
+    each_bit(masks_.still_read[next] & part.place.host & ~part.place.device, [&](std::size_t v) {
+      const auto maker = OpId(masks_.producer(v));
+      const double comes = link_free + static_cast<double>(frontier_.bytes[ValueId(v)]) /
+                                           problem_.link.to_device +
+                           masks_.first_costs[masks_.next_reader[next][v]];
+      const double again = (masks_.rerunnable[next] & bit(maker.index())) != 0
+                               ? part.time + masks_.first_costs[next] + frontier_.rerun_cost[maker]
+                               : kInfinity;
+      cost = std::max(cost, std::min(comes, again));
+    });
+    return cost;
   }
+
+  Mask made_before(std::size_t next) const { return masks_.made[next]; }
 
   // Whether b can do nothing that a cannot do as early.
   static bool ahead(const Part& a, const Part& b) {
@@ -396,11 +443,40 @@ class StepSearch {
     return no_later(a.out, b.out) && no_later(a.in, b.in);
   }
 
+  bool beaten_at(const Place& place, const Part& part) const {
+    const auto rivals = at_.find(place);
+    return rivals != at_.end() && std::ranges::any_of(rivals->second, [&](std::uint32_t rival) {
+             return ahead(parts_[rival], part);
+           });
+  }
+
+  // Also by a part with one value more on the device, which can leave for nothing when its bytes
+  // are wanted, or with one more copy on the host, where bytes are not counted.
+  bool beaten(const Part& part) const {
+    if (beaten_at(part.place, part)) return true;
+    bool found = false;
+    const Mask useful = masks_.useful[part.place.next] & made_before(part.place.next);
+    each_bit(useful & ~part.place.device, [&](std::size_t v) {
+      Place more = part.place;
+      more.device |= bit(v);
+      found = found || (fits(more.device) && beaten_at(more, part));
+      if (!moves_ || problem_.host_budget || (part.place.host & bit(v)) != 0) return;
+      more.host |= bit(v);
+      found = found || (fits(more.device) && beaten_at(more, part));
+    });
+    if (!moves_ || problem_.host_budget || found) return found;
+    each_bit(useful & ~part.place.host, [&](std::size_t v) {
+      Place more = part.place;
+      more.host |= bit(v);
+      found = found || beaten_at(more, part);
+    });
+    return found;
+  }
+  bool fits(Mask device) const { return masks_.bytes(device) <= budget_; }
+
   void keep(Part part) {
+    if (beaten(part)) return;
     std::vector<std::uint32_t>& rivals = at_[part.place];
-    for (const std::uint32_t rival : rivals) {
-      if (ahead(parts_[rival], part)) return;
-    }
     std::erase_if(rivals, [&](std::uint32_t rival) {
       const bool beaten = ahead(part, parts_[rival]);
       if (beaten) parts_[rival].superfluous = true;
