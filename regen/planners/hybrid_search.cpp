@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <numeric>
 
 namespace regen {
 namespace {
 
-// Of the gaps over a peak the largest are tried; a drop that frees little does not help there.
-constexpr std::size_t kDropsTried = 24;
+// Of the gaps over a peak the largest are tried; one that frees little does not help there.
+constexpr std::size_t kGapsTried = 24;
 
 }  // namespace
 
@@ -56,27 +57,43 @@ void HybridSearch::add_start(HybridSchedule start) {
   offer(*judged);
 }
 
-// Drops, one by one, the gap over the peak that brings the schedule nearest to the budget.
+// Changes, one by one, the gap over the peak that brings the schedule nearer to the budget at the
+// least cost for each byte.
 void HybridSearch::repair(Judged& judged) {
   while (!fits(judged) && !effort_.exhausted()) {
-    std::vector<Gap> over_peak;
-    for (const Gap& gap : gaps_) {
-      const bool covers = gap.first <= judged.peak_stage && judged.peak_stage <= gap.last;
-      if (covers && way_of(judged.schedule, gap) != GapWay::kDrop) over_peak.push_back(gap);
-    }
-    std::ranges::stable_sort(over_peak, std::ranges::greater{},
-                             [&](const Gap& gap) { return frontier_.bytes[gap.value]; });
-    if (over_peak.size() > kDropsTried) over_peak.resize(kDropsTried);
     std::optional<Judged> next;
-    for (const Gap& gap : over_peak) {
-      HybridSchedule changed = judged.schedule;
-      set_way(changed, gap, GapWay::kDrop);
-      auto tried = judge(std::move(changed));
-      if (tried && (!next || better(*tried, *next))) next = std::move(tried);
+    double least = std::numeric_limits<double>::infinity();
+    for (const Gap& gap : gaps_over_peak(judged)) {
+      for (const GapWay way : {GapWay::kMove, GapWay::kDrop}) {
+        if (way <= way_of(judged.schedule, gap) || !possible(way)) continue;
+        HybridSchedule changed = judged.schedule;
+        set_way(changed, gap, way);
+        auto tried = judge(std::move(changed));
+        if (!tried || tried->over >= judged.over) continue;
+        const double price =
+            (tried->candidate.simulation.cost - judged.candidate.simulation.cost) /
+            static_cast<double>(judged.over - tried->over);
+        if (price >= least) continue;
+        least = price;
+        next = std::move(tried);
+      }
     }
-    if (!next || next->over >= judged.over) return;
+    if (!next) return;
     judged = *std::move(next);
   }
+}
+
+// The largest that are not dropped yet.
+std::vector<Gap> HybridSearch::gaps_over_peak(const Judged& judged) const {
+  std::vector<Gap> result;
+  for (const Gap& gap : gaps_) {
+    const bool covers = gap.first <= judged.peak_stage && judged.peak_stage <= gap.last;
+    if (covers && way_of(judged.schedule, gap) != GapWay::kDrop) result.push_back(gap);
+  }
+  std::ranges::stable_sort(result, std::ranges::greater{},
+                           [&](const Gap& gap) { return frontier_.bytes[gap.value]; });
+  if (result.size() > kGapsTried) result.resize(kGapsTried);
+  return result;
 }
 
 // Every gap in a random order, each in its best way as things stand, until none changes.
@@ -102,8 +119,12 @@ void HybridSearch::improve(Judged& judged, double goal) {
 bool HybridSearch::try_other_ways(Judged& judged, const Gap& gap) {
   bool changed = false;
   const GapWay present = way_of(judged.schedule, gap);
+  // To give a value up when nothing waits and all fits can only cost.
+  if (present == GapWay::kKeep && fits(judged) && judged.candidate.simulation.stall == 0) {
+    return false;
+  }
   for (const GapWay way : {GapWay::kKeep, GapWay::kMove, GapWay::kDrop}) {
-    if (way == present || (way == GapWay::kMove && !problem_.link.can_move())) continue;
+    if (way == present || !possible(way)) continue;
     HybridSchedule other = judged.schedule;
     set_way(other, gap, way);
     auto tried = judge(std::move(other));

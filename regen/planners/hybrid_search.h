@@ -16,7 +16,8 @@ class HybridSearch {
   // One unit of work is one step of one evaluated schedule.
   HybridSearch(const Problem& problem, const Frontier& frontier, Effort& effort);
 
-  // Brings a start within the limits if dropping values can, and improves it one gap at a time.
+  // Brings a start within the limits if moving and dropping values can, and improves it one gap at a
+  // time.
   void add_start(HybridSchedule start);
 
   // Changes some gaps of the best schedule at random, repairs and improves, keeping what is
@@ -41,7 +42,9 @@ class HybridSearch {
   std::optional<Judged> judge(HybridSchedule schedule);
   static bool fits(const Judged& judged) { return judged.over == 0; }
   static bool better(const Judged& a, const Judged& b);
+  bool possible(GapWay way) const { return way != GapWay::kMove || problem_.link.can_move(); }
   void repair(Judged& judged);
+  std::vector<Gap> gaps_over_peak(const Judged& judged) const;
   void improve(Judged& judged, double goal);
   bool try_other_ways(Judged& judged, const Gap& gap);
   HybridSchedule disturbed(const Judged& judged);

@@ -96,17 +96,15 @@ void HybridSolver::ask_others() {
   for (const auto planner : {plan_keep_all, plan_chen_greedy, plan_capuchin, plan_vdnn}) {
     if (closed()) return;
     offer_plan(planner(plain, quick));
+    tell();
   }
 }
 
-// From three sides: everything may move, nothing moves, and what the best of the others runs.
+// From four sides: everything kept and repaired, what the best of the others runs, with what it
+// keeps on the device or free to move, and everything free to move.
 void HybridSolver::start_search() {
   const std::vector<Gap>& gaps = search_.gaps();
-  std::vector<HybridSchedule> starts;
-  if (problem_.link.can_move()) {
-    starts.push_back(uniform_schedule(frontier_, gaps, GapWay::kMove));
-  }
-  starts.push_back(uniform_schedule(frontier_, gaps, GapWay::kKeep));
+  std::vector<HybridSchedule> starts{uniform_schedule(frontier_, gaps, GapWay::kKeep)};
   if (best_.best()) {
     HybridSchedule others{.keep = keep_of_sequence(frontier_, sequence_of(best_.best()->plan)),
                           .away = KeepMatrix(frontier_.num_ops, frontier_.num_values)};
@@ -115,6 +113,9 @@ void HybridSolver::start_search() {
       if (way_of(others, gap) == GapWay::kKeep) set_way(others, gap, GapWay::kMove);
     }
     if (problem_.link.can_move()) starts.push_back(std::move(others));
+  }
+  if (problem_.link.can_move()) {
+    starts.push_back(uniform_schedule(frontier_, gaps, GapWay::kMove));
   }
   for (HybridSchedule& start : starts) {
     if (closed() || effort_.exhausted()) return;

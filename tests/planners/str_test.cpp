@@ -16,7 +16,7 @@ namespace regen {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr std::size_t kMostStates = 20'000'000;
+constexpr std::size_t kMostStates = 6'000'000;
 
 bool exhaustive() {
   return std::getenv("REGEN_EXHAUSTIVE") != nullptr;
@@ -50,7 +50,8 @@ struct Case {
     return {.budget = *problem.budget - graph->fixed_bytes(),
             .host_budget = problem.host_budget,
             .link = problem.link,
-            .gradients_again = problem.options.recompute_gradients};
+            .gradients_again = problem.options.recompute_gradients,
+            .late_releases = graph->num_ops() > 11};
   }
 
   Random random;

@@ -103,7 +103,7 @@ class Oracle {
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       if (i == state.done || (i < state.done && nodes_[i].repeatable)) compute(state, i);
       const Set bit = Set{1} << i;
-      if (state.device & bit) release(state, i);
+      if ((state.device & bit) && !limits_.late_releases) visit(released(state, i));
       if (!limits_.link.can_move()) continue;
       if ((state.device & bit) && !(state.host & bit)) offload(state, i);
       if (!(state.device & bit) && (state.host & bit) && !(state.given_up & bit)) fetch(state, i);
@@ -118,11 +118,31 @@ class Oracle {
     return bytes;
   }
 
-  void compute(State state, std::size_t i) {
+  // Releases one value after the other, in the order of their numbers, until `missing` bytes are
+  // free.
+  template <typename Then>
+  void make_room(const State& state, Bytes missing, Set stays, std::size_t from, Then then) {
+    if (missing <= 0) {
+      then(state);
+      return;
+    }
+    for (std::size_t v = from; v < nodes_.size() && limits_.late_releases; ++v) {
+      if (!((state.device & ~stays) >> v & 1) || nodes_[v].bytes == 0) continue;
+      make_room(released(state, v), missing - nodes_[v].bytes, stays, v + 1, then);
+    }
+  }
+
+  void compute(const State& state, std::size_t i) {
     const Node& node = nodes_[i];
+    const Set made = Set{1} << i;
     if ((node.reads & ~state.device) != 0) return;
+    const Bytes missing = sum(state.device | made) + node.workspace - limits_.budget;
+    make_room(state, missing, node.reads | made, 0, [&](const State& ready) { run(ready, i); });
+  }
+
+  void run(State state, std::size_t i) {
+    const Node& node = nodes_[i];
     const Set bit = Set{1} << i;
-    if (sum(state.device | bit) + node.workspace > limits_.budget) return;
     for (std::size_t v = 0; v < nodes_.size(); ++v) {
       if (node.reads >> v & 1) state.clock = std::max(state.clock, state.fetch_end[v]);
     }
@@ -134,7 +154,7 @@ class Oracle {
     visit(std::move(state));
   }
 
-  void release(State state, std::size_t v) {
+  static State released(State state, std::size_t v) {
     const Set bit = Set{1} << v;
     state.clock = std::max({state.clock, state.offload_end[v], state.fetch_end[v]});
     state.device &= ~bit;
@@ -142,7 +162,7 @@ class Oracle {
       state.host &= ~bit;
       state.given_up &= ~bit;
     }
-    visit(std::move(state));
+    return state;
   }
 
   void offload(State state, std::size_t v) {
@@ -155,10 +175,14 @@ class Oracle {
     visit(std::move(state));
   }
 
-  void fetch(State state, std::size_t v) {
+  void fetch(const State& state, std::size_t v) {
+    const Bytes missing = sum(state.device) + nodes_[v].bytes - limits_.budget;
+    make_room(state, missing, 0, 0, [&](const State& ready) { start_fetch(ready, v); });
+  }
+
+  void start_fetch(State state, std::size_t v) {
     const Set bit = Set{1} << v;
     state.device |= bit;
-    if (sum(state.device) > limits_.budget) return;
     state.device_queue = std::max(state.clock, state.device_queue) +
                          static_cast<double>(nodes_[v].bytes) / limits_.link.to_device;
     state.fetch_end[v] = state.device_queue;
@@ -189,7 +213,21 @@ class Oracle {
     return fine(a.host_queue, b.host_queue) && fine(a.device_queue, b.device_queue);
   }
 
+  // Values that no op can want any more leave, unless a copy of them is under way.
+  void forget_dead(State& state) const {
+    Set wanted = 0;
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      if (i >= state.done || nodes_[i].repeatable) wanted |= nodes_[i].reads;
+      if (nodes_[i].output) wanted |= Set{1} << i;
+    }
+    for (std::size_t v = 0; v < state.done; ++v) {
+      const bool copied = std::max(state.offload_end[v], state.fetch_end[v]) > state.clock;
+      if (!(wanted >> v & 1) && !copied) state.device &= ~(Set{1} << v);
+    }
+  }
+
   void visit(State state) {
+    forget_dead(state);
     const double cost = state.clock + to_come(state);
     if (cost >= std::min(cutoff_, best_)) return;
     if (finished(state)) {

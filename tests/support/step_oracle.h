@@ -1,7 +1,8 @@
 // Exhaustive search over the step lists of tiny graphs: every compute, offload, release and fetch
 // at every place, as docs/plan-semantics.md defines them, as long as first runs follow the order of
-// the graph. It shares no code with the planners, and none of their short cuts: values may leave
-// at any time and copies may queue.
+// the graph. It shares no code with the planners. Copies may join their queues at any time; values
+// may leave at any time too or, for larger graphs, only when their bytes are wanted, which is never
+// worse: a release waits for a copy, later ones for less of it.
 #pragma once
 
 #include <optional>
@@ -16,6 +17,7 @@ struct StepLimits {
   std::optional<Bytes> host_budget;  // absent: no limit
   Link link;                         // without a joint limit
   bool gradients_again = true;       // may ops after the forward pass run again?
+  bool late_releases = false;        // only what is wanted right then leaves
 };
 
 struct StepOptimum {
