@@ -70,9 +70,8 @@ void HybridSearch::repair(Judged& judged) {
         set_way(changed, gap, way);
         auto tried = judge(std::move(changed));
         if (!tried || tried->over >= judged.over) continue;
-        const double price =
-            (tried->candidate.simulation.cost - judged.candidate.simulation.cost) /
-            static_cast<double>(judged.over - tried->over);
+        const double price = (tried->candidate.simulation.cost - judged.candidate.simulation.cost) /
+                             static_cast<double>(judged.over - tried->over);
         if (price >= least) continue;
         least = price;
         next = std::move(tried);

@@ -16,8 +16,8 @@ class HybridSearch {
   // One unit of work is one step of one evaluated schedule.
   HybridSearch(const Problem& problem, const Frontier& frontier, Effort& effort);
 
-  // Brings a start within the limits if moving and dropping values can, and improves it one gap at a
-  // time.
+  // Brings a start within the limits if moving and dropping values can, and improves it one gap at
+  // a time.
   void add_start(HybridSchedule start);
 
   // Changes some gaps of the best schedule at random, repairs and improves, keeping what is

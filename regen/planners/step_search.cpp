@@ -415,9 +415,9 @@ class StepSearch {
     const double link_free = part.in.empty() ? part.time : std::max(part.time, part.in.back().end);
     each_bit(masks_.still_read[next] & part.place.host & ~part.place.device, [&](std::size_t v) {
       const auto maker = OpId(masks_.producer(v));
-      const double comes = link_free + static_cast<double>(frontier_.bytes[ValueId(v)]) /
-                                           problem_.link.to_device +
-                           masks_.first_costs[masks_.next_reader[next][v]];
+      const double comes =
+          link_free + static_cast<double>(frontier_.bytes[ValueId(v)]) / problem_.link.to_device +
+          masks_.first_costs[masks_.next_reader[next][v]];
       const double again = (masks_.rerunnable[next] & bit(maker.index())) != 0
                                ? part.time + masks_.first_costs[next] + frontier_.rerun_cost[maker]
                                : kInfinity;

@@ -51,7 +51,7 @@ struct Case {
             .host_budget = problem.host_budget,
             .link = problem.link,
             .gradients_again = problem.options.recompute_gradients,
-            .late_releases = graph->num_ops() > 11};
+            .only_late = graph->num_ops() > 11};
   }
 
   Random random;

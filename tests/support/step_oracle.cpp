@@ -103,7 +103,7 @@ class Oracle {
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       if (i == state.done || (i < state.done && nodes_[i].repeatable)) compute(state, i);
       const Set bit = Set{1} << i;
-      if ((state.device & bit) && !limits_.late_releases) visit(released(state, i));
+      if ((state.device & bit) && !limits_.only_late) visit(released(state, i));
       if (!limits_.link.can_move()) continue;
       if ((state.device & bit) && !(state.host & bit)) offload(state, i);
       if (!(state.device & bit) && (state.host & bit) && !(state.given_up & bit)) fetch(state, i);
@@ -126,9 +126,11 @@ class Oracle {
       then(state);
       return;
     }
-    for (std::size_t v = from; v < nodes_.size() && limits_.late_releases; ++v) {
+    for (std::size_t v = from; v < nodes_.size() && limits_.only_late; ++v) {
       if (!((state.device & ~stays) >> v & 1) || nodes_[v].bytes == 0) continue;
-      make_room(released(state, v), missing - nodes_[v].bytes, stays, v + 1, then);
+      const State next = released(state, v);
+      if (next.clock > state.clock && !all_started(next)) continue;
+      make_room(next, missing - nodes_[v].bytes, stays, v + 1, then);
     }
   }
 
@@ -151,7 +153,20 @@ class Oracle {
     state.device |= bit;
     state.clock += i == state.done ? node.cost : node.again;
     state.done += i == state.done ? 1 : 0;
-    visit(std::move(state));
+    if (all_started(state)) visit(std::move(state));
+  }
+
+  // False if a copy has joined that could have joined later.
+  bool all_started(const State& state) const {
+    if (!limits_.only_late) return true;
+    for (std::size_t v = 0; v < nodes_.size(); ++v) {
+      const auto bytes = static_cast<double>(nodes_[v].bytes);
+      const double out = bytes / limits_.link.to_host;
+      const double in = bytes / limits_.link.to_device;
+      if (out > 0 && state.offload_end[v] - out >= state.clock) return false;
+      if (in > 0 && state.fetch_end[v] - in >= state.clock) return false;
+    }
+    return true;
   }
 
   static State released(State state, std::size_t v) {

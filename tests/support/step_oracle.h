@@ -1,8 +1,9 @@
 // Exhaustive search over the step lists of tiny graphs: every compute, offload, release and fetch
 // at every place, as docs/plan-semantics.md defines them, as long as first runs follow the order of
-// the graph. It shares no code with the planners. Copies may join their queues at any time; values
-// may leave at any time too or, for larger graphs, only when their bytes are wanted, which is never
-// worse: a release waits for a copy, later ones for less of it.
+// the graph. It shares no code with the planners. For larger graphs two kinds of lists can be left
+// out, each of which some other list is as good as:
+//   - a value leaves before its bytes are wanted: a later release waits for less of a copy;
+//   - a copy joins its queue before the step during which it starts: it can as well join later.
 #pragma once
 
 #include <optional>
@@ -17,7 +18,7 @@ struct StepLimits {
   std::optional<Bytes> host_budget;  // absent: no limit
   Link link;                         // without a joint limit
   bool gradients_again = true;       // may ops after the forward pass run again?
-  bool late_releases = false;        // only what is wanted right then leaves
+  bool only_late = false;            // leave out both kinds of lists above
 };
 
 struct StepOptimum {
