@@ -336,8 +336,8 @@ class StepSearch {
         0) {
       return;
     }
-    if (!may_join(part.out)) return;
     const Bytes bytes = frontier_.bytes[ValueId(v)];
+    if (bytes == 0 || !may_join(part.out)) return;
     if (problem_.host_budget && masks_.bytes(part.place.host) + bytes > *problem_.host_budget) {
       return;
     }

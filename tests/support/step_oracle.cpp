@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <map>
+#include <limits>
 #include <queue>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -41,7 +42,13 @@ std::vector<Node> nodes_of(const Graph& graph, bool gradients_again) {
   return nodes;
 }
 
-// Where a list has come to. Ends of copies are counted from the clock; 0: nothing to wait for.
+// A copy queue: when it is empty, and the last two values that joined since the clock moved.
+struct Queue {
+  double free = 0;
+  int last = -1, before = -1;
+};
+
+// Where a list has come to.
 struct State {
   std::uint32_t done = 0;  // first runs
   Set device = 0;
@@ -49,7 +56,7 @@ struct State {
   Set given_up = 0;  // host copies that go once their last fetch is waited for
   double clock = 0;
   std::vector<double> offload_end, fetch_end;  // by value
-  double host_queue = 0, device_queue = 0;     // when they are empty
+  Queue to_host, to_device;
 };
 
 using Key = std::tuple<std::uint32_t, Set, Set, Set>;
@@ -67,11 +74,11 @@ struct KeyHash {
 
 class Oracle {
  public:
-  Oracle(const Graph& graph, const StepLimits& limits, double cutoff, std::size_t most_states)
+  Oracle(const Graph& graph, const StepLimits& limits, double cutoff, std::size_t most_work)
       : nodes_(nodes_of(graph, limits.gradients_again)),
         limits_(limits),
         cutoff_(cutoff),
-        most_states_(most_states) {}
+        most_work_(most_work) {}
 
   StepOptimum run() {
     State start;
@@ -84,18 +91,30 @@ class Oracle {
       const State state = states_[index];
       if (cost >= best_) break;
       if (beaten_[index]) continue;
-      if (states_.size() > most_states_) return {.states = states_.size()};
+      if (work_ > most_work_) return {};
       expand(state);
     }
-    StepOptimum result{.complete = true, .states = states_.size()};
+    StepOptimum result{.complete = true};
     if (best_ < cutoff_) result.cost = best_;
     return result;
   }
 
  private:
+  // First runs to come, and re-runs of what they read, or what those read, that is nowhere.
   double to_come(const State& state) const {
     double sum = 0;
-    for (std::size_t i = state.done; i < nodes_.size(); ++i) sum += nodes_[i].cost;
+    Set wanted = 0;
+    for (std::size_t i = state.done; i < nodes_.size(); ++i) {
+      sum += nodes_[i].cost;
+      wanted |= nodes_[i].reads;
+    }
+    for (std::size_t i = state.done; i-- > 0;) {
+      if (nodes_[i].output) wanted |= Set{1} << i;
+      if (!((wanted & ~state.device & ~state.host) >> i & 1)) continue;
+      if (!nodes_[i].repeatable) return std::numeric_limits<double>::infinity();
+      sum += nodes_[i].again;
+      wanted |= nodes_[i].reads;
+    }
     return sum;
   }
 
@@ -145,13 +164,14 @@ class Oracle {
   void run(State state, std::size_t i) {
     const Node& node = nodes_[i];
     const Set bit = Set{1} << i;
+    double time = state.clock;
     for (std::size_t v = 0; v < nodes_.size(); ++v) {
-      if (node.reads >> v & 1) state.clock = std::max(state.clock, state.fetch_end[v]);
+      if (node.reads >> v & 1) time = std::max(time, state.fetch_end[v]);
     }
     state.host &= ~(state.given_up & node.reads);
     state.given_up &= ~node.reads;
     state.device |= bit;
-    state.clock += i == state.done ? node.cost : node.again;
+    move_clock(state, time + (i == state.done ? node.cost : node.again));
     state.done += i == state.done ? 1 : 0;
     if (all_started(state)) visit(std::move(state));
   }
@@ -171,7 +191,7 @@ class Oracle {
 
   static State released(State state, std::size_t v) {
     const Set bit = Set{1} << v;
-    state.clock = std::max({state.clock, state.offload_end[v], state.fetch_end[v]});
+    move_clock(state, std::max({state.clock, state.offload_end[v], state.fetch_end[v]}));
     state.device &= ~bit;
     if (state.given_up & bit) {
       state.host &= ~bit;
@@ -180,13 +200,29 @@ class Oracle {
     return state;
   }
 
+  bool join(const State& state, Queue& queue, std::size_t v, double bandwidth) const {
+    const bool nothing_to_gain = nodes_[v].bytes == 0;
+    if (limits_.only_late && (nothing_to_gain || queue.before > queue.last)) return false;
+    queue.before = queue.last;
+    queue.last = static_cast<int>(v);
+    queue.free =
+        std::max(state.clock, queue.free) + static_cast<double>(nodes_[v].bytes) / bandwidth;
+    return true;
+  }
+
+  static void move_clock(State& state, double time) {
+    if (time == state.clock) return;
+    state.clock = time;
+    state.to_host.last = state.to_host.before = -1;
+    state.to_device.last = state.to_device.before = -1;
+  }
+
   void offload(State state, std::size_t v) {
     const Set bit = Set{1} << v;
     state.host |= bit;
     if (limits_.host_budget && sum(state.host) > *limits_.host_budget) return;
-    state.host_queue = std::max(state.clock, state.host_queue) +
-                       static_cast<double>(nodes_[v].bytes) / limits_.link.to_host;
-    state.offload_end[v] = state.host_queue;
+    if (!join(state, state.to_host, v, limits_.link.to_host)) return;
+    state.offload_end[v] = state.to_host.free;
     visit(std::move(state));
   }
 
@@ -198,9 +234,8 @@ class Oracle {
   void start_fetch(State state, std::size_t v) {
     const Set bit = Set{1} << v;
     state.device |= bit;
-    state.device_queue = std::max(state.clock, state.device_queue) +
-                         static_cast<double>(nodes_[v].bytes) / limits_.link.to_device;
-    state.fetch_end[v] = state.device_queue;
+    if (!join(state, state.to_device, v, limits_.link.to_device)) return;
+    state.fetch_end[v] = state.to_device.free;
     if (limits_.host_budget) {
       State last = state;
       last.given_up |= bit;
@@ -225,7 +260,7 @@ class Oracle {
       if (!fine(a.offload_end[i], b.offload_end[i])) return false;
       if (!fine(a.fetch_end[i], b.fetch_end[i])) return false;
     }
-    return fine(a.host_queue, b.host_queue) && fine(a.device_queue, b.device_queue);
+    return fine(a.to_host.free, b.to_host.free) && fine(a.to_device.free, b.to_device.free);
   }
 
   // Values that no op can want any more leave, unless a copy of them is under way.
@@ -246,9 +281,10 @@ class Oracle {
     const double cost = state.clock + to_come(state);
     if (cost >= std::min(cutoff_, best_)) return;
     if (finished(state)) {
-      best_ = std::min(best_, std::max({state.clock, state.host_queue, state.device_queue}));
+      best_ = std::min(best_, std::max({state.clock, state.to_host.free, state.to_device.free}));
     }
     auto& others = at_[Key{state.done, state.device, state.host, state.given_up}];
+    work_ += 2 * others.size() + 1;
     for (const std::size_t other : others) {
       if (no_later(states_[other], state)) return;
     }
@@ -266,7 +302,8 @@ class Oracle {
   const std::vector<Node> nodes_;
   const StepLimits limits_;
   const double cutoff_;
-  const std::size_t most_states_;
+  const std::size_t most_work_;
+  std::size_t work_ = 0;
   double best_ = std::numeric_limits<double>::infinity();
   std::vector<State> states_;
   std::vector<char> beaten_;
@@ -279,8 +316,8 @@ class Oracle {
 }  // namespace
 
 StepOptimum cheapest_step_list(const Graph& graph, const StepLimits& limits, double cutoff,
-                               std::size_t most_states) {
-  return Oracle(graph, limits, cutoff, most_states).run();
+                               std::size_t most_work) {
+  return Oracle(graph, limits, cutoff, most_work).run();
 }
 
 }  // namespace regen::testing
