@@ -208,6 +208,12 @@ Status check_sizes(const Graph& graph, const StageMatrices& matrices) {
   return {};
 }
 
+bool touches(const Graph& graph, OpId op, TensorId t) {
+  const VariantId v = graph.default_variant(op);
+  return std::ranges::find(graph.reads(v), t) != graph.reads(v).end() ||
+         std::ranges::find(graph.makes(v), t) != graph.makes(v).end();
+}
+
 std::string file_in(const std::string& folder, const char* name) {
   return (std::filesystem::path(folder) / name).string();
 }
@@ -302,7 +308,12 @@ Result<StageMatrices> matrices_from_plan(const Graph& graph, const Plan& plan) {
     };
     // Behind the last op there is no stage left; what is released there leaves no trace.
     if (stage == size && !releases) return refuse("after the last op is not in stages");
-    // What is released right behind a first run leaves with its stage.
+    // What a first run uses and is released right behind it leaves with its stage; what it does
+    // not use leaves when the next one begins.
+    if (stage_begins && releases && stage < size &&
+        !touches(graph, OpId(stage - 1), step.tensor())) {
+      matrices.s->set(stage, op);
+    }
     if (stage_begins && !releases) {
       stage_begins = false;
       for (std::size_t i = 0; i < stage; ++i) {
