@@ -15,7 +15,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kEqual = 1e-12;
 constexpr std::size_t kMostColumns = 300'000;      // of the relaxation
 constexpr std::size_t kMostWholeColumns = 20'000;  // of the integer program
-constexpr std::size_t kMostParts = 3'000'000;      // of step lists: some 700 MB
+constexpr std::size_t kMostParts = 6'000'000;      // of step lists: some 1.5 GB
 constexpr std::size_t kFewOps = 24;  // up to here the step lists are searched before anything long
 constexpr int kRounds = 60;          // of the search over gaps in which nothing got better
 

@@ -287,9 +287,24 @@ class StepSearch {
       after.place.host &= ~(after.place.last & reads);
       after.place.last &= ~reads;
       after.place.next += first ? 1 : 0;
+      if (released == 0 && could_be_swapped(part, op, after.place.device)) return;
       forget_useless(after);
       add(std::move(after), index, Step::compute(OpId(op)), released);
     });
+  }
+
+  // A re-run that the op right after it does not read could as well run after that op, if memory
+  // allows it there. So re-runs stay behind first runs, and among themselves in the order of ops.
+  bool could_be_swapped(const Part& part, std::size_t op, Mask device_after) const {
+    if (part.parent == kNoPart || part.step.kind() != StepKind::kCompute) return false;
+    const std::size_t before = part.step.op().index();
+    const bool first = op == part.place.next;
+    const bool before_was_first = part.place.next != parts_[part.parent].place.next;
+    if (before_was_first || (masks_.reads[op] & masks_.makes[before]) != 0) return false;
+    if (!first && op > before) return false;
+    const std::size_t stage = part.place.next + (first ? 1 : 0);
+    if ((masks_.rerunnable[stage] & bit(before)) == 0) return false;
+    return masks_.bytes(device_after) + frontier_.workspace[OpId(before)] <= budget_;
   }
 
   void forget_useless(Part& part) const {
