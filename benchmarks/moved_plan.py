@@ -3,12 +3,11 @@
 import bisect
 import json
 
-PATIENCE = 1e-3  # seconds that the computation may have to wait for a value
 
-
-def moved_plan(graph_json, keep_plan_json, total_bytes, bytes_per_second):
-    """Large forward values leave as soon as they are made, one after the other, and come back at once: what is measured is
-    what copies cost the kernels beside them, not what a budget gains. Returns the plan and the bytes moved each way."""
+def moved_plan(graph_json, keep_plan_json, total_bytes, bytes_per_second, patience):
+    """Large forward values leave one after the other and come back at once: what is measured is what copies cost the kernels
+    beside them, not what a budget gains. The computation may have to wait `patience` seconds for a value. Returns the plan
+    and the bytes moved each way."""
     graph, plan = json.loads(graph_json), json.loads(keep_plan_json)
     steps = plan["steps"]
     times = step_times(graph, steps)
@@ -21,7 +20,7 @@ def moved_plan(graph_json, keep_plan_json, total_bytes, bytes_per_second):
         offload = max(made, bisect.bisect_left(times, leaves) - 1)
         release = max(last_forward, offload, bisect.bisect_left(times, left) - 1)
         back = max(times[release], in_free) + duration
-        if release >= first_backward or back > times[first_backward] + PATIENCE:
+        if release >= first_backward or back > times[first_backward] + patience:
             continue
         insertions += [(offload, 0, f"o{tensor}"), (release, 1, f"r{tensor}"), (release, 2, f"f{tensor}")]
         moved, out_free, in_free = moved + graph["tensors"][tensor]["bytes"], left, back
