@@ -109,8 +109,9 @@ def differing(model, state):
     return [k for k, v in model.state_dict().items() if not same_bits(v.detach().cpu(), state[k])]
 
 
-def fill_card(runner):
+def fill_card(step):
     """Takes all memory of the card beyond the budget, so that the driver itself holds the step to it."""
+    runner = step.active.runner
     runner.release()
     torch.cuda.empty_cache()
     free, _ = torch.cuda.mem_get_info()
@@ -119,7 +120,7 @@ def fill_card(runner):
     for slack in range(0, 512 << 20, 8 << 20):  # the driver itself does not hand out the last of what it calls free
         ballast = torch.empty((free - left - slack) // page * page, dtype=torch.uint8, device="cuda")
         try:
-            runner.compile()
+            step.active.make_ready()
             return ballast, slack
         except regen.BudgetError:
             del ballast
@@ -201,7 +202,7 @@ def planned_run(name, options):
     if options.move:
         move_beside(runner, options.move)
     report = runner.report
-    ballast, slack = fill_card(runner) if share < 1 else (None, 0)
+    ballast, slack = fill_card(step) if share < 1 else (None, 0)
     beside = ballast.numel() if ballast is not None else 0
     found = first_losses(lambda: step(*args))
     losses, state = torch.load(options.reference)
