@@ -130,7 +130,9 @@ def fill_card(step):
 
 def make_step(model, loss, optimizer, args, budget, options):
     """With the budget, or with the least one that works if it is too small."""
-    settings = dict(planner="keep_all" if options.move else options.planner, time_limit=options.seconds, cache=options.cache or False)
+    # Kernels are loaded into memory of the driver's own when they are first called: measuring does that before the card is full.
+    cache = options.cache if options.cache and isinstance(budget, str) else False
+    settings = dict(planner="keep_all" if options.move else options.planner, time_limit=options.seconds, cache=cache)
     try:
         return regen.step(model, loss, optimizer, args, budget=budget, **settings)
     except regen.BudgetError as error:
@@ -142,8 +144,9 @@ def make_step(model, loss, optimizer, args, budget, options):
 
 def move_beside(runner, total_bytes):
     """Replaces the plan by one that also moves this much to the host and back."""
-    bandwidth = runner.link()[2] / 2
-    for patience in (0, 1e-3, 2e-3, 4e-3, 8e-3):
+    to_host, to_device, both = runner.link()
+    attempts = [(bandwidth, patience) for patience in (0, 1e-3, 2e-3, 4e-3, 8e-3) for bandwidth in (both / 2, min(to_host, to_device))]
+    for bandwidth, patience in attempts:
         plan, moved = moved_plan(runner.step.graph_json(), runner.step.plan_json(), total_bytes, bandwidth, patience)
         if moved >= total_bytes:
             break
