@@ -41,12 +41,18 @@ class UpdateClass:
     scalars: list  # for each place, the index in program["scalars"]
     parameters: list
     by_list: bool  # the recipe takes lists of parameters
+    started: object = None  # the first momentum buffer, where it was made at the capture
 
-    def recorded(self, group, steps_before, first):
+    def recorded(self, optimizer, steps_before, first):
+        group = optimizer.param_groups[self.group]
         # A momentum buffer starts as a copy of the first gradient. Starting it at minus zero and adding the whole first
         # gradient gives the same bits: -0 * momentum + g is g for every g, zeros of both signs included.
-        overrides = {"dampening": 0.0} if first and self.fresh and "dampening" in group else {}
-        return self.shadow.record(group, steps_before, host_state(group), **overrides)
+        starts = first and self.started is not None and momentum_of(optimizer, self.parameters) is self.started
+        return self.shadow.record(group, steps_before, host_state(group), **({"dampening": 0.0} if starts else {}))
+
+
+def momentum_of(optimizer, parameters):
+    return optimizer.state[parameters[0]].get("momentum_buffer")
 
 
 def host_state(group):
@@ -87,14 +93,14 @@ class OptimizerUpdates:
             self.classes.append(UpdateClass(index, fresh, shadow, calls, places, scalars, parameters, by_list))
             if fresh:
                 create_state(optimizer, group, shadow, parameters)
+                self.classes[-1].started = momentum_of(optimizer, parameters)
 
     def scalars(self, optimizer, count, step=None):
         """The values of program["scalars"] for a step: the next one, or number `step` (from 1) since the capture."""
         step = self.steps_taken + 1 if step is None else step
         values = [0.0] * count
         for kind in self.classes:
-            group = optimizer.param_groups[kind.group]
-            calls = kind.recorded(group, self.steps_before(optimizer, kind, step), first=step == 1)
+            calls = kind.recorded(optimizer, self.steps_before(optimizer, kind, step), first=step == 1)
             if not same_recipe(kind.calls, calls, kind.places):
                 raise CaptureError(
                     f"the options of parameter group {kind.group} of {type(optimizer).__name__} changed what the update computes; "

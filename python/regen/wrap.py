@@ -84,8 +84,7 @@ class Wrapped:
 
     def save_plan(self, path):
         """Writes the plan in use, for `wrap(..., plan_file=path)`."""
-        with open(path, "w") as file:
-            file.write(self.active.plan.step.plan_json())
+        self.active.plan.write_plan(path)
 
     def release(self):
         """Gives the arena back until the next forward pass."""
