@@ -9,11 +9,13 @@
 #include <string>
 
 #include "regen/execute/executor.h"
+#include "regen/execute/link.h"
 #include "regen/execute/memory_meter.h"
 #include "regen/execute/record.h"
 #include "regen/execute/step_graph.h"
 #include "regen/graph/analysis.h"
 #include "regen/graph/format_regen.h"
+#include "regen/plan/addresses.h"
 #include "regen/plan/explain.h"
 #include "regen/plan/plan_json.h"
 #include "regen/planners/addressed_plan.h"
@@ -136,6 +138,7 @@ class Step {
     if (plan_->fingerprint != 0 && plan_->fingerprint != step_->graph.fingerprint()) {
       throw RegenError("the plan was made for another graph");
     }
+    if (!plan_->addresses) give_addresses();
   }
   // Of the plan that was set, as plan() would report it.
   py::dict judge(const PlanRequest& request) {
@@ -209,6 +212,12 @@ class Step {
   }
 
  private:
+  void give_addresses() {
+    PackOptions options;
+    options.alignment = device_->alignment();
+    plan_ = value_or_raise(with_addresses(step_->graph, *plan_, options)).plan;
+  }
+
   Problem make_problem(const PlanRequest& request) const {
     Problem problem;
     problem.graph = &step_->graph;
@@ -295,7 +304,12 @@ void bind_step(py::module_& module) {
       .def("forget", [](Step& s) { s.executor().forget(); })
       .def("memory", &Step::memory)
       .def("set_trace", [](Step& s, bool on) { s.executor().set_trace(on); })
-      .def("trace", &Step::trace);
+      .def("trace", &Step::trace)
+      .def("set_host_timing", [](Step& s, bool on) { s.executor().set_host_timing(on); })
+      .def("take_host_time", [](Step& s) {
+        const HostTime time = s.executor().take_host_time();
+        return std::tuple(time.seconds, time.call_seconds, time.calls);
+      });
 }
 
 void bind_memory(py::module_& module) {
@@ -311,6 +325,12 @@ void bind_memory(py::module_& module) {
     dict["reserved_peak"] = use.reserved_peak;
     dict["driver"] = use.driver;
     return dict;
+  });
+  module.def("device_name",
+             [](const std::string& name) { return value_or_raise(open_device(name))->name(); });
+  module.def("measure_link", [](const std::string& name) {
+    const Link link = value_or_raise(measure_link(*value_or_raise(open_device(name))));
+    return std::tuple(link.to_host, link.to_device, link.both);
   });
   module.def("device_memory", [](const std::string& name) {
     const auto device = value_or_raise(open_device(name));

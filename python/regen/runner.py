@@ -10,6 +10,7 @@ import torch
 
 from regen import _runtime
 from regen.budget import budget_bytes
+from regen.link import measured_link
 
 # Room inside the budget for allocations that the recording did not foresee.
 RUNTIME_RESERVE = {"cpu": 16 << 10, "cuda": 8 << 20}
@@ -49,15 +50,17 @@ class Runner:
         self.make_graph()
 
     def record(self):
-        """Measures every op; returns what libraries (cuBLAS) took for good while that was done."""
+        """Measures every op; returns what libraries (cuBLAS) took for good while that was done, and what the device's
+        allocator has reserved around the caller's tensors without using it: bytes of the card that nobody else can have."""
         before = _runtime.memory_use(self.device)["allocated"]
         self.step.record(self.samples(), 3 if self.kind == "cpu" else 5, self.profile_path())
         if self.kind == "cpu":
             return 0
         torch.cuda.empty_cache()
-        taken = max(0, _runtime.memory_use(self.device)["allocated"] - before)
+        use = _runtime.memory_use(self.device)
+        taken = max(0, use["allocated"] - before)
         LIBRARY_BYTES[self.device] = max(LIBRARY_BYTES.get(self.device, 0), taken)
-        return LIBRARY_BYTES[self.device]
+        return LIBRARY_BYTES[self.device] + max(0, use["reserved"] - use["allocated"])
 
     def samples(self):
         """Contents that matter: inputs and constants hold indices; the rest may be made up."""
@@ -164,7 +167,7 @@ class Runner:
         return request
 
     def link(self):
-        return self.settings.link or (50e9, 50e9, 93e9)
+        return self.settings.link or measured_link(self.device, self.cache_folder())
 
     def refusal(self):
         """One line: why the budget is too small, and the least one that is known to work."""
