@@ -190,6 +190,7 @@ class Step {
     py::dict memory;
     memory["arena"] = executor().arena_bytes();
     memory["host"] = executor().host_bytes();
+    memory["generators"] = generator_bytes(recording_->program, device_->torch_device());
     std::size_t unforeseen = 0;
     std::string names;
     for (const Deviation& deviation : executor().deviations()) {

@@ -34,7 +34,7 @@ def pick(tiny, small, deep, full):
 # Plain chains.
 
 def mlp(tiny, batch):
-    widths = pick(tiny, [16, 32, 32, 10], [16, *[32] * 9, 10], [1024, 8192, 8192, 8192, 1000])
+    widths = pick(tiny, [16, 32, 32, 10], [16, *[32] * 12, 10], [1024, 8192, 8192, 8192, 1000])
     batch = batch or (8 if tiny else 4096)
     return plain.Mlp(widths), (torch.randn(batch, widths[0]), torch.randint(widths[-1], (batch,))), F.cross_entropy
 
@@ -67,7 +67,7 @@ def resnet18(tiny, batch):
 
 def resnet50(tiny, batch, channels_last=False):
     block = residual.Bottleneck
-    model = residual.ResNet(block, *pick(tiny, ((2, 1), 4), ((2, 2), 4), None), 10) if tiny else residual.ResNet(block, (3, 4, 6, 3))
+    model = residual.ResNet(block, *pick(tiny, ((2, 1), 4), ((4, 2), 4), None), 10) if tiny else residual.ResNet(block, (3, 4, 6, 3))
     if channels_last:
         model = model.to(memory_format=torch.channels_last)
     return model, picture_args(tiny, batch, 184, channels_last=channels_last), F.cross_entropy
@@ -120,7 +120,7 @@ def densenet(tiny, batch):
 
 def segmentation(tiny, batch, interpolate):
     if tiny:
-        model, sizes = unet.UNet(pick(tiny, 4, 16, 64), 1 if interpolate else 2, 3, interpolate), (batch or 2, 16, 24)
+        model, sizes = unet.UNet(pick(tiny, 4, 16, 64), pick(tiny, 1, 2, 4) if interpolate else 2, 3, interpolate), (batch or 2, 16, 24)
     else:
         model, sizes = unet.UNet(64, 4, 2, interpolate), (batch or 11, 416, 608)
     x, _ = pictures(*sizes)
@@ -249,7 +249,7 @@ def random_graph(nodes, edges, width, classes):
 
 
 def gcn(tiny, batch):
-    sizes = pick(tiny, (8, 16, 2, 4), (8, 16, 12, 4), (512, 512, 4, 40))
+    sizes = pick(tiny, (8, 16, 2, 4), (8, 16, 16, 4), (512, 512, 4, 40))
     return graphs.GraphConvolution(*sizes), random_graph(*graph_size(tiny, batch), sizes[0], sizes[-1]), F.cross_entropy
 
 

@@ -124,7 +124,10 @@ class WrapRunner:
 
     def present_bytes(self):
         """Of what the plan accounts for, that which is there between two steps."""
-        return self.present + (self.plan.step.memory()["arena"] if self.plan.kind == "cpu" else 0)
+        if self.plan.kind != "cpu":
+            return self.present
+        memory = self.plan.step.memory()
+        return self.present + memory["arena"] + memory["generators"]
 
     # Planning.
 

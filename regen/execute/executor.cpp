@@ -62,7 +62,7 @@ Result<std::unique_ptr<Executor>> Executor::compile(std::shared_ptr<const Record
   REGEN_ASSIGN(executor->list_, make_instructions(*executor->recording_, *executor->step_, plan,
                                                   memory, target));
   executor->copies_.resize(executor->list_.copies.size());
-  executor->generators_.resize(executor->list_.num_random);
+  executor->reserve_generators();
   const std::size_t storages = executor->recording_->program.storages.size();
   executor->external_.resize(storages);
   executor->given_.resize(storages, false);
@@ -199,7 +199,8 @@ Status Executor::run(std::size_t part) {
     });
   } catch (const std::exception& error) {
     device_->synchronize();
-    status = bad_input(std::string(error.what()));
+    const std::string text = error.what();
+    status = bad_input(text.substr(0, text.find('\n')));  // a backtrace follows
   }
   next_part_ = status.ok() ? part + 1 : 0;
   return status;
@@ -234,18 +235,29 @@ void Executor::run_instructions(const Part& part, PlacementScope& placement) {
   }
 }
 
+// One for each random op and one to return to, all from the start: what they take is then the same
+// at every moment, and what others take can be told by measuring.
+void Executor::reserve_generators() {
+  if (list_.num_random == 0) return;
+  generators_.resize(list_.num_random + 1);
+  for (GeneratorState& state : generators_) renew(state);
+}
+
+void Executor::renew(GeneratorState& state) {
+  state = GeneratorState();  // the old one goes first: there is room for one
+  state = GeneratorState::current(device_->torch_device());
+}
+
 void Executor::run_compute(ComputeInstruction& call, PlacementScope& placement) {
   const GeneratorState* resume = nullptr;
-  GeneratorState drawn;
   if (call.random >= 0) {
     GeneratorState& saved = generators_[static_cast<std::size_t>(call.random)];
     if (call.rerun) {
-      drawn = GeneratorState::current(device_->torch_device());
+      renew(generators_.back());
       saved.restore();
-      resume = &drawn;
+      resume = &generators_.back();
     } else {
-      saved = GeneratorState();  // that of the step before: there is room for one
-      saved = GeneratorState::current(device_->torch_device());
+      renew(saved);
     }
   }
   if (!call.external.empty()) take_external(call);

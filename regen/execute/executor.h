@@ -110,6 +110,8 @@ class Executor {
   void make_parts(const std::vector<std::size_t>& cuts);
   std::size_t completed_at(std::size_t result) const;
   void run_instructions(const Part& part, PlacementScope& placement);
+  void reserve_generators();
+  void renew(GeneratorState& state);
   void run_compute(ComputeInstruction& call, PlacementScope& placement);
   void take_external(ComputeInstruction& call);
   void run_copy(const Instruction& instruction);

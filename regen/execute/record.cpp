@@ -18,6 +18,12 @@
 namespace regen {
 namespace {
 
+// What torch says goes on about backends, builds and backtraces.
+std::string first_sentence(const std::string& text) {
+  const std::string line = text.substr(0, text.find('\n'));
+  return line.substr(0, line.find(". "));
+}
+
 constexpr double kHold = 300e-6;  // longer than the host needs to launch any operator
 
 std::string layout_text(const ValueSpec& value, std::size_t storage) {
@@ -129,8 +135,7 @@ class Recorder {
       cache.insert(key, call);
       return call;
     } catch (const std::exception& error) {
-      const std::string text = error.what();
-      return bad_input(describe(recording_.program, id) + ": " + text.substr(0, text.find('\n')));
+      return bad_input(describe(recording_.program, id) + ": " + first_sentence(error.what()));
     }
   }
 

@@ -39,7 +39,7 @@ def profile_cache(tmp_path_factory, programs):
 
 @pytest.fixture
 def fast(profile_cache):
-    return ["--repeats", "1", "--cache", profile_cache]
+    return ["--repeats", "1", "--cache", profile_cache, "--work-limit", "20000"]
 
 
 @pytest.mark.parametrize("verb", ["profile", "run", "bench"])

@@ -2,7 +2,8 @@
 and the bytes in use never exceed the budget. All models of examples/models, under plans that recompute, move, or both,
 at budgets of 70 %, 50 % and the least that works.
 
-By default every model runs under three of the nine plans in rotation; REGEN_EXHAUSTIVE=1 runs all."""
+By default every model runs under one of the nine plans in rotation, so that each is taken by four models; REGEN_EXHAUSTIVE=1
+runs all."""
 
 import collections
 import dataclasses
@@ -156,7 +157,7 @@ def chosen(index):
     """The plans a model runs under."""
     if EXHAUSTIVE:
         return COMBINATIONS
-    return [COMBINATIONS[(index + offset) % 9] for offset in (0, 4, 8)]
+    return [COMBINATIONS[index % 9]]
 
 
 RESULTS = collections.defaultdict(dict)
@@ -194,4 +195,7 @@ def test_what_was_exercised():
           f"{len(instead)} shares were below the least budget, which was used instead; "
           f"predicted/measured {min(o.predicted / o.measured for *_, o in runs):.4f} to {max(o.predicted / o.measured for *_, o in runs):.4f}")
     assert len(RESULTS) >= 30 and len(FAMILIES) >= 12
-    assert len(moved) >= 20 and len(recomputed) >= 20
+    assert len(instead) <= 0.1 * len(runs)
+    assert all(o.moved or o.recomputed for *_, o in runs)
+    least_models = len(RESULTS) if EXHAUSTIVE else 10
+    assert len(moved) >= least_models and len(recomputed) >= least_models
