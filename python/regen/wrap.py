@@ -48,6 +48,7 @@ class WrappedForward:
     def forward(self, *args, **kwargs):
         if torch.is_grad_enabled() and (self.training or self.regen.trains_in_eval):
             return self.regen.forward(self, args, kwargs)
+        self.regen.make_way()
         return super().forward(*args, **kwargs)
 
     def __reduce_ex__(self, protocol):
@@ -91,6 +92,11 @@ class Wrapped:
         if self.active is not None:
             self.active.release()
             self.active = None
+
+    def make_way(self):
+        """The plain model is about to run: it has the arena's room, unless a backward pass is still to come."""
+        if self.active is not None and not self.active.awaits_backward():
+            self.active.release()
 
     def prepare(self, model, args, kwargs):
         """Plans the sample's step with the other ranks, and takes the arena."""

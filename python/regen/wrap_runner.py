@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+import weakref
 
 import torch
 from torch.autograd.function import once_differentiable
@@ -73,6 +74,7 @@ class WrapRunner:
         self.chunk = chunk
         self.steps = 0  # forward passes so far; names the one whose values are in the arena
         self.seconds = None
+        self.last_call = lambda: None  # a weak reference
         self.find_bindings(model)
         self.find_sizes()
         self.let_go_of_samples()
@@ -172,6 +174,10 @@ class WrapRunner:
 
     # Running.
 
+    def awaits_backward(self):
+        call = self.last_call()
+        return call is not None and call.state == "forward"
+
     def forward(self, flat):
         step = self.plan.step
         owned = self.owned.tensors()
@@ -180,6 +186,7 @@ class WrapRunner:
         inputs = [(storage, flat[index], offset) for storage, index, offset in self.inputs]
         step.bind([*self.owned.bindings(owned), *inputs, *self.constants])
         call = StepCall(self, self.steps, owned, inputs)
+        self.last_call = weakref.ref(call)
         link = None
         for part in range(len(self.parts) - 1, -1, -1):
             tensors = [place_value(self.grad_places[who]) if kind == "parameter" else flat[who] for _, kind, who in self.parts[part]]

@@ -18,7 +18,7 @@ from regen.check import same_bits
 
 LINK = (50e9, 50e9, 93e9)
 # Planners get a counted amount of work, so that they are quick and give the same plans every time.
-wrap, will_it_fit, check = (functools.partial(f, work_limit=200_000) for f in (regen.wrap, regen.will_it_fit, regen.check))
+wrap, will_it_fit, check = (functools.partial(f, work_limit=20_000) for f in (regen.wrap, regen.will_it_fit, regen.check))
 
 
 class Block(nn.Module):
@@ -180,6 +180,38 @@ def test_evaluation_and_no_grad_go_through_the_plain_model():
     with torch.inference_mode():
         plain(x), wrapped(x)
     assert wrapped.regen.active.steps == steps
+    assert_same(plain, wrapped)
+
+
+def test_evaluation_has_the_room_of_the_arena():
+    """Validation between steps stays within the budget, and training goes on as before."""
+    plain, wrapped = pair(budget=0.9, reserve=5_000)
+    x = batch(128)[0]
+    base = in_use() - wrapped.regen.active.present_bytes()
+    for model in (plain, wrapped):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        _runtime.reset_memory_peak("cpu")
+        for _ in range(2):
+            train(model, optimizer)
+            optimizer.zero_grad()
+            model.eval()
+            with torch.no_grad():
+                model(x)
+            model.train()
+    assert _runtime.memory_use("cpu")["allocated_peak"] - base <= wrapped.regen.active.plan.gross_budget
+    assert "predicted" in str(wrapped.regen.plan)
+    train(plain, torch.optim.SGD(plain.parameters(), lr=0.1)), train(wrapped, torch.optim.SGD(wrapped.parameters(), lr=0.1))
+    assert_same(plain, wrapped)
+
+
+def test_evaluation_between_the_passes_of_a_step():
+    plain, wrapped = pair()
+    for model in (plain, wrapped):
+        torch.manual_seed(0)
+        loss = F.cross_entropy(model(batch()[0]), batch()[1])
+        with torch.no_grad():
+            model(batch(seed=5)[0])
+        loss.backward()
     assert_same(plain, wrapped)
 
 
@@ -525,7 +557,7 @@ def raise_on_nan(gradient):
 
 
 def test_a_step_leaves_no_memory_behind():
-    _, wrapped = pair(budget=0.9, reserve=10_000)
+    wrapped = pair(budget=0.9, reserve=10_000)[1]
     before = in_use()
     for _ in range(2):
         F.cross_entropy(wrapped(batch()[0]), batch()[1]).backward()
