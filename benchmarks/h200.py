@@ -109,8 +109,9 @@ def differing(model, state):
     return [k for k, v in model.state_dict().items() if not same_bits(v.detach().cpu(), state[k])]
 
 
-def fill_card(runner):
+def fill_card(step):
     """Takes all memory of the card beyond the budget, so that the driver itself holds the step to it."""
+    runner = step.active.runner
     runner.release()
     torch.cuda.empty_cache()
     free, _ = torch.cuda.mem_get_info()
@@ -119,7 +120,7 @@ def fill_card(runner):
     for slack in range(0, 512 << 20, 8 << 20):  # the driver itself does not hand out the last of what it calls free
         ballast = torch.empty((free - left - slack) // page * page, dtype=torch.uint8, device="cuda")
         try:
-            runner.compile()
+            step.active.make_ready()
             return ballast, slack
         except regen.BudgetError:
             del ballast
@@ -129,7 +130,9 @@ def fill_card(runner):
 
 def make_step(model, loss, optimizer, args, budget, options):
     """With the budget, or with the least one that works if it is too small."""
-    settings = dict(planner="keep_all" if options.move else options.planner, time_limit=options.seconds, cache=options.cache or False)
+    # Kernels are loaded into memory of the driver's own when they are first called: measuring does that before the card is full.
+    cache = options.cache if options.cache and isinstance(budget, str) else False
+    settings = dict(planner="keep_all" if options.move else options.planner, time_limit=options.seconds, cache=cache)
     try:
         return regen.step(model, loss, optimizer, args, budget=budget, **settings)
     except regen.BudgetError as error:
@@ -141,8 +144,9 @@ def make_step(model, loss, optimizer, args, budget, options):
 
 def move_beside(runner, total_bytes):
     """Replaces the plan by one that also moves this much to the host and back."""
-    bandwidth = runner.link()[2] / 2
-    for patience in (0, 1e-3, 2e-3, 4e-3, 8e-3):
+    to_host, to_device, both = runner.link()
+    attempts = [(bandwidth, patience) for patience in (0, 1e-3, 2e-3, 4e-3, 8e-3) for bandwidth in (both / 2, min(to_host, to_device))]
+    for bandwidth, patience in attempts:
         plan, moved = moved_plan(runner.step.graph_json(), runner.step.plan_json(), total_bytes, bandwidth, patience)
         if moved >= total_bytes:
             break
@@ -201,7 +205,7 @@ def planned_run(name, options):
     if options.move:
         move_beside(runner, options.move)
     report = runner.report
-    ballast, slack = fill_card(runner) if share < 1 else (None, 0)
+    ballast, slack = fill_card(step) if share < 1 else (None, 0)
     beside = ballast.numel() if ballast is not None else 0
     found = first_losses(lambda: step(*args))
     losses, state = torch.load(options.reference)

@@ -14,6 +14,8 @@ from regen.link import measured_link
 
 # Room inside the budget for allocations that the recording did not foresee.
 RUNTIME_RESERVE = {"cpu": 16 << 10, "cuda": 8 << 20}
+# What a driver hands out at once. The arena ends inside such a page, and small tensors of the caller begin another.
+PAGE = {"cpu": 0, "cuda": 2 << 20}
 # What libraries hold on each device since a first recording.
 LIBRARY_BYTES = {}
 # What planner="auto" chooses from.
@@ -60,7 +62,7 @@ class Runner:
         use = _runtime.memory_use(self.device)
         taken = max(0, use["allocated"] - before)
         LIBRARY_BYTES[self.device] = max(LIBRARY_BYTES.get(self.device, 0), taken)
-        return LIBRARY_BYTES[self.device] + max(0, use["reserved"] - use["allocated"])
+        return LIBRARY_BYTES[self.device] + max(0, use["reserved"] - use["allocated"]) + 2 * PAGE[self.kind]
 
     def samples(self):
         """Contents that matter: inputs and constants hold indices; the rest may be made up."""

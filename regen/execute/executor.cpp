@@ -178,11 +178,26 @@ Status Executor::set_scalars(std::span<const double> scalars) {
   return {};
 }
 
+Status Executor::check_bound() const {
+  const auto& specs = recording_->program.storages;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const StorageSpec& spec = specs[StorageId(i)];
+    // Gradients of outputs come later; what is computed is no concern of the caller.
+    if (spec.role == Role::kTangent || spec.role == Role::kComputed || spec.bytes == 0) continue;
+    const c10::Storage& storage = list_.bound[StorageId(i)];
+    if (storage && storage.data() == nullptr) {
+      return bad_input("'" + spec.name + "' has no memory, expected it to be bound to a tensor");
+    }
+  }
+  return {};
+}
+
 Status Executor::run(std::size_t part) {
   if (part != 0 && part != next_part_) {
     return bad_input("part " + std::to_string(part) + " of the step cannot run now, expected " +
                      std::to_string(next_part_));
   }
+  if (part == 0) REGEN_TRY(check_bound());
   Status status;
   try {
     device_->run([&] {
