@@ -41,7 +41,12 @@ class TrainingStep:
 
     def prepare(self, args):
         args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
-        self.activate(self.runner_for(args))
+        try:
+            self.activate(self.runner_for(args))
+        except Exception:
+            for runner in self.runners.values():
+                runner.captured.updates.undo(self.optimizer)
+            raise
 
     def __call__(self, *args):
         self.activate(self.runner_for(args))

@@ -174,6 +174,19 @@ def test_a_checkpoint_loaded_before_the_first_step():
     pair.train()
 
 
+def test_a_refused_step_leaves_the_optimizer_as_it_was():
+    model = Net()
+    optimizer = sgd(model)
+    with pytest.raises(regen.BudgetError):
+        make_step(model, F.cross_entropy, optimizer, batch(), 1000)
+    assert not any(optimizer.state.values())
+
+
+def test_another_shape_in_the_first_step():
+    """What the first capture made is not taken for the state of an optimizer that has made steps."""
+    Pair().train(17, 64)
+
+
 def test_state_that_is_gone_is_said():
     pair = Pair()
     pair.optimizers[1].load_state_dict(sgd(Net()).state_dict())
