@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 import regen  # noqa: E402
 
-WORK = 20_000
+WORK = 200_000
 
 
 class Block(nn.Module):
