@@ -116,9 +116,8 @@ class PlanSearch {
   Error refusal(const Outcome& last, const std::optional<Outcome>& least) {
     const Bytes budget = budget_.value_or(kMaxBytes);
     const Infeasibility why = explain_infeasible(prepared_.graph(), budget);
-    std::string message = why.proven
-                              ? why.message
-                              : "no plan was found (" + last.planner + "): " + why.message;
+    std::string message =
+        why.proven ? why.message : "no plan was found (" + last.planner + "): " + why.message;
     if (least) {
       message += "; the least budget found to work is " +
                  format_grouped(least->simulation.peak_bytes) + " bytes";

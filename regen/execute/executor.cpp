@@ -50,8 +50,8 @@ Result<std::unique_ptr<Executor>> Executor::compile(std::shared_ptr<const Record
   executor->step_ = std::move(step);
   executor->device_ = std::move(device);
   executor->options_ = options;
-  REGEN_ASSIGN(executor->arena_,
-               executor->device_->allocate_arena(std::max<Bytes>(1, memory.arena + options.reserve)));
+  REGEN_ASSIGN(executor->arena_, executor->device_->allocate_arena(
+                                     std::max<Bytes>(1, memory.arena + options.reserve)));
   if (memory.slab > 0) {
     REGEN_ASSIGN(executor->slab_, executor->device_->allocate_host(memory.slab));
   }
@@ -59,8 +59,8 @@ Result<std::unique_ptr<Executor>> Executor::compile(std::shared_ptr<const Record
                                                  executor->device_->alignment());
   const CompileTarget target{executor->device_->torch_device(),
                              static_cast<std::byte*>(executor->arena_.data()), options.debug};
-  REGEN_ASSIGN(executor->list_, make_instructions(*executor->recording_, *executor->step_, plan,
-                                                  memory, target));
+  REGEN_ASSIGN(executor->list_,
+               make_instructions(*executor->recording_, *executor->step_, plan, memory, target));
   executor->copies_.resize(executor->list_.copies.size());
   executor->reserve_generators();
   const std::size_t storages = executor->recording_->program.storages.size();
@@ -314,7 +314,8 @@ void Executor::take_external(ComputeInstruction& call) {
   for (const ComputeInstruction::External& external : call.external) {
     const Bytes bytes = call.slots[external.slot].bytes;
     at::Tensor& memory = external_[external.storage];
-    memory = at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device_->torch_device()));
+    memory =
+        at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device_->torch_device()));
     given_[external.storage] = false;
     void* address = memory.mutable_data_ptr();
     call.slots[external.slot].address = address;

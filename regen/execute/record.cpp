@@ -47,8 +47,8 @@ class CallArguments {
   const std::vector<ValueId>& values() const { return values_; }
   const std::vector<StorageId>& storages() const { return storages_; }
   std::size_t place(StorageId storage) const {
-    return static_cast<std::size_t>(
-        std::find(storages_.begin(), storages_.end(), storage) - storages_.begin());
+    return static_cast<std::size_t>(std::find(storages_.begin(), storages_.end(), storage) -
+                                    storages_.begin());
   }
 
   // What distinguishes this call from others on the same device.
@@ -319,8 +319,8 @@ class Recorder {
       return program.storages.push_back({name, Role::kComputed, 0, ""});
     }
     if (!made[allocation].valid()) {
-      made[allocation] =
-          program.storages.push_back({name, Role::kComputed, call.allocations[allocation].bytes, ""});
+      made[allocation] = program.storages.push_back(
+          {name, Role::kComputed, call.allocations[allocation].bytes, ""});
     }
     return made[allocation];
   }
