@@ -80,7 +80,8 @@ class Step {
       const auto found = samples.find(storage.index());
       return found == samples.end() ? at::Tensor() : found->second;
     };
-    recording_ = std::make_shared<Recording>(value_or_raise(regen::record(program_, *device_, options)));
+    recording_ =
+        std::make_shared<Recording>(value_or_raise(regen::record(program_, *device_, options)));
     if (!cache_path.empty() && cache.changed()) check(cache.save(cache_path, device_->name()));
   }
 
@@ -109,9 +110,8 @@ class Step {
     Outcome outcome;
     {
       const py::gil_scoped_release unlocked;
-      outcome = value_or_raise(least_budget(request.planner, problem,
-                                            AddressOptions{device_->alignment()},
-                                            limits_of(request)));
+      outcome = value_or_raise(least_budget(
+          request.planner, problem, AddressOptions{device_->alignment()}, limits_of(request)));
     }
     return report(outcome);
   }
@@ -190,6 +190,7 @@ class Step {
     py::dict memory;
     memory["arena"] = executor().arena_bytes();
     memory["host"] = executor().host_bytes();
+    memory["generators"] = generator_bytes(recording_->program, device_->torch_device());
     std::size_t unforeseen = 0;
     std::string names;
     for (const Deviation& deviation : executor().deviations()) {
@@ -315,7 +316,8 @@ void bind_step(py::module_& module) {
 void bind_memory(py::module_& module) {
   module.def("install_memory_meter", [] { check(install_memory_meter()); });
   module.def("remove_memory_meter", [] { check(remove_memory_meter()); });
-  module.def("reset_memory_peak", [](const std::string& device) { check(reset_memory_peak(c10::Device(device))); });
+  module.def("reset_memory_peak",
+             [](const std::string& device) { check(reset_memory_peak(c10::Device(device))); });
   module.def("memory_use", [](const std::string& device) {
     const MemoryUse use = value_or_raise(memory_use(c10::Device(device)));
     py::dict dict;
@@ -337,7 +339,8 @@ void bind_memory(py::module_& module) {
     const DeviceMemory memory = value_or_raise(device->memory());
     return std::pair(memory.total, memory.free);
   });
-  module.def("parse_bytes", [](const std::string& text) { return value_or_raise(parse_bytes(text)); });
+  module.def("parse_bytes",
+             [](const std::string& text) { return value_or_raise(parse_bytes(text)); });
   module.def("format_bytes", [](Bytes bytes) { return format_bytes(bytes); });
 }
 

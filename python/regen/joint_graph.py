@@ -63,7 +63,7 @@ def trace_joint_graph(model, args, kwargs, name):
     flat_inputs, in_spec = pytree.tree_flatten((args, kwargs))
     try:
         with quiet_tracer(), torch.enable_grad(), torch._dynamo.config.patch(allow_rnn=True):
-            with refuse_lost_changes(name), unpacking_as_eager(), without_guards():
+            with refuse_lost_changes(name), unpacking_as_eager(), without_guards(), forgotten_by_dynamo():
                 flat_module = _dynamo_graph_capture_for_export(model)(*args, **kwargs)
             with eager_composites(), admitted_views(), contextlib.ExitStack() as stack:
                 joint = aot_export_joint_with_descriptors(stack, flat_module, args, kwargs, decompositions={})
@@ -88,6 +88,17 @@ def tensors_by_target(flat_module):
     owned = dict(flat_module.named_parameters(remove_duplicate=False))
     owned.update(flat_module.named_buffers(remove_duplicate=False))
     return owned
+
+
+@contextlib.contextmanager
+def forgotten_by_dynamo():
+    """Dynamo leaves the traced module, with the user's parameters in it, among the globals of its own; the model must be free
+    to go when the user lets it."""
+    try:
+        yield
+    finally:
+        for name in [name for name in vars(functional_export) if name.startswith("__compiled_fn")]:
+            del vars(functional_export)[name]
 
 
 def autocast_regions(flat_module):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import regen
-from equality_test import BATCHES
+from deep_models import BATCHES
 from examples.models import build, names
 from regen.check import one_step, same_bits
 
