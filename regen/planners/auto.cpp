@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "regen/planners/checkpoint_plan.h"
@@ -35,7 +36,13 @@ constexpr double kSame = 1e-9;
 class Auto {
  public:
   Auto(const Problem& problem, Effort& effort)
-      : problem_(problem), graph_(*problem.graph), effort_(effort), best_(problem) {}
+      : problem_(problem), graph_(*problem.graph), effort_(effort), best_(problem) {
+    for (OpId op : graph_.ops()) {
+      double least = std::numeric_limits<double>::infinity();
+      for (VariantId v : graph_.variants(op)) least = std::min(least, graph_.cost(v));
+      least_cost_ += least;
+    }
+  }
 
   Result<Proposal> run() {
     if (!problem_.budget) return plan_keep_all(problem_, effort_);
@@ -50,7 +57,8 @@ class Auto {
       if (nothing_better()) break;
     }
     if (search && !nothing_better()) {
-      bound_ = covering_bound(graph_, problem_.link, *problem_.budget, effort_);
+      const double bound = covering_bound(graph_, problem_.link, *problem_.budget, effort_);
+      if (std::isfinite(bound)) bound_ = bound;
       search->improve(problem_.options.seed, bound_ * (1 + kSame));
       take(*search);
     }
@@ -88,7 +96,7 @@ class Auto {
 
   bool nothing_better() const {
     return best_.best() && within_limits(problem_, best_.best()->simulation) &&
-           best_.best()->simulation.cost <= graph_.base_cost();
+           best_.best()->simulation.cost <= least_cost_ * (1 + kSame);
   }
 
   Result<Proposal> proposal() {
@@ -98,14 +106,11 @@ class Auto {
     if (!proposal.plan || !keeps_order(*proposal.plan)) return proposal;
     proposal.lower_bound = std::min(bound_, cost);
     const bool fits = within_limits(problem_, simulation);
-    if (fits && cost <= std::max(bound_, graph_.base_cost()) * (1 + kSame) && only_one_way()) {
+    if (fits && cost <= std::max(bound_, least_cost_) * (1 + kSame)) {
       proposal.status = PlanStatus::kOptimal;
     }
     return proposal;
   }
-
-  // With several variants the base cost is no bound.
-  bool only_one_way() const { return graph_.num_variants() == graph_.num_ops(); }
 
   // The bound is for first runs in the order of the graph.
   bool keeps_order(const Plan& plan) const {
@@ -122,6 +127,7 @@ class Auto {
   Effort& effort_;
   BestCandidate best_;
   double bound_ = 0;
+  double least_cost_ = 0;  // of every op once, each in its cheapest way
 };
 
 }  // namespace

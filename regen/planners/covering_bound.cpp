@@ -28,7 +28,7 @@ class CoveringProgram {
       if (broken.empty() || effort.exhausted()) break;
       for (const std::size_t op : broken) add_memory_rows(OpId(op));
       const ProgramAnswer answer = program_.solve_relaxation(effort);
-      if (answer.status == ProgramStatus::kInfeasible) break;  // the judge says why
+      if (answer.status == ProgramStatus::kInfeasible) return std::numeric_limits<double>::infinity();
       best = std::max(best, base_ + answer.bound);
       if (answer.status != ProgramStatus::kOptimal) break;
       values_ = answer.values;

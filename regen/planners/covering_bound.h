@@ -22,8 +22,8 @@
 
 namespace regen {
 
-// Never below the cost of running every op once, each in its cheapest way. Stops early, with a bound that
-// holds, when the effort is exhausted.
+// Never below the cost of running every op once, each in its cheapest way; infinite if no plan in this order
+// keeps the budget. Stops early, with a bound that holds, when the effort is exhausted.
 double covering_bound(const Graph& graph, const Link& link, Bytes budget, Effort& effort);
 
 }  // namespace regen
