@@ -88,11 +88,13 @@ class PlanSearch {
     for (const std::string& name : names_) {
       REGEN_ASSIGN(const Problem problem, problem_for(name));
       REGEN_ASSIGN(last, solve_addressed(name, problem, addresses(), argument_.limits));
-      if (found(last)) {
-        return StepPlan{*last.plan, std::string(to_string(last.status)), last.simulation, budget_};
-      }
+      if (found(last)) return taken(last);
     }
-    return refusal(last);
+    // A search for the cheapest plan may end without one where the search for the least budget
+    // finds one.
+    REGEN_ASSIGN(const std::optional<Outcome> least, least_outcome());
+    if (least && least->simulation.peak_bytes <= budget_.value_or(kMaxBytes)) return taken(*least);
+    return refusal(last, least);
   }
 
  private:
@@ -107,31 +109,33 @@ class PlanSearch {
     return problem;
   }
 
-  Error refusal(const Outcome& last) {
+  StepPlan taken(const Outcome& outcome) const {
+    return {*outcome.plan, std::string(to_string(outcome.status)), outcome.simulation, budget_};
+  }
+
+  Error refusal(const Outcome& last, const std::optional<Outcome>& least) {
     const Bytes budget = budget_.value_or(kMaxBytes);
     const Infeasibility why = explain_infeasible(prepared_.graph(), budget);
-    std::string message = why.proven ? why.message
-                                     : "no plan was found within " + format_grouped(budget) +
-                                           " bytes (" + last.planner + ": " + last.note + ")";
-    const auto least = least_bytes();
-    if (!least.ok()) return least.error();
-    if (*least) {
-      message += "; the least budget found to work is " + format_grouped(**least) + " bytes";
+    std::string message =
+        why.proven ? why.message : "no plan was found (" + last.planner + "): " + why.message;
+    if (least) {
+      message += "; the least budget found to work is " +
+                 format_grouped(least->simulation.peak_bytes) + " bytes";
     }
     const bool proven = why.proven || last.status == PlanStatus::kInfeasible;
     return proven ? infeasible(std::move(message)) : limit_reached(std::move(message));
   }
 
-  Result<std::optional<Bytes>> least_bytes() {
-    std::optional<Bytes> least;
+  Result<std::optional<Outcome>> least_outcome() {
+    std::optional<Outcome> least;
     for (const std::string& name : names_) {
       if (name == "keep_all" && names_.size() > 1) continue;
       REGEN_ASSIGN(const Problem problem, problem_for(name));
-      REGEN_ASSIGN(const Outcome outcome,
-                   least_budget(name, problem, addresses(), argument_.limits));
+      REGEN_ASSIGN(Outcome outcome, least_budget(name, problem, addresses(), argument_.limits));
       if (!found(outcome)) continue;
-      const Bytes peak = outcome.simulation.peak_bytes;
-      least = std::min(peak, least.value_or(peak));
+      if (!least || outcome.simulation.peak_bytes < least->simulation.peak_bytes) {
+        least = std::move(outcome);
+      }
     }
     return least;
   }
