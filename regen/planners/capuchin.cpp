@@ -22,7 +22,7 @@ constexpr std::size_t kLongestChain = 1000;
 
 // A gap in which a value could be on the host.
 struct Swap {
-  Gap gap;
+  StageGap gap;
   double freed_from = 0;  // its last use before ends
   double wanted_at = 0;   // its next use begins
   double out = 0;         // durations of the copies
@@ -38,10 +38,10 @@ class Capuchin {
         graph_(*problem.graph),
         effort_(effort),
         frontier_(make_frontier(graph_, /*forward_only=*/true)),
-        gaps_(find_gaps(frontier_)),
+        gaps_(find_stage_gaps(frontier_)),
         evaluator_(problem, frontier_),
         best_(problem) {
-    std::erase_if(gaps_, [&](const Gap& gap) { return frontier_.bytes[gap.value] == 0; });
+    std::erase_if(gaps_, [&](const StageGap& gap) { return frontier_.bytes[gap.value] == 0; });
   }
 
   Result<Proposal> run() && {
@@ -58,7 +58,7 @@ class Capuchin {
 
  private:
   struct Decision {
-    Gap gap;
+    StageGap gap;
     GapWay way = GapWay::kMove;
   };
 
@@ -68,7 +68,7 @@ class Capuchin {
     std::vector<double> start{0};
     for (OpId op : graph_.ops()) start.push_back(start.back() + frontier_.first_cost[op]);
     std::vector<Swap> swaps;
-    for (const Gap& gap : gaps_) {
+    for (const StageGap& gap : gaps_) {
       const auto bytes = static_cast<double>(frontier_.bytes[gap.value]);
       swaps.push_back({gap, start[gap.first], start[gap.last], bytes / problem_.link.to_host,
                        bytes / problem_.link.to_device});
@@ -138,14 +138,14 @@ class Capuchin {
   }
 
   // Bytes per cost; 0 if the value cannot be made again.
-  double worth_of_drop(const KeepMatrix& keep, const Gap& gap) {
+  double worth_of_drop(const KeepMatrix& keep, const StageGap& gap) {
     const double cost = cost_of_drop(keep, gap);
     const auto bytes = static_cast<double>(frontier_.bytes[gap.value]);
     return std::isinf(cost) ? 0 : bytes / std::max(cost, std::numeric_limits<double>::min());
   }
 
   // Of making the value again where the gap ends.
-  double cost_of_drop(const KeepMatrix& keep, const Gap& gap) {
+  double cost_of_drop(const KeepMatrix& keep, const StageGap& gap) {
     double cost = 0;
     std::vector<OpId> todo{OpId(frontier_.producer[gap.value])};
     std::vector<OpId> seen;
@@ -241,7 +241,7 @@ class Capuchin {
   const Graph& graph_;
   Effort& effort_;
   const Frontier frontier_;
-  std::vector<Gap> gaps_;
+  std::vector<StageGap> gaps_;
   HybridEvaluator evaluator_;
   BestCandidate best_;
   std::vector<Decision> decisions_;  // in the order of the policy

@@ -7,8 +7,8 @@
 
 namespace regen {
 
-std::vector<Gap> find_gaps(const Frontier& frontier) {
-  std::vector<Gap> gaps;
+std::vector<StageGap> find_stage_gaps(const Frontier& frontier) {
+  std::vector<StageGap> gaps;
   for (ValueId v : IdRange<ValueId>(frontier.num_values)) {
     std::size_t used = frontier.producer[v];
     for (OpId reader : frontier.readers[v]) {
@@ -19,12 +19,12 @@ std::vector<Gap> find_gaps(const Frontier& frontier) {
   return gaps;
 }
 
-GapWay way_of(const HybridSchedule& schedule, const Gap& gap) {
+GapWay way_of(const HybridSchedule& schedule, const StageGap& gap) {
   if (!schedule.keep.get(gap.last, gap.value)) return GapWay::kDrop;
   return schedule.away.get(gap.last, gap.value) ? GapWay::kMove : GapWay::kKeep;
 }
 
-void set_way(HybridSchedule& schedule, const Gap& gap, GapWay way) {
+void set_way(HybridSchedule& schedule, const StageGap& gap, GapWay way) {
   if (way == GapWay::kDrop) {
     schedule.keep.clear(gap.value, gap.first, gap.last);
   } else {
@@ -37,11 +37,11 @@ void set_way(HybridSchedule& schedule, const Gap& gap, GapWay way) {
   }
 }
 
-HybridSchedule uniform_schedule(const Frontier& frontier, const std::vector<Gap>& gaps,
+HybridSchedule uniform_schedule(const Frontier& frontier, const std::vector<StageGap>& gaps,
                                 GapWay way) {
   HybridSchedule schedule{.keep = keep_everything(frontier),
                           .away = KeepMatrix(frontier.num_ops, frontier.num_values)};
-  for (const Gap& gap : gaps) {
+  for (const StageGap& gap : gaps) {
     if (frontier.bytes[gap.value] > 0) set_way(schedule, gap, way);
   }
   return schedule;

@@ -26,7 +26,7 @@ struct HybridSchedule {
 };
 
 // The rows first..last of S between two uses of a value by first runs, with others in between.
-struct Gap {
+struct StageGap {
   ValueId value;
   std::size_t first = 0;
   std::size_t last = 0;
@@ -34,12 +34,13 @@ struct Gap {
 
 enum class GapWay : std::uint8_t { kKeep, kMove, kDrop };
 
-std::vector<Gap> find_gaps(const Frontier& frontier);
-GapWay way_of(const HybridSchedule& schedule, const Gap& gap);
-void set_way(HybridSchedule& schedule, const Gap& gap, GapWay way);
+std::vector<StageGap> find_stage_gaps(const Frontier& frontier);
+GapWay way_of(const HybridSchedule& schedule, const StageGap& gap);
+void set_way(HybridSchedule& schedule, const StageGap& gap, GapWay way);
 
 // Everything kept, and every gap of bytes in the given way.
-HybridSchedule uniform_schedule(const Frontier& frontier, const std::vector<Gap>& gaps, GapWay way);
+HybridSchedule uniform_schedule(const Frontier& frontier, const std::vector<StageGap>& gaps,
+                                GapWay way);
 
 // What a hybrid schedule is worth. `problem` and `frontier` must outlive it.
 class HybridEvaluator {

@@ -19,8 +19,8 @@ HybridSearch::HybridSearch(const Problem& problem, const Frontier& frontier, Eff
       effort_(effort),
       random_(problem.options.seed),
       evaluator_(problem, frontier),
-      gaps_(find_gaps(frontier)) {
-  std::erase_if(gaps_, [&](const Gap& gap) { return frontier.bytes[gap.value] == 0; });
+      gaps_(find_stage_gaps(frontier)) {
+  std::erase_if(gaps_, [&](const StageGap& gap) { return frontier.bytes[gap.value] == 0; });
 }
 
 std::optional<HybridSearch::Judged> HybridSearch::judge(HybridSchedule schedule) {
@@ -63,7 +63,7 @@ void HybridSearch::repair(Judged& judged) {
   while (!fits(judged) && !effort_.exhausted()) {
     std::optional<Judged> next;
     double least = std::numeric_limits<double>::infinity();
-    for (const Gap& gap : gaps_over_peak(judged)) {
+    for (const StageGap& gap : gaps_over_peak(judged)) {
       for (const GapWay way : {GapWay::kMove, GapWay::kDrop}) {
         if (way <= way_of(judged.schedule, gap) || !possible(way)) continue;
         HybridSchedule changed = judged.schedule;
@@ -83,14 +83,14 @@ void HybridSearch::repair(Judged& judged) {
 }
 
 // The largest that are not dropped yet.
-std::vector<Gap> HybridSearch::gaps_over_peak(const Judged& judged) const {
-  std::vector<Gap> result;
-  for (const Gap& gap : gaps_) {
+std::vector<StageGap> HybridSearch::gaps_over_peak(const Judged& judged) const {
+  std::vector<StageGap> result;
+  for (const StageGap& gap : gaps_) {
     const bool covers = gap.first <= judged.peak_stage && judged.peak_stage <= gap.last;
     if (covers && way_of(judged.schedule, gap) != GapWay::kDrop) result.push_back(gap);
   }
   std::ranges::stable_sort(result, std::ranges::greater{},
-                           [&](const Gap& gap) { return frontier_.bytes[gap.value]; });
+                           [&](const StageGap& gap) { return frontier_.bytes[gap.value]; });
   if (result.size() > kGapsTried) result.resize(kGapsTried);
   return result;
 }
@@ -115,7 +115,7 @@ void HybridSearch::improve(Judged& judged, double goal) {
   }
 }
 
-bool HybridSearch::try_other_ways(Judged& judged, const Gap& gap) {
+bool HybridSearch::try_other_ways(Judged& judged, const StageGap& gap) {
   bool changed = false;
   const GapWay present = way_of(judged.schedule, gap);
   // To give a value up when nothing waits and all fits can only cost.
@@ -139,7 +139,7 @@ HybridSchedule HybridSearch::disturbed(const Judged& judged) {
   const auto changes = random_.between(1, 1 + static_cast<std::int64_t>(gaps_.size()) / 8);
   const std::array ways{GapWay::kKeep, GapWay::kMove, GapWay::kDrop};
   for (std::int64_t i = 0; i < changes; ++i) {
-    const Gap& gap = gaps_[static_cast<std::size_t>(
+    const StageGap& gap = gaps_[static_cast<std::size_t>(
         random_.between(0, static_cast<std::int64_t>(gaps_.size()) - 1))];
     set_way(schedule, gap, ways[static_cast<std::size_t>(random_.between(0, 2))]);
   }

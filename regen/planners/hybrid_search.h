@@ -25,7 +25,7 @@ class HybridSearch {
   // spent. Does nothing without a start that fits.
   void run(int rounds, double goal);
 
-  const std::vector<Gap>& gaps() const { return gaps_; }
+  const std::vector<StageGap>& gaps() const { return gaps_; }
   bool found() const { return best_ && fits(*best_); }
   // Within the limits if found(), else the nearest to them; needs a start.
   const Candidate& best() const { return best_->candidate; }
@@ -44,9 +44,9 @@ class HybridSearch {
   static bool better(const Judged& a, const Judged& b);
   bool possible(GapWay way) const { return way != GapWay::kMove || problem_.link.can_move(); }
   void repair(Judged& judged);
-  std::vector<Gap> gaps_over_peak(const Judged& judged) const;
+  std::vector<StageGap> gaps_over_peak(const Judged& judged) const;
   void improve(Judged& judged, double goal);
-  bool try_other_ways(Judged& judged, const Gap& gap);
+  bool try_other_ways(Judged& judged, const StageGap& gap);
   HybridSchedule disturbed(const Judged& judged);
   void offer(const Judged& judged);
 
@@ -55,7 +55,7 @@ class HybridSearch {
   Effort& effort_;
   Random random_;
   HybridEvaluator evaluator_;
-  std::vector<Gap> gaps_;  // of values that take bytes
+  std::vector<StageGap> gaps_;  // of values that take bytes
   std::optional<Judged> best_;
 };
 

@@ -103,13 +103,13 @@ void HybridSolver::ask_others() {
 // From four sides: everything kept and repaired, what the best of the others runs, with what it
 // keeps on the device or free to move, and everything free to move.
 void HybridSolver::start_search() {
-  const std::vector<Gap>& gaps = search_.gaps();
+  const std::vector<StageGap>& gaps = search_.gaps();
   std::vector<HybridSchedule> starts{uniform_schedule(frontier_, gaps, GapWay::kKeep)};
   if (best_.best()) {
     HybridSchedule others{.keep = keep_of_sequence(frontier_, sequence_of(best_.best()->plan)),
                           .away = KeepMatrix(frontier_.num_ops, frontier_.num_values)};
     starts.push_back(others);
-    for (const Gap& gap : gaps) {
+    for (const StageGap& gap : gaps) {
       if (way_of(others, gap) == GapWay::kKeep) set_way(others, gap, GapWay::kMove);
     }
     if (problem_.link.can_move()) starts.push_back(std::move(others));
