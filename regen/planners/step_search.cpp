@@ -294,7 +294,8 @@ class StepSearch {
   }
 
   // A re-run that the op right after it does not read could as well run after that op, if memory
-  // allows it there. So re-runs stay behind first runs, and among themselves in the order of ops.
+  // allows it there and that op has nothing to wait for meanwhile. So re-runs stay behind first
+  // runs, and among themselves in the order of ops.
   bool could_be_swapped(const Part& part, std::size_t op, Mask device_after) const {
     if (part.parent == kNoPart || part.step.kind() != StepKind::kCompute) return false;
     const std::size_t before = part.step.op().index();
@@ -302,6 +303,7 @@ class StepSearch {
     const bool before_was_first = part.place.next != parts_[part.parent].place.next;
     if (before_was_first || (masks_.reads[op] & masks_.makes[before]) != 0) return false;
     if (!first && op > before) return false;
+    if ((masks_.reads[op] & in_flight(parts_[part.parent].in)) != 0) return false;
     const std::size_t stage = part.place.next + (first ? 1 : 0);
     if ((masks_.rerunnable[stage] & bit(before)) == 0) return false;
     return masks_.bytes(device_after) + frontier_.workspace[OpId(before)] <= budget_;
