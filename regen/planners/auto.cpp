@@ -28,8 +28,8 @@ constexpr std::array<Proposer, 5> kProposers{{
     {"checkmate", 0.35},
 }};
 
-// Of a search that was given no limit, where it does not end by itself; about 20 seconds.
-constexpr std::int64_t kDefaultWork = 20'000'000;
+// Of a search that was given no limit; about 8 seconds.
+constexpr std::int64_t kDefaultWork = 8'000'000;
 // Costs that differ by less are the same up to rounding.
 constexpr double kSame = 1e-9;
 
@@ -68,10 +68,9 @@ class Auto {
  private:
   Limits share_of_rest(double share) const {
     Limits limits = effort_.limits();
-    const bool unlimited = std::isinf(limits.seconds) && limits.work == Limits{}.work;
     limits.seconds = std::max(0.0, effort_.seconds_left()) * share;
-    const std::int64_t work = unlimited ? kDefaultWork : std::max<std::int64_t>(0, effort_.work_left());
-    limits.work = static_cast<std::int64_t>(static_cast<double>(work) * share);
+    const auto work = static_cast<double>(std::max<std::int64_t>(0, effort_.work_left()));
+    if (limits.work != Limits{}.work) limits.work = static_cast<std::int64_t>(work * share);
     return limits;
   }
 
@@ -136,7 +135,14 @@ Result<Proposal> plan_auto(const Problem& problem, Effort& effort) {
   if (problem.options.accounting != Accounting::kPlain) {
     return bad_input("planner auto counts memory in one way only, expected accounting plain");
   }
-  return Auto(problem, effort).run();
+  Limits limits = effort.limits();
+  const bool unlimited = std::isinf(limits.seconds) && limits.work == Limits{}.work;
+  if (!unlimited) return Auto(problem, effort).run();
+  limits.work = kDefaultWork;
+  Effort own(limits);
+  auto proposal = Auto(problem, own).run();
+  effort.add(own.work());
+  return proposal;
 }
 
 }  // namespace regen
