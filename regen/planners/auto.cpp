@@ -36,7 +36,8 @@ constexpr double kSame = 1e-9;
 class Auto {
  public:
   Auto(const Problem& problem, Effort& effort)
-      : problem_(problem), graph_(*problem.graph), effort_(effort), best_(problem) {
+      : problem_(problem), quiet_(problem), graph_(*problem.graph), effort_(effort), best_(problem) {
+    quiet_.observer = nullptr;
     for (OpId op : graph_.ops()) {
       double least = std::numeric_limits<double>::infinity();
       for (VariantId v : graph_.variants(op)) least = std::min(least, graph_.cost(v));
@@ -48,7 +49,7 @@ class Auto {
     if (!problem_.budget) return plan_keep_all(problem_, effort_);
     std::optional<GapSearch> search;
     if (check_sequences_possible(graph_).ok()) {
-      search.emplace(problem_, effort_);
+      search.emplace(quiet_, effort_);
       search->start();
       take(*search);
     }
@@ -59,8 +60,10 @@ class Auto {
     if (search && !nothing_better()) {
       const double bound = covering_bound(graph_, problem_.link, *problem_.budget, effort_);
       if (std::isfinite(bound)) bound_ = bound;
+      tell();
       search->improve(problem_.options.seed, bound_ * (1 + kSame));
       take(*search);
+      tell();
     }
     return proposal();
   }
@@ -75,7 +78,7 @@ class Auto {
   }
 
   Status ask(const Proposer& proposer, GapSearch* search) {
-    auto outcome = solve(proposer.name, problem_, share_of_rest(proposer.share));
+    auto outcome = solve(proposer.name, quiet_, share_of_rest(proposer.share));
     if (!outcome.ok()) return {};  // a graph that this one cannot take
     effort_.add(outcome->work);
     if (!outcome->plan) return {};
@@ -91,6 +94,13 @@ class Auto {
     if (!simulation.ok()) return;
     candidate.simulation = *simulation;
     best_.offer(std::move(candidate));
+  }
+
+  void tell() const {
+    if (!problem_.observer || !best_.best() || !keeps_order(best_.best()->plan)) return;
+    if (!within_limits(problem_, best_.best()->simulation)) return;
+    const double cost = best_.best()->simulation.cost;
+    problem_.observer(effort_.seconds(), cost, std::min(bound_, cost));
   }
 
   bool nothing_better() const {
@@ -122,6 +132,7 @@ class Auto {
   }
 
   const Problem& problem_;
+  Problem quiet_;  // the same for those who are asked: only what is best of all is told
   const Graph& graph_;
   Effort& effort_;
   BestCandidate best_;
