@@ -1,8 +1,10 @@
-// All decisions together. Quick planners and a search over gaps and movement propose; what they find is improved until
-// the time is up; a program over what must be dropped says how much better any plan could be.
+// All decisions together. Quick planners and a search over gaps and movement propose; what they
+// find is improved until the time is up; a program over what must be dropped says how much better
+// any plan could be.
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <optional>
 
@@ -15,17 +17,19 @@
 namespace regen {
 namespace {
 
-// Who may propose, and for which part of the time that is left. Those that end by themselves come first.
+// Who may propose, and for which part of the time that is left. Those that end by themselves come
+// first.
 struct Proposer {
   const char* name;
   double share;
+  std::size_t most_ops;  // beyond these it finds nothing in time
 };
 constexpr std::array<Proposer, 5> kProposers{{
-    {"keep_all", 0.1},
-    {"lower_sets_approx", 0.1},
-    {"chain", 0.1},
-    {"vdnn", 0.1},
-    {"checkmate", 0.35},
+    {"keep_all", 0.1, SIZE_MAX},
+    {"lower_sets_approx", 0.1, 4'000},
+    {"chain", 0.1, 20'000},
+    {"vdnn", 0.1, SIZE_MAX},
+    {"checkmate", 0.35, 1'500},
 }};
 
 // Of a search that was given no limit; about 8 seconds.
@@ -36,7 +40,11 @@ constexpr double kSame = 1e-9;
 class Auto {
  public:
   Auto(const Problem& problem, Effort& effort)
-      : problem_(problem), quiet_(problem), graph_(*problem.graph), effort_(effort), best_(problem) {
+      : problem_(problem),
+        quiet_(problem),
+        graph_(*problem.graph),
+        effort_(effort),
+        best_(problem) {
     quiet_.observer = nullptr;
     for (OpId op : graph_.ops()) {
       double least = std::numeric_limits<double>::infinity();
@@ -54,12 +62,15 @@ class Auto {
       take(*search);
     }
     for (const Proposer& proposer : kProposers) {
+      if (graph_.num_ops() > proposer.most_ops && best_.best()) continue;
       REGEN_TRY(ask(proposer, search ? &*search : nullptr));
       if (nothing_better()) break;
     }
     if (search && !nothing_better()) {
-      const double bound = covering_bound(graph_, problem_.link, *problem_.budget, effort_);
-      if (std::isfinite(bound)) bound_ = bound;
+      const CoveringBound bound = covering_bound(graph_, problem_.link, *problem_.budget, effort_);
+      if (std::isfinite(bound.cost)) bound_ = bound.cost;
+      search->start_from_hints(bound.again);
+      take(*search);
       tell();
       search->improve(problem_.options.seed, bound_ * (1 + kSame));
       take(*search);
