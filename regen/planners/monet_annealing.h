@@ -1,0 +1,83 @@
+// Simulated annealing over a coarse description of MONeT's schedules: for each gap between two
+// stages whose backward nodes read a forward tensor, from which stage on the tensor is kept (from
+// the beginning of the gap: it never leaves), or that it is dropped, or that it is dropped and
+// kept again once a recomputation happens to make it; and for each stage the implementation.
+// Recomputation follows: whatever a stage needs and does not find is made again, with all that is
+// missing before it. Copies that nothing reads are left out.
+#pragma once
+
+#include <optional>
+
+#include "regen/base/limit.h"
+#include "regen/base/random.h"
+#include "regen/planners/monet_search.h"
+
+namespace regen {
+
+class MonetAnnealing {
+ public:
+  MonetAnnealing(const MonetModel& model, std::uint64_t seed);
+
+  // One run from hot to cold in about `steps` steps, from the best choices so far.
+  void run(std::int64_t steps, Effort& effort);
+  // The cheapest schedule within the budget, if any was met; else the last one.
+  const std::optional<MonetSchedule>& best() const { return best_; }
+  const MonetStorage& last() const { return storage_; }
+
+ private:
+  // What happens to a tensor in a gap: a stage from which on it is there, or one of these.
+  using Course = std::int32_t;
+  static constexpr Course kDrop = -1;
+  static constexpr Course kKeepOnceMade = -2;
+
+  struct Gap {
+    std::uint32_t node = 0;
+    std::uint32_t begin = 0, end = 0;  // stages; at `end` the tensor is read, or never again
+  };
+  struct Choices {
+    std::vector<Course> courses;     // by gap
+    std::vector<std::uint8_t> ways;  // by stage
+  };
+  struct Undo {
+    std::size_t index = 0;
+    bool way = false;
+    Course old = 0;
+  };
+
+  void find_gaps();
+  void put_course(std::size_t gap, Course course);
+  void take_choices(Choices choices);
+  void lay_out_availability();
+  void drop_unread_copies();
+  void find_made(std::span<std::uint64_t> made, MonetRow available) const;
+  Course draw_course(std::size_t gap);
+  double evaluate();
+  void change(std::vector<Undo>& undo);
+  void set(std::size_t index, bool way, Course value, std::vector<Undo>& undo);
+  void take_back(const std::vector<Undo>& undo);
+
+  const MonetModel& model_;
+  MonetStageRater rater_;
+  Random random_;
+  double price_ = 0;
+  std::size_t words_;
+  std::vector<Gap> gaps_;
+  std::vector<std::size_t> first_gap_;  // by node, one more at the end
+  std::vector<std::uint32_t> gap_at_;   // by stage and node: the gap that follows the stage
+  std::vector<std::vector<std::vector<std::uint64_t>>> args_;
+  Choices choices_;
+  MonetStorage storage_;  // of choices_
+  MonetStorage rated_;    // what ratings_ are of
+  std::vector<MonetRating> ratings_;
+  // Of choices_, by stage: what is made there in any case, and what stays after it if it is there.
+  MonetStorage forced_, keeping_;
+  MonetStorage available_;  // scratch
+  std::vector<std::uint64_t> made_, wanted_;
+  std::vector<std::uint64_t> mandatory_;
+  Ticks ticks_ = 0;
+  Kib excess_ = 0;
+  std::optional<MonetSchedule> best_;
+  std::optional<Choices> best_choices_;
+};
+
+}  // namespace regen
