@@ -32,7 +32,8 @@ Result<Proposal> plan_monet(const Problem& problem, Effort& effort) {
   }
   MonetQuestion question{.instance = &instance,
                          .mode = problem.options.monet_mode,
-                         .budget = problem.budget.value_or(Bytes{1} << 50),
+                         .once = binding.once,
+                         .budget = problem.budget,
                          .seed = problem.options.seed,
                          .gap = problem.options.gap,
                          .on_progress = {}};

@@ -2,8 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace regen {
+namespace {
+
+// Relative to what the stages cost at least.
+constexpr double kHot = 3e-2;
+constexpr double kCold = 3e-5;
+// Relative to that cost for each KiB of the budget. While it is hot, bytes over the budget are
+// cheap, so that one large tensor can take the place of another.
+constexpr double kFirstPrice = 3e-3;
+constexpr double kLastPrice = 9;
+
+}  // namespace
 
 MonetAnnealing::MonetAnnealing(const MonetModel& model, std::uint64_t seed)
     : model_(model),
@@ -11,7 +23,7 @@ MonetAnnealing::MonetAnnealing(const MonetModel& model, std::uint64_t seed)
       random_(seed),
       words_((model.num_nodes() + 63) / 64),
       storage_(model.num_stages(), model.num_nodes()),
-      rated_(storage_),
+      accepted_(storage_),
       ratings_(model.num_stages()),
       forced_(storage_),
       keeping_(storage_),
@@ -30,9 +42,9 @@ MonetAnnealing::MonetAnnealing(const MonetModel& model, std::uint64_t seed)
     }
   }
   find_gaps();
-  choices_.courses.assign(gaps_.size(), kDrop);
+  choices_.courses.assign(gaps_.size(), {kDrop, 0});
   choices_.ways.assign(model.num_stages(), 0);
-  take_choices({std::vector<Course>(gaps_.size(), kKeepOnceMade), choices_.ways});
+  take_choices({std::vector<Course>(gaps_.size(), {kKeepOnceMade, 0}), choices_.ways});
 }
 
 // Gap g of a node begins with its g-th reader; the forward pass counts as the first one. The gap
@@ -72,13 +84,15 @@ void MonetAnnealing::find_made(std::span<std::uint64_t> made, MonetRow available
 
 void MonetAnnealing::put_course(std::size_t gap, Course course) {
   const auto [node, begin, end] = gaps_[gap];
-  const Course old = choices_.courses[gap];
+  const std::int32_t old = choices_.courses[gap].from;
   if (old >= 0) set_bit(forced_.row(static_cast<std::size_t>(old)), node, false);
   choices_.courses[gap] = course;
-  if (course >= 0) set_bit(forced_.row(static_cast<std::size_t>(course)), node, true);
+  if (course.from >= 0) set_bit(forced_.row(static_cast<std::size_t>(course.from)), node, true);
   for (std::uint32_t t = begin; t < std::max(end, begin + 1); ++t) {
-    const bool inside = course == kKeepOnceMade && t != begin;
-    keeping_.store(t, node, inside || (course >= 0 && course <= static_cast<Course>(t)));
+    const auto stage = static_cast<std::int32_t>(t);
+    const bool inside = course.from == kKeepOnceMade && t != begin;
+    const bool kept = course.from >= 0 && course.from <= stage && stage < course.until;
+    keeping_.store(t, node, inside || kept);
   }
 }
 
@@ -135,42 +149,75 @@ void MonetAnnealing::drop_unread_copies() {
   }
 }
 
-double MonetAnnealing::evaluate() {
+double MonetAnnealing::rate_everything() {
   lay_out_availability();
   drop_unread_copies();
-  ticks_ = 0;
-  excess_ = 0;
-  bool changed_before = false;
+  accepted_ = storage_;
+  double value = 0;
   for (std::size_t t = 0; t < model_.num_stages(); ++t) {
-    const MonetRow before = std::as_const(storage_).row(t);
-    const MonetRow after = std::as_const(storage_).row(t + 1);
-    const MonetRow rated = std::as_const(rated_).row(t + 1);
-    const bool changed = !std::equal(after.begin(), after.end(), rated.begin());
-    if (changed || changed_before || ratings_[t].ticks == 0) {
-      ratings_[t] = rater_.rate(t, before, after, price_);
-    }
-    changed_before = changed;
-    ticks_ += ratings_[t].ticks;
-    excess_ += ratings_[t].excess;
+    ratings_[t] =
+        rater_.rate(t, std::as_const(storage_).row(t), std::as_const(storage_).row(t + 1), price_);
+    value += ratings_[t].value(price_);
   }
-  rated_ = storage_;
-  return static_cast<double>(ticks_) + price_ * static_cast<double>(excess_);
+  return value;
 }
 
-void MonetAnnealing::set(std::size_t index, bool way, Course value, std::vector<Undo>& undo) {
-  if (way) {
-    undo.push_back({index, true, choices_.ways[index]});
-    choices_.ways[index] = static_cast<std::uint8_t>(value);
-  } else {
-    undo.push_back({index, false, choices_.courses[index]});
-    put_course(index, value);
+// The value of the changed choices, or nothing if it is sure to be above the limit.
+std::optional<double> MonetAnnealing::rate_changes(double value, double limit) {
+  lay_out_availability();
+  drop_unread_copies();
+  news_.clear();
+  bool before_changed = false;
+  for (std::size_t t = 0; t < model_.num_stages(); ++t) {
+    const MonetRow after = std::as_const(storage_).row(t + 1);
+    const MonetRow old = std::as_const(accepted_).row(t + 1);
+    const bool changed = !std::equal(after.begin(), after.end(), old.begin());
+    if (changed || before_changed) {
+      news_.emplace_back(t, MonetRating{});
+      value -= ratings_[t].value(price_) - static_cast<double>(model_.stages[t].least_ticks);
+    }
+    before_changed = changed;
   }
+  // So far the changed stages count with the least they can cost.
+  for (auto& [t, rating] : news_) {
+    rating =
+        rater_.rate(t, std::as_const(storage_).row(t), std::as_const(storage_).row(t + 1), price_);
+    value += rating.value(price_) - static_cast<double>(model_.stages[t].least_ticks);
+    if (value > limit) return std::nullopt;
+  }
+  return value;
+}
+
+void MonetAnnealing::accept() {
+  for (const auto& [t, rating] : news_) {
+    ratings_[t] = rating;
+    const MonetRow row = std::as_const(storage_).row(t + 1);
+    std::copy(row.begin(), row.end(), accepted_.row(t + 1).begin());
+  }
+  Ticks ticks = 0;
+  for (const MonetRating& rating : ratings_) {
+    if (rating.excess > 0) return;
+    ticks += rating.ticks;
+  }
+  if (best_ && best_->ticks <= ticks) return;
+  best_ = MonetSchedule{accepted_, ticks, 0};
+  best_choices_ = choices_;
+}
+
+void MonetAnnealing::set_way(std::size_t stage, std::size_t way, std::vector<Undo>& undo) {
+  undo.push_back({stage, true, choices_.ways[stage], {}});
+  choices_.ways[stage] = static_cast<std::uint8_t>(way);
+}
+
+void MonetAnnealing::set_course(std::size_t gap, Course course, std::vector<Undo>& undo) {
+  undo.push_back({gap, false, 0, choices_.courses[gap]});
+  put_course(gap, course);
 }
 
 void MonetAnnealing::take_back(const std::vector<Undo>& undo) {
   for (std::size_t k = undo.size(); k-- > 0;) {
     if (undo[k].way) {
-      choices_.ways[undo[k].index] = static_cast<std::uint8_t>(undo[k].old);
+      choices_.ways[undo[k].index] = undo[k].old_way;
     } else {
       put_course(undo[k].index, undo[k].old);
     }
@@ -178,16 +225,26 @@ void MonetAnnealing::take_back(const std::vector<Undo>& undo) {
 }
 
 MonetAnnealing::Course MonetAnnealing::draw_course(std::size_t gap) {
-  const auto [node, begin, end] = gaps_[gap];
-  const Course old = choices_.courses[gap];
+  const auto begin = static_cast<std::int32_t>(gaps_[gap].begin);
+  const auto end = static_cast<std::int32_t>(gaps_[gap].end);
+  const auto draw = [&](std::int64_t low, std::int64_t high) {
+    return static_cast<std::int32_t>(random_.between(low, high));
+  };
+  Course course = choices_.courses[gap];
   const double die = random_.real();
-  if (die < 0.2) return kDrop;
-  if (die < 0.4) return kKeepOnceMade;
-  if (die < 0.6) return static_cast<Course>(begin);
-  if (old > static_cast<Course>(begin) && die < 0.8) {
-    return static_cast<Course>(std::clamp<std::int64_t>(old + random_.between(-3, 3), begin, end));
+  if (die < 0.2) return {kDrop, 0};
+  if (die < 0.4) return {kKeepOnceMade, 0};
+  if (die < 0.6) {
+    course = {begin, end};
+  } else if (course.from >= begin && die < 0.8) {
+    if (random_.chance(0.5)) course.from = std::clamp(course.from + draw(-3, 3), begin, end);
+    if (random_.chance(0.5)) course.until = course.until + draw(-3, 3);
+  } else {
+    course = {draw(begin, end), end};
   }
-  return static_cast<Course>(random_.between(begin, end));
+  if (random_.chance(0.2)) course.until = draw(course.from, end);
+  course.until = std::clamp(course.until, course.from, end);
+  return course;
 }
 
 void MonetAnnealing::change(std::vector<Undo>& undo) {
@@ -197,26 +254,25 @@ void MonetAnnealing::change(std::vector<Undo>& undo) {
   const std::size_t stage = draw(model_.num_stages());
   const std::size_t ways = model_.stages[stage].implementations.size();
   if (ways > 1 && random_.chance(0.3)) {
-    set(stage, true, static_cast<Course>(draw(ways)), undo);
+    set_way(stage, draw(ways), undo);
     if (random_.chance(0.5)) return;
   }
-  const std::size_t node = draw(model_.num_nodes());
   const auto change_node = [&](std::size_t i) {
     const std::size_t gap = first_gap_[i] + draw(first_gap_[i + 1] - first_gap_[i]);
-    set(gap, false, draw_course(gap), undo);
+    set_course(gap, draw_course(gap), undo);
     return gap;
   };
+  const std::size_t node = draw(model_.num_nodes());
   const std::size_t gap = change_node(node);
   if (random_.chance(0.4)) return;
   const auto& inputs = model_.nodes[node].inputs;
   if (inputs.empty()) return;
   const std::size_t input = inputs[draw(inputs.size())];
   // What a tensor no longer has to do, one near it mostly has to; or both are made together.
-  const Course course = choices_.courses[gap];
-  const std::size_t other =
-      course >= 0 ? gap_at_[static_cast<std::size_t>(course) * model_.num_nodes() + input] : 0;
-  if (course > 0 && random_.chance(0.4)) {
-    set(other, false, course, undo);
+  const std::int32_t from = choices_.courses[gap].from;
+  if (from > 0 && random_.chance(0.4)) {
+    const std::size_t other = gap_at_[static_cast<std::size_t>(from) * model_.num_nodes() + input];
+    set_course(other, {from, static_cast<std::int32_t>(gaps_[other].end)}, undo);
   } else {
     change_node(input);
   }
@@ -229,32 +285,26 @@ void MonetAnnealing::run(std::int64_t steps, Effort& effort) {
   const double unit = static_cast<double>(least + 1);
   const double base_price = unit / static_cast<double>(std::max<Kib>(model_.budget, 1));
   if (best_choices_) take_choices(*best_choices_);
-  const double hot = 0.03;
   std::vector<Undo> undo;
   double value = 0;
   for (std::int64_t step = 0; step < steps; ++step) {
+    const double progress = static_cast<double>(step) / static_cast<double>(steps);
     if (step % 256 == 0) {
       if (effort.exhausted()) break;
-      const double progress = static_cast<double>(step) / static_cast<double>(steps);
-      price_ = base_price * 0.003 * std::pow(3000, progress);
-      ratings_.assign(model_.num_stages(), {});
-      value = evaluate();
+      price_ = base_price * kFirstPrice * std::pow(kLastPrice / kFirstPrice, progress);
+      value = rate_everything();
     }
-    const double progress = static_cast<double>(step) / static_cast<double>(steps);
-    const double warmth = unit * hot * std::pow(1e-3, progress);
     undo.clear();
     change(undo);
-    const double changed = evaluate();
-    effort.add(static_cast<std::int64_t>(model_.num_stages()));
-    if (changed > value && !random_.chance(std::exp((value - changed) / warmth))) {
+    const double warmth = unit * kHot * std::pow(kCold / kHot, progress);
+    const auto changed = rate_changes(value, value - warmth * std::log(1 - random_.real()));
+    effort.add(static_cast<std::int64_t>(news_.size()) + 1);
+    if (!changed) {
       take_back(undo);
       continue;
     }
-    value = changed;
-    if (excess_ == 0 && (!best_ || ticks_ < best_->ticks)) {
-      best_ = MonetSchedule{storage_, ticks_, 0};
-      best_choices_ = choices_;
-    }
+    value = *changed;
+    accept();
   }
 }
 

@@ -205,8 +205,10 @@ Ticks monet_ticks(double milliseconds) {
 }
 
 Result<MonetModel> make_monet_model(const MonetInstance& instance, const MonetMode& mode,
-                                    Bytes budget) {
-  return Modeller(instance, mode).run(budget);
+                                    Bytes budget, const std::vector<char>& once) {
+  REGEN_ASSIGN(MonetModel model, Modeller(instance, mode).run(budget));
+  for (std::size_t i = 0; i < once.size(); ++i) model.nodes[i].once = once[i] != 0;
+  return model;
 }
 
 }  // namespace regen

@@ -42,6 +42,7 @@ struct MonetForward {
   Ticks first_ticks = 0, again_ticks = 0;
   Ticks in_place_ticks = 0;  // what running in place adds, mostly negative
   Kib first_workspace = 0, again_workspace = 0, in_place_workspace = 0;
+  bool once = false;  // may not run again
   bool conv = false;
   // By rising workspace and falling ticks; empty unless `conv`.
   std::vector<MonetAlgorithm> first_algorithms, again_algorithms;
@@ -75,7 +76,8 @@ struct MonetModel {
 };
 
 // Fails where the mode leaves an op without a way to run, and where lists contradict each other.
+// `once` marks forward nodes that may not run again; empty: none.
 Result<MonetModel> make_monet_model(const MonetInstance& instance, const MonetMode& mode,
-                                    Bytes budget);
+                                    Bytes budget, const std::vector<char>& once = {});
 
 }  // namespace regen

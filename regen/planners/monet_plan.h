@@ -3,6 +3,7 @@
 
 #include "regen/plan/plan.h"
 #include "regen/planners/monet_binding.h"
+#include "regen/planners/monet_evaluator.h"
 
 namespace regen {
 

@@ -56,7 +56,7 @@ void MonetRelaxation::add_stage_columns(std::size_t t) {
   for (std::size_t i = 0; i < nodes_; ++i) {
     const MonetForward& node = model_.nodes[i];
     const bool forced = t == 0 && !node.parent;
-    const bool possible = t == 0 || (model_.checkpointing && t <= model_.last_use[i]);
+    const bool possible = t == 0 || (model_.checkpointing && !node.once && t <= model_.last_use[i]);
     if (t + 1 <= model_.last_use[i] + 1) {
       stored_[(t + 1) * nodes_ + i] = program_.add_column(0, 0, 1, true);
     }

@@ -13,9 +13,14 @@ namespace {
 // Beyond this many pairs of stage and node the relaxation does not fit into a reasonable time.
 constexpr std::size_t kMostRelaxed = 40'000;
 // Steps of one annealing run times stages times nodes.
-constexpr std::int64_t kAnnealingWork = 4'000'000'000;
-constexpr int kMostRounds = 6;  // without a limit of time
-constexpr std::int64_t kPolishingWork = 4'000'000;
+constexpr std::int64_t kAnnealingWork = 6'000'000'000;
+constexpr double kRoom = 0.8;   // of what is left, for the next run and what follows it
+constexpr int kMostRounds = 3;  // without a limit of time
+constexpr std::int64_t kPolishingWork = 2'000'000;
+constexpr std::int64_t kQuickWork = 20'000;
+// Up to this many pairs the integer program is solved at once, without annealing.
+constexpr std::size_t kSmall = 2'000;
+constexpr Bytes kNoLimit = Bytes{1} << 50;
 // The share of the time in which the first schedules are looked for, before branching begins.
 constexpr double kFirstShare = 0.35;
 
@@ -28,21 +33,38 @@ class Schedules {
         std::clamp<std::int64_t>(kAnnealingWork / std::max<std::int64_t>(size, 1), 1000, 1'000'000);
   }
 
+  // Each round takes twice the steps of the one before, as far as the limits leave room: a run
+  // that is cut short ends hot and is worth nothing.
   void run(int rounds, Effort& effort) {
     for (int round = 0; round < rounds && !effort.exhausted(); ++round) {
+      const double seconds = effort.seconds();
+      const std::int64_t work = effort.work();
       MonetAnnealing annealing(model_, seed_ + rounds_++);
       annealing.run(steps_, effort);
-      polish(annealing.best() ? annealing.best()->storage : annealing.last(), effort);
+      const double second_each = (effort.seconds() - seconds) / static_cast<double>(steps_);
+      const auto work_each =
+          static_cast<double>(effort.work() - work) / static_cast<double>(steps_);
+      polish(annealing.best() ? annealing.best()->storage : annealing.last(), kPolishingWork,
+             effort);
+      const double room = kRoom * std::min(effort.seconds_left() / second_each,
+                                           static_cast<double>(effort.work_left()) / work_each);
+      if (room < 2 * static_cast<double>(steps_)) {
+        steps_ = std::max<std::int64_t>(1, static_cast<std::int64_t>(room));
+      } else {
+        steps_ *= 2;
+      }
     }
   }
+  std::int64_t steps() const { return steps_; }
+  void set_steps(std::int64_t steps) { steps_ = steps; }
 
   // Exact neighbourhoods around one schedule, which may be over the budget.
-  void polish(const MonetStorage& storage, Effort& effort) {
+  void polish(const std::optional<MonetStorage>& storage, std::int64_t work, Effort& effort) {
     MonetSearch search(model_, seed_ + rounds_);
-    search.offer(storage);
+    if (storage) search.offer(*storage);
     take(search.best());
     Effort some(Limits{.seconds = effort.seconds_left(),
-                       .work = std::min(kPolishingWork, effort.work_left()),
+                       .work = std::min(work, effort.work_left()),
                        .interrupt = effort.limits().interrupt,
                        .enough = effort.limits().enough});
     search.run(some);
@@ -80,6 +102,9 @@ class Solver {
                     const std::function<void(Effort&)>& prove);
   void relax(Effort& effort);
   void branch(Effort& effort);
+  void prove();
+  void search();
+  Result<MonetAnswer> answer() const;
   bool done() const {
     if (infeasible_) return true;
     const auto& best = schedules_.best();
@@ -105,7 +130,8 @@ class Solver {
   std::optional<MonetStorage> branched_;  // what branch-and-bound found
   double bound_ = 0;
   bool infeasible_ = false;
-  Effort* searching_ = nullptr;
+  bool proven_ = false;
+  Effort* searching_ = nullptr;  // the search beside a proof
 };
 
 // Every op once, in its cheapest way.
@@ -136,6 +162,7 @@ void Solver::side_by_side(double part, const std::function<void(Effort&)>& searc
   Effort searching(share(part, 0.5)), proving(share(part, 0.5));
   searching_ = &searching;
   parallel_for(2, 2, [&](std::size_t i) { i == 0 ? search(searching) : prove(proving); });
+  searching_ = nullptr;
   effort_.add(searching.work() + proving.work());
   if (schedules_.best() || !relaxation_) tell();
 }
@@ -148,8 +175,14 @@ void Solver::relax(Effort& effort) {
   bound_ = std::max(bound_, relaxation_->bound());
   if (relaxation_->infeasible()) {
     infeasible_ = true;
-    searching_->cancel();
+    prove();
   }
+}
+
+// What is proven need not be searched for.
+void Solver::prove() {
+  proven_ = true;
+  if (searching_ != nullptr) searching_->cancel();
 }
 
 void Solver::branch(Effort& effort) {
@@ -173,7 +206,7 @@ void Solver::branch(Effort& effort) {
     if (best) bound_ = std::min(bound_, static_cast<double>(best->ticks));
   }
   if (answer.status == ProgramStatus::kInfeasible || answer.status == ProgramStatus::kOptimal) {
-    searching_->cancel();
+    prove();
   }
 }
 
@@ -198,40 +231,53 @@ MonetSolution Solver::solution_of(const MonetStorage& storage) const {
   return x;
 }
 
-Result<MonetAnswer> Solver::run() {
-  bound_ = trivial_bound();
+// Schedules and bound side by side; first both from nothing, then branching against the best.
+void Solver::search() {
   const bool endless = !std::isfinite(effort_.limits().seconds) &&
                        effort_.limits().work == std::numeric_limits<std::int64_t>::max();
   const int rounds = endless ? kMostRounds : std::numeric_limits<int>::max();
   side_by_side(
       kFirstShare, [&](Effort& effort) { schedules_.run(1, effort); },
       [&](Effort& effort) { relax(effort); });
-  if (!done() && !effort_.exhausted()) {
-    // The proof holds against this schedule, whatever the search finds meanwhile.
-    Schedules more(model_, question_.seed + 1'000'003);
-    const std::optional<MonetSchedule> first = schedules_.best();
-    bool proven = false;
-    side_by_side(
-        1, [&](Effort& effort) { more.run(rounds, effort); },
-        [&](Effort& effort) {
-          branch(effort);
-          proven = searching_->interrupted();
-        });
-    if (branched_) schedules_.polish(*branched_, effort_);
-    if (!proven) schedules_.take(more.best());
-    bound_ = std::min(bound_,
-                      schedules_.best() ? static_cast<double>(schedules_.best()->ticks) : bound_);
+  if (done() || effort_.exhausted()) return;
+  Schedules more(model_, question_.seed + 1'000'003);
+  more.set_steps(schedules_.steps());
+  side_by_side(
+      1, [&](Effort& effort) { more.run(rounds, effort); },
+      [&](Effort& effort) { branch(effort); });
+  if (branched_) schedules_.polish(branched_, kQuickWork, effort_);
+  // After a proof, how far the search came meanwhile is chance.
+  if (!proven_ || !done()) schedules_.take(more.best());
+}
+
+Result<MonetAnswer> Solver::run() {
+  bound_ = trivial_bound();
+  // From keeping everything.
+  schedules_.polish(std::nullopt, kQuickWork, effort_);
+  if (!question_.budget || done()) return answer();
+  if (model_.num_nodes() * model_.num_stages() <= kSmall) {
+    relax(effort_);
+    if (!done()) branch(effort_);
+    if (branched_) schedules_.polish(branched_, kQuickWork, effort_);
+    if (proven_ && (infeasible_ || schedules_.best())) return answer();
   }
+  if (!effort_.exhausted()) search();
+  return answer();
+}
+
+Result<MonetAnswer> Solver::answer() const {
   MonetAnswer answer{
       .solution = std::nullopt, .bound = bound_, .infeasible = infeasible_, .note = {}};
   if (!relaxable_) answer.note = "too large for the relaxation: the bound is every op once";
   if (infeasible_ || !schedules_.best()) return answer;
   answer.objective = schedules_.best()->ticks;
+  // Objectives are whole numbers.
+  answer.bound = std::min(std::ceil(bound_ - 1e-3), static_cast<double>(answer.objective));
   answer.solution = solution_of(schedules_.best()->storage);
   const MonetRules rules{.in_place = question_.mode.in_place,
                          .ablation = !question_.mode.checkpointing};
-  const MonetVerdict verdict =
-      evaluate_monet(*question_.instance, *answer.solution, question_.budget, rules);
+  const MonetVerdict verdict = evaluate_monet(*question_.instance, *answer.solution,
+                                              question_.budget.value_or(kNoLimit), rules);
   if (!verdict.violation.empty() || verdict.objective != answer.objective) {
     return bad_input("monet: search and evaluator disagree (" + std::to_string(answer.objective) +
                      " and " + std::to_string(verdict.objective) + " ticks" +
@@ -245,7 +291,8 @@ Result<MonetAnswer> Solver::run() {
 
 Result<MonetAnswer> solve_monet(const MonetQuestion& question, Effort& effort) {
   REGEN_ASSIGN(MonetModel model,
-               make_monet_model(*question.instance, question.mode, question.budget));
+               make_monet_model(*question.instance, question.mode,
+                                question.budget.value_or(kNoLimit), question.once));
   return Solver(question, std::move(model), effort).run();
 }
 

@@ -15,7 +15,8 @@ namespace regen {
 struct MonetQuestion {
   const MonetInstance* instance = nullptr;
   MonetMode mode;
-  Bytes budget = 0;
+  std::vector<char> once;       // by forward node: it may not run again; empty: none
+  std::optional<Bytes> budget;  // absent: no limit, and only a short search
   std::uint64_t seed = 0;
   double gap = 0;  // a proof within this share of the objective is enough
   // Told of the best objective so far, if any, and the bound, in ticks; from one thread at a time.
@@ -29,8 +30,7 @@ struct MonetAnswer {
   bool infeasible = false;  // proven
   std::string note;
 
-  // Objectives are whole numbers of ticks.
-  bool optimal() const { return solution && bound > static_cast<double>(objective) - 1; }
+  bool optimal() const { return solution && bound >= static_cast<double>(objective); }
 };
 
 Result<MonetAnswer> solve_monet(const MonetQuestion& question, Effort& effort);

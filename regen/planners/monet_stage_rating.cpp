@@ -62,6 +62,7 @@ void MonetStageRater::rate_forward(std::size_t t, std::uint32_t id, Kib base, Mo
                                    MonetDecisions* decisions) {
   const MonetForward& node = model_.nodes[id];
   rating.ticks += t == 0 ? node.first_ticks : node.again_ticks;
+  if (t > 0 && node.once) rating.excess += kForbidden;
   if (node.in_place) {
     base_[id] = base;  // rated together with its by-products
     return;
