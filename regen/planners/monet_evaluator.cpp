@@ -17,7 +17,8 @@ class Evaluator {
         forward_(instance.loss + 1),
         stages_(instance.nodes.size() - instance.loss) {}
 
-  MonetVerdict run();
+  MonetVerdict run(std::size_t begin, std::size_t end);
+  std::size_t stages() const { return stages_; }
 
  private:
   const MonetNode& node(std::size_t id) const { return instance_.nodes[id]; }
@@ -239,8 +240,8 @@ void Evaluator::add_cost(std::size_t t) {
   }
 }
 
-MonetVerdict Evaluator::run() {
-  for (std::size_t t = 0; t < stages_; ++t) {
+MonetVerdict Evaluator::run(std::size_t begin, std::size_t end) {
+  for (std::size_t t = begin; t < end; ++t) {
     check_start(t);
     check_edges(t);
     check_in_place(t);
@@ -257,7 +258,13 @@ MonetVerdict Evaluator::run() {
 
 MonetVerdict evaluate_monet(const MonetInstance& instance, const MonetSolution& solution,
                             Bytes budget, const MonetRules& rules) {
-  return Evaluator(instance, solution, budget / 1024, rules).run();
+  Evaluator evaluator(instance, solution, budget / 1024, rules);
+  return evaluator.run(0, evaluator.stages());
+}
+
+MonetVerdict evaluate_monet_stage(const MonetInstance& instance, const MonetSolution& solution,
+                                  std::size_t t, Bytes budget, const MonetRules& rules) {
+  return Evaluator(instance, solution, budget / 1024, rules).run(t, t + 1);
 }
 
 MonetSolution empty_monet_solution(const MonetInstance& instance) {

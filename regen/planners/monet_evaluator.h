@@ -40,6 +40,10 @@ struct MonetRules {
 MonetVerdict evaluate_monet(const MonetInstance& instance, const MonetSolution& solution,
                             Bytes budget, const MonetRules& rules);
 
+// One stage alone, from rows t and t + 1: every constraint and cost belongs to one stage.
+MonetVerdict evaluate_monet_stage(const MonetInstance& instance, const MonetSolution& solution,
+                                  std::size_t t, Bytes budget, const MonetRules& rules);
+
 // All zero, in the sizes of the instance.
 MonetSolution empty_monet_solution(const MonetInstance& instance);
 

@@ -174,8 +174,9 @@ bool Exporter::offer_in_place(std::uint32_t id, VariantId v,
   binding_.choices[id].push_back({choice_of(v), 0, true, {}});
   // The output takes over the input's bytes.
   const double saved = static_cast<double>(graph_.bytes(graph_.outputs(op)[0])) / kMib;
-  node(id).in_place = {{static_cast<double>(graph_.workspace(v)) / kMib - saved},
-                       {graph_.cost(v) * scale_}};
+  node(id).in_place = {
+      {static_cast<double>(graph_.workspace(v)) / kMib - saved},
+      {std::max(graph_.cost(v), graph_.cost(base) - graph_.rerun_cost(base)) * scale_}};
   binding_.instance.inplace_list[id] = from;
   return true;
 }

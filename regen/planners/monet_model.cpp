@@ -98,6 +98,11 @@ Status Modeller::add_node(std::uint32_t id) {
     REGEN_ASSIGN(forward.first_algorithms, algorithms(id, from.first_run, kDefaultForward));
     REGEN_ASSIGN(forward.again_algorithms, algorithms(id, from.rerun, kDefaultForward));
   }
+  // Then running it for nothing would pay, and no bound of ours would hold.
+  if (forward.again_ticks + std::min<Ticks>(forward.in_place_ticks, 0) < 0 ||
+      forward.first_ticks + std::min<Ticks>(forward.in_place_ticks, 0) < 0) {
+    return refuse(id, "costs less than nothing when it runs in place or again");
+  }
   model_.nodes.push_back(std::move(forward));
   return {};
 }

@@ -36,14 +36,17 @@ MonetSearch::MonetSearch(const MonetModel& model, std::uint64_t seed)
       neighbours_[input].push_back(i);
     }
   }
-  current_ = rated(keep_everything());
+  offer(keep_everything(true));
+  const MonetSchedule everything = current_;
+  offer(keep_everything(false));
+  if (value(everything) < value(current_)) offer(everything.storage);
 }
 
 // Every tensor until no later stage can use it.
-MonetStorage MonetSearch::keep_everything() const {
+MonetStorage MonetSearch::keep_everything(bool with_by_products) const {
   MonetStorage storage(model_.num_stages(), model_.num_nodes());
   for (std::size_t i = 0; i < model_.num_nodes(); ++i) {
-    if (model_.nodes[i].parent) continue;
+    if (model_.nodes[i].parent && !with_by_products) continue;
     for (std::size_t t = 1; t <= model_.last_use[i] + 1; ++t) storage.store(t, i, true);
   }
   return storage;

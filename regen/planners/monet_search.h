@@ -35,7 +35,7 @@ class MonetSearch {
   struct Path;
 
   MonetSchedule rated(MonetStorage storage);
-  MonetStorage keep_everything() const;
+  MonetStorage keep_everything(bool with_by_products) const;
   Group draw_group();
   std::uint32_t draw_near(std::uint32_t node);
   Piece draw_piece(std::uint32_t node);

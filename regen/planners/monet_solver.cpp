@@ -19,7 +19,7 @@ constexpr int kMostRounds = 3;  // without a limit of time
 constexpr std::int64_t kPolishingWork = 2'000'000;
 constexpr std::int64_t kQuickWork = 20'000;
 // Up to this many pairs the integer program is solved at once, without annealing.
-constexpr std::size_t kSmall = 2'000;
+constexpr std::size_t kSmall = 2'500;
 constexpr Bytes kNoLimit = Bytes{1} << 50;
 // The share of the time in which the first schedules are looked for, before branching begins.
 constexpr double kFirstShare = 0.35;
@@ -256,8 +256,10 @@ Result<MonetAnswer> Solver::run() {
   schedules_.polish(std::nullopt, kQuickWork, effort_);
   if (!question_.budget || done()) return answer();
   if (model_.num_nodes() * model_.num_stages() <= kSmall) {
-    relax(effort_);
-    if (!done()) branch(effort_);
+    Effort proving(share(0.5, 1));
+    relax(proving);
+    if (!done()) branch(proving);
+    effort_.add(proving.work());
     if (branched_) schedules_.polish(branched_, kQuickWork, effort_);
     if (proven_ && (infeasible_ || schedules_.best())) return answer();
   }
