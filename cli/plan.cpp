@@ -77,6 +77,7 @@ Json report_json(const Graph& graph, const Report& report) {
       {"stall", json_or_null(planned, json_number(simulation.stall))},
       {"note", outcome.note},
   };
+  for (const auto& [name, value] : outcome.figures) json[name] = json_number(value);
   if (report.packing) {
     json["packed_bytes"] = report.packing->height;
     json["packed_ratio"] = json_number(report.packing->ratio());

@@ -19,6 +19,7 @@ Result<Proposal> plan_lp_bound(const Problem& problem, Effort& effort);
 Result<Proposal> plan_chain(const Problem& problem, Effort& effort);
 Result<Proposal> plan_auto(const Problem& problem, Effort& effort);
 Result<Proposal> plan_vdnn(const Problem& problem, Effort& effort);
+Result<Proposal> plan_monet(const Problem& problem, Effort& effort);
 // These three are in lower_sets.cpp.
 Result<Proposal> plan_lower_sets(const Problem& problem, Effort& effort);
 Result<Proposal> plan_lower_sets_approx(const Problem& problem, Effort& effort);

@@ -35,6 +35,8 @@ const std::vector<PlannerEntry>& entries() {
        plan_chen_cuts},
       {"vdnn", "moves forward values to the host and back by rule, recomputes the cheap ones",
        plan_vdnn},
+      {"monet", "MONeT's program: recomputation and the implementation of each op, with a bound",
+       plan_monet},
   };
   return kEntries;
 }

@@ -56,7 +56,7 @@ def interrupted(*arguments):
 
 def test_options_of_planners_are_the_same_in_every_verb(regen):
     names = {"--accounting", "--greedy-points", "--slots", "--keep-gradients", "--gap",
-             "--schedule", "--rounding", "--samples", "--prefer", "--model", "--seed", "--time-limit",
+             "--schedule", "--rounding", "--samples", "--prefer", "--model", "--mode", "--seed", "--time-limit",
              "--work-limit"}
     for verb in ("plan", "sweep", "max-batch"):
         help_text = regen.ok(verb, "--help")
