@@ -23,7 +23,7 @@ struct Arguments {
   GraphArgument graph;
   BudgetArgument budget;
   Limits limits;
-  std::string planner = "chen_greedy";
+  std::string planner = "auto";
   PlannerOptions options;
   bool progress = false;
   std::string output;
@@ -79,6 +79,7 @@ Json report_json(const Graph& graph, const Report& report) {
       {"stall", json_or_null(planned, json_number(simulation.stall))},
       {"note", outcome.note},
   };
+  for (const auto& [name, value] : outcome.figures) json[name] = json_number(value);
   if (report.packing) {
     json["packed_bytes"] = report.packing->height;
     json["packed_ratio"] = json_number(report.packing->ratio());
@@ -211,7 +212,7 @@ void add_plan(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<Arguments>();
   add_graph(verb, arguments->graph);
   add_budget(verb, arguments->budget);
-  verb.add_option("--planner", arguments->planner, "Who plans (default chen_greedy)")
+  verb.add_option("--planner", arguments->planner, "Who plans (default auto)")
       ->type_name("NAME");
   add_planner_options(verb, arguments->options);
   add_limits(verb, arguments->limits);

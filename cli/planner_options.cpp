@@ -68,6 +68,10 @@ void add_planner_options(CLI::App& verb, PlannerOptions& options) {
              "lower sets: time (default), or memory: cache little, recompute much");
   add_choice(verb, "--model", options.model,
              "lower sets, str: count liveness (default), or as published while planning");
+  add_parsed(
+      verb, "--mode", options.monet_mode, parse_monet_mode, "WORDS",
+      "monet: all (default), or words of inplace, conv, multiway, newnode, normal and ablation "
+      "joined by _");
   add_parsed(verb, "--seed", options.seed, number_as<std::uint64_t>(0, kAnyInteger), "N",
              "For planners that draw random numbers (default 0)");
 }

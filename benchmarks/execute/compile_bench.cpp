@@ -13,11 +13,13 @@ constexpr Link kLink{1e9, 1e9, 2e9};
 
 // The argument is the number of layers; the counter says how many steps the plan has.
 void BM_Compile(benchmark::State& state) {
-  const Program program = make_chain({.layers = static_cast<std::size_t>(state.range(0)), .width = 8});
+  const Program program =
+      make_chain({.layers = static_cast<std::size_t>(state.range(0)), .width = 8});
   const std::shared_ptr<CpuDevice> device = make_cpu_device({});
-  const auto recording = std::make_shared<const Recording>(*record(program, *device, {.repeats = 1}));
-  const auto step =
-      std::make_shared<const StepGraph>(*make_step_graph(*recording, {.alignment = device->alignment()}));
+  const auto recording =
+      std::make_shared<const Recording>(*record(program, *device, {.repeats = 1}));
+  const auto step = std::make_shared<const StepGraph>(
+      *make_step_graph(*recording, {.alignment = device->alignment()}));
   const Problem problem{.graph = &step->graph, .link = kLink};
   const Outcome outcome =
       *solve_addressed("keep_all", problem, {.alignment = device->alignment()}, {.seconds = 1});

@@ -78,9 +78,11 @@ class PlanSearch {
  public:
   PlanSearch(PreparedStep& prepared, const PlanArgument& argument, std::optional<Bytes> budget)
       : prepared_(prepared), argument_(argument), budget_(budget) {
-    // The first that fits is taken: nothing recomputed, then nothing moved, then whatever works.
-    names_ = {argument.planner};
-    if (argument.planner == "auto") names_ = {"keep_all", "checkmate", "vdnn"};
+    names_ = least_names_ = {argument.planner};
+    if (argument.planner == "auto") {
+      names_ = {"keep_all", "auto"};  // the first needs no link, which takes time to measure
+      least_names_ = {"checkmate", "vdnn"};
+    }
   }
 
   Result<StepPlan> find() {
@@ -128,8 +130,7 @@ class PlanSearch {
 
   Result<std::optional<Outcome>> least_outcome() {
     std::optional<Outcome> least;
-    for (const std::string& name : names_) {
-      if (name == "keep_all" && names_.size() > 1) continue;
+    for (const std::string& name : least_names_) {
       REGEN_ASSIGN(const Problem problem, problem_for(name));
       REGEN_ASSIGN(Outcome outcome, least_budget(name, problem, addresses(), argument_.limits));
       if (!found(outcome)) continue;
@@ -144,6 +145,7 @@ class PlanSearch {
   const PlanArgument& argument_;
   std::optional<Bytes> budget_;
   std::vector<std::string> names_;
+  std::vector<std::string> least_names_;  // who looks for the least budget
 };
 
 }  // namespace
@@ -158,7 +160,7 @@ void add_plan_arguments(CLI::App& verb, PlanArgument& argument) {
   add_parsed(verb, "--host-budget", argument.host_budget, parse_bytes, "BYTES",
              "Host bytes for moved tensors");
   verb.add_option("--planner", argument.planner,
-                  "Who plans (default auto: keep_all if it fits, else checkmate, else vdnn)")
+                  "Who plans (default auto)")
       ->type_name("NAME")
       ->excludes(file);
   add_limits(verb, argument.limits);

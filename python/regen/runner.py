@@ -18,8 +18,10 @@ RUNTIME_RESERVE = {"cpu": 16 << 10, "cuda": 8 << 20}
 PAGE = {"cpu": 0, "cuda": 2 << 20}
 # What libraries hold on each device since a first recording.
 LIBRARY_BYTES = {}
-# What planner="auto" chooses from.
-AUTO_PLANNERS = ("keep_all", "lower_sets_approx", "chain", "vdnn", "checkmate")
+# Who looks for the least budget when planner="auto".
+LEAST_PLANNERS = ("lower_sets_approx", "chain", "vdnn", "checkmate")
+# Seconds for a search that was given no time.
+DEFAULT_SECONDS = 5.0
 
 
 @dataclasses.dataclass
@@ -127,7 +129,10 @@ class Runner:
 
     def planners(self):
         """Names of the planners that may propose: "auto", one, or several separated by commas."""
-        return AUTO_PLANNERS if self.settings.planner == "auto" else self.settings.planner.split(",")
+        return self.settings.planner.split(",")
+
+    def least_planners(self):
+        return LEAST_PLANNERS if self.settings.planner == "auto" else self.planners()
 
     def best_plan(self, names):
         """(report, plan) of the fastest plan that fits; keeping everything is never slower than another."""
@@ -142,7 +147,7 @@ class Runner:
 
     def least_plan(self):
         """A search for the cheapest plan may end without one where the search for the least budget finds one."""
-        for name in self.planners():
+        for name in self.least_planners():
             if name == "keep_all" or self.budget < self.step.bound_bytes:
                 continue
             report, plan = self.least_by(name)
@@ -163,7 +168,7 @@ class Runner:
         request.planner = planner
         request.budget = budget
         request.host_budget = None if self.settings.host_budget is None else budget_bytes(self.settings.host_budget, 0, "cpu")
-        request.seconds = self.settings.time_limit or 20.0
+        request.seconds = self.settings.time_limit or DEFAULT_SECONDS
         request.work = self.settings.work_limit
         request.to_host, request.to_device, request.both = self.link()
         return request
@@ -183,7 +188,7 @@ class Runner:
 
     def least_budget(self):
         peaks = []
-        for name in self.planners():
+        for name in self.least_planners():
             if name == "keep_all":
                 continue
             report, _ = self.least_by(name)

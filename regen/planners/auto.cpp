@@ -1,8 +1,10 @@
-// All decisions together. Quick planners and a search over gaps and movement propose; what they find is improved until
-// the time is up; a program over what must be dropped says how much better any plan could be.
+// All decisions together. Quick planners and a search over gaps and movement propose; what they
+// find is improved until the time is up; a program over what must be dropped says how much better
+// any plan could be.
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <optional>
 
@@ -15,28 +17,35 @@
 namespace regen {
 namespace {
 
-// Who may propose, and for which part of the time that is left. Those that end by themselves come first.
+// Who may propose, and for which part of the time that is left. Those that end by themselves come
+// first.
 struct Proposer {
   const char* name;
   double share;
+  std::size_t most_ops;  // beyond these it finds nothing in time
 };
 constexpr std::array<Proposer, 5> kProposers{{
-    {"keep_all", 0.1},
-    {"lower_sets_approx", 0.1},
-    {"chain", 0.1},
-    {"vdnn", 0.1},
-    {"checkmate", 0.35},
+    {"keep_all", 0.1, SIZE_MAX},
+    {"lower_sets_approx", 0.1, 4'000},
+    {"chain", 0.1, 20'000},
+    {"vdnn", 0.1, SIZE_MAX},
+    {"checkmate", 0.35, 1'500},
 }};
 
-// Of a search that was given no limit, where it does not end by itself; about 20 seconds.
-constexpr std::int64_t kDefaultWork = 20'000'000;
+// Of a search that was given no limit; about 8 seconds.
+constexpr std::int64_t kDefaultWork = 8'000'000;
 // Costs that differ by less are the same up to rounding.
 constexpr double kSame = 1e-9;
 
 class Auto {
  public:
   Auto(const Problem& problem, Effort& effort)
-      : problem_(problem), graph_(*problem.graph), effort_(effort), best_(problem) {
+      : problem_(problem),
+        quiet_(problem),
+        graph_(*problem.graph),
+        effort_(effort),
+        best_(problem) {
+    quiet_.observer = nullptr;
     for (OpId op : graph_.ops()) {
       double least = std::numeric_limits<double>::infinity();
       for (VariantId v : graph_.variants(op)) least = std::min(least, graph_.cost(v));
@@ -48,19 +57,24 @@ class Auto {
     if (!problem_.budget) return plan_keep_all(problem_, effort_);
     std::optional<GapSearch> search;
     if (check_sequences_possible(graph_).ok()) {
-      search.emplace(problem_, effort_);
+      search.emplace(quiet_, effort_);
       search->start();
       take(*search);
     }
     for (const Proposer& proposer : kProposers) {
+      if (graph_.num_ops() > proposer.most_ops && best_.best()) continue;
       REGEN_TRY(ask(proposer, search ? &*search : nullptr));
       if (nothing_better()) break;
     }
     if (search && !nothing_better()) {
-      const double bound = covering_bound(graph_, problem_.link, *problem_.budget, effort_);
-      if (std::isfinite(bound)) bound_ = bound;
+      const CoveringBound bound = covering_bound(graph_, problem_.link, *problem_.budget, effort_);
+      if (std::isfinite(bound.cost)) bound_ = bound.cost;
+      search->start_from_hints(bound.again);
+      take(*search);
+      tell();
       search->improve(problem_.options.seed, bound_ * (1 + kSame));
       take(*search);
+      tell();
     }
     return proposal();
   }
@@ -68,15 +82,14 @@ class Auto {
  private:
   Limits share_of_rest(double share) const {
     Limits limits = effort_.limits();
-    const bool unlimited = std::isinf(limits.seconds) && limits.work == Limits{}.work;
     limits.seconds = std::max(0.0, effort_.seconds_left()) * share;
-    const std::int64_t work = unlimited ? kDefaultWork : std::max<std::int64_t>(0, effort_.work_left());
-    limits.work = static_cast<std::int64_t>(static_cast<double>(work) * share);
+    const auto work = static_cast<double>(std::max<std::int64_t>(0, effort_.work_left()));
+    if (limits.work != Limits{}.work) limits.work = static_cast<std::int64_t>(work * share);
     return limits;
   }
 
   Status ask(const Proposer& proposer, GapSearch* search) {
-    auto outcome = solve(proposer.name, problem_, share_of_rest(proposer.share));
+    auto outcome = solve(proposer.name, quiet_, share_of_rest(proposer.share));
     if (!outcome.ok()) return {};  // a graph that this one cannot take
     effort_.add(outcome->work);
     if (!outcome->plan) return {};
@@ -92,6 +105,13 @@ class Auto {
     if (!simulation.ok()) return;
     candidate.simulation = *simulation;
     best_.offer(std::move(candidate));
+  }
+
+  void tell() const {
+    if (!problem_.observer || !best_.best() || !keeps_order(best_.best()->plan)) return;
+    if (!within_limits(problem_, best_.best()->simulation)) return;
+    const double cost = best_.best()->simulation.cost;
+    problem_.observer(effort_.seconds(), cost, std::min(bound_, cost));
   }
 
   bool nothing_better() const {
@@ -123,6 +143,7 @@ class Auto {
   }
 
   const Problem& problem_;
+  Problem quiet_;  // the same for those who are asked: only what is best of all is told
   const Graph& graph_;
   Effort& effort_;
   BestCandidate best_;
@@ -136,7 +157,14 @@ Result<Proposal> plan_auto(const Problem& problem, Effort& effort) {
   if (problem.options.accounting != Accounting::kPlain) {
     return bad_input("planner auto counts memory in one way only, expected accounting plain");
   }
-  return Auto(problem, effort).run();
+  Limits limits = effort.limits();
+  const bool unlimited = std::isinf(limits.seconds) && limits.work == Limits{}.work;
+  if (!unlimited) return Auto(problem, effort).run();
+  limits.work = kDefaultWork;
+  Effort own(limits);
+  auto proposal = Auto(problem, own).run();
+  effort.add(own.work());
+  return proposal;
 }
 
 }  // namespace regen

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "regen/planners/linear_program.h"
@@ -21,19 +22,23 @@ class CoveringProgram {
     add_dependencies();
   }
 
-  double bound(Effort& effort) {
+  CoveringBound bound(Effort& effort) {
     double best = base_;
     for (int round = 0; round < kMostRounds; ++round) {
       const std::vector<std::size_t> broken = broken_rows();
       if (broken.empty() || effort.exhausted()) break;
       for (const std::size_t op : broken) add_memory_rows(OpId(op));
       const ProgramAnswer answer = program_.solve_relaxation(effort);
-      if (answer.status == ProgramStatus::kInfeasible) return std::numeric_limits<double>::infinity();
+      if (answer.status == ProgramStatus::kInfeasible) {
+        best = std::numeric_limits<double>::infinity();
+        break;
+      }
       best = std::max(best, base_ + answer.bound);
       if (answer.status != ProgramStatus::kOptimal) break;
       values_ = answer.values;
     }
-    return best;
+    values_.resize(graph_.num_ops());
+    return {best, std::move(values_)};
   }
 
  private:
@@ -109,7 +114,9 @@ class CoveringProgram {
     values_.assign(graph_.num_ops() + 1, 0);
   }
 
-  bool may_run_again(OpId op) const { return graph_.recomputable(op) && graph_.mutates(op).empty(); }
+  bool may_run_again(OpId op) const {
+    return graph_.recomputable(op) && graph_.mutates(op).empty();
+  }
 
   void add_dependencies() {
     for (OpId op : graph_.ops()) {
@@ -155,7 +162,8 @@ class CoveringProgram {
       double kept = 0;  // of what is dropped elsewhere, but read here
       for (TensorId t : must_read_[op]) kept += dropped_bytes(t);
       double away = std::numeric_limits<double>::infinity();
-      for (const Away& way : ways(op)) away = std::min(away, way.bytes + way.per_overhead * overhead);
+      for (const Away& way : ways(op))
+        away = std::min(away, way.bytes + way.per_overhead * overhead);
       const double over = live_[op] - budget_ - (sum - kept) - away;
       if (over > 1e-6 * budget_ + 1) broken.emplace_back(-over, op);
     }
@@ -221,7 +229,7 @@ class CoveringProgram {
 
 }  // namespace
 
-double covering_bound(const Graph& graph, const Link& link, Bytes budget, Effort& effort) {
+CoveringBound covering_bound(const Graph& graph, const Link& link, Bytes budget, Effort& effort) {
   return CoveringProgram(graph, link, budget).bound(effort);
 }
 

@@ -42,8 +42,8 @@ std::span<const GapId> GapModel::gaps_of(TensorId t) const {
 
 GapId GapModel::gap_at(TensorId t, std::uint32_t op) const {
   const auto own = gaps_of(t);
-  const auto behind = std::ranges::partition_point(
-      own, [&](GapId g) { return gaps_[g].begin < op; });
+  const auto behind =
+      std::ranges::partition_point(own, [&](GapId g) { return gaps_[g].begin < op; });
   return behind == own.begin() ? own.front() : *(behind - 1);
 }
 
@@ -167,7 +167,8 @@ bool GapModel::read_plan(const Plan& plan, Holdings& holdings,
                          IdVector<TensorId, char>& moved) const {
   holdings = keep_everything();
   moved = IdVector<TensorId, char>(graph_.num_tensors(), 0);
-  // While the first op that has not run yet is `stage`, a second making ends the absence of a value.
+  // While the first op that has not run yet is `stage`, a second making ends the absence of a
+  // value.
   std::uint32_t stage = 0;
   IdVector<TensorId, char> here(graph_.num_tensors(), 0);
   for (const Step& step : plan.steps) {

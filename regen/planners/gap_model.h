@@ -1,14 +1,14 @@
-// When values are held and when they are dropped, as one decision for each gap between two uses, and
-// the sequence of ops that follows from such decisions.
+// When values are held and when they are dropped, as one decision for each gap between two uses,
+// and the sequence of ops that follows from such decisions.
 //
 //   ops in order   a  b  c  d  e        a's value is read by b, d and e: its gaps are
 //   gaps of a      |--|-----|--|----    a-b, b-d, d-e, and the time after e
 //
-// The order of first runs is that of the graph. When an op needs a value that was dropped, whatever is
-// missing for it runs again first. What has been made again is held to the end of its gap, unless that
-// says that it is made anew for each wish. The last gap of a value, which ends with its last use by an op
-// that runs again, matters to those only: a value of no further use is worth holding where others, larger
-// together, are cheaply made from it.
+// The order of first runs is that of the graph. When an op needs a value that was dropped, whatever
+// is missing for it runs again first. What has been made again is held to the end of its gap,
+// unless that says that it is made anew for each wish. The last gap of a value, which ends with its
+// last use by an op that runs again, matters to those only: a value of no further use is worth
+// holding where others, larger together, are cheaply made from it.
 #pragma once
 
 #include <cstdint>

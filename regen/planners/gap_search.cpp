@@ -1,6 +1,7 @@
 #include "regen/planners/gap_search.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -13,7 +14,10 @@ namespace {
 
 constexpr int kRelieveRounds = 60;
 constexpr int kDeepestPrice = 10;
-constexpr int kCycle = 500;  // tries without anything better before the search goes back to the best
+constexpr int kCycle = 500;          // tries before the search goes back to the best
+constexpr int kRoundsPerIsland = 2;  // before the worst is left alone
+constexpr std::size_t kMostIslands = 6;
+constexpr double kHeat = 0.06;  // of the overhead: how much worse may be for a while
 
 // What lies on the device at the computes of a step list.
 class ByteCount {
@@ -53,12 +57,6 @@ class ByteCount {
   Bytes live_ = 0;
 };
 
-// Cools down while nothing better is found, then begins anew.
-double heat_after(int since_best) {
-  return 0.06 * (1.0 - static_cast<double>(since_best % kCycle) / kCycle);
-}
-
-
 }  // namespace
 
 double GapSearch::blurred(double value, Random& random) const {
@@ -97,9 +95,9 @@ GapPlan GapSearch::evaluate(const GapDecisions& decisions) {
   const bool moves = problem_.link.can_move() &&
                      std::ranges::find(decisions.moved.raw(), 1) != decisions.moved.raw().end();
   if (moves) {
-    plan.steps = move_tensors(graph_, plan.steps, turn_, decisions.moved, problem_.link,
-                              *problem_.budget)
-                     .steps;
+    plan.steps =
+        move_tensors(graph_, plan.steps, turn_, decisions.moved, problem_.link, *problem_.budget)
+            .steps;
   }
   plan.stage_bytes.assign(graph_.num_ops(), 0);
   ByteCount count(graph_);
@@ -129,8 +127,8 @@ void GapSearch::price(GapPlan& plan, bool moves) const {
   for (const Step& step : plan.steps) {
     if (step.kind() != StepKind::kCompute) continue;
     const VariantId variant = step.variant(graph_);
-    plan.cost += std::exchange(ran[step.op()], 1) ? graph_.rerun_cost(variant)
-                                                  : graph_.cost(variant);
+    plan.cost +=
+        std::exchange(ran[step.op()], 1) ? graph_.rerun_cost(variant) : graph_.cost(variant);
   }
   plan.fits = !problem_.cost_cap || plan.cost <= *problem_.cost_cap;
 }
@@ -138,15 +136,27 @@ void GapSearch::price(GapPlan& plan, bool moves) const {
 void GapSearch::offer(const State& state) {
   if (!state.plan.fits || (best_ && best_->cost <= state.plan.cost)) return;
   best_ = state.plan;
-  best_decisions_ = state.decisions;
   if (problem_.observer) problem_.observer(effort_.seconds(), best_->cost, 0);
 }
 
-void GapSearch::start() {
-  double forward = 0;
-  for (OpId op : graph_.ops()) {
-    if (turn_.valid() && op < turn_) forward += graph_.cost(base_variant(graph_, op));
+void GapSearch::add_island(State state) {
+  if (!state.plan.fits) return;
+  offer(state);
+  for (const Island& island : islands_) {
+    if (island.current.plan.cost == state.plan.cost) return;
   }
+  islands_.push_back({state, state});
+}
+
+double GapSearch::forward_cost() const {
+  double sum = 0;
+  for (OpId op : graph_.ops()) {
+    if (turn_.valid() && op < turn_) sum += graph_.cost(base_variant(graph_, op));
+  }
+  return sum;
+}
+
+void GapSearch::start() {
   Random random(1);
   for (const double share : {0.0, 1.0, 0.5, 1.5, 2.5}) {
     if (share > 0 && (!problem_.link.can_move() || movable_.empty())) break;
@@ -154,9 +164,9 @@ void GapSearch::start() {
     State state;
     state.decisions.holdings = model_.keep_everything();
     state.decisions.moved =
-        early_values(static_cast<Bytes>(share * forward * problem_.link.to_host));
+        early_values(static_cast<Bytes>(share * forward_cost() * problem_.link.to_host));
     if (relieve(state, random)) refill(state, random);
-    offer(state);
+    add_island(std::move(state));
   }
 }
 
@@ -165,7 +175,35 @@ void GapSearch::start_from(const Plan& plan) {
   if (!model_.read_plan(plan, state.decisions.holdings, state.decisions.moved)) return;
   Random random(1);
   if (relieve(state, random)) refill(state, random);
-  offer(state);
+  add_island(std::move(state));
+}
+
+void GapSearch::start_from_hints(const std::vector<double>& again) {
+  const GapPlan kept = evaluate({model_.keep_everything(), early_values(0)});
+  std::vector<std::uint32_t> over_before{0};  // how many ops are over the budget
+  for (const Bytes b : kept.stage_bytes)
+    over_before.push_back(over_before.back() + (b > *problem_.budget));
+  Random random(1);
+  for (const double threshold : {0.5, 0.95, 0.05}) {
+    for (const double share : {0.0, 0.5, 1.0}) {
+      if (share > 0 && (!problem_.link.can_move() || movable_.empty())) break;
+      if (effort_.exhausted()) return;
+      State state;
+      state.decisions.holdings = model_.keep_everything();
+      state.decisions.moved =
+          early_values(static_cast<Bytes>(share * forward_cost() * problem_.link.to_host));
+      for (const GapId g : inner_) {
+        const Gap& gap = model_.gap(g);
+        const bool helps = over_before[gap.end] > over_before[gap.begin + 1];
+        const bool hinted = again[graph_.producer(gap.tensor).index()] > threshold;
+        if (helps && hinted && !state.decisions.moved[gap.tensor]) {
+          state.decisions.holdings[g] = Holding::kDropped;
+        }
+      }
+      if (relieve(state, random)) refill(state, random);
+      add_island(std::move(state));
+    }
+  }
 }
 
 // The first values, as many as have these bytes: they have the most time to travel.
@@ -196,7 +234,8 @@ bool GapSearch::relieve_once(State& state, Random& random) {
   const Bytes budget = *problem_.budget;
   std::vector<double> excess_before{0};
   for (const Bytes b : bytes) {
-    excess_before.push_back(excess_before.back() + static_cast<double>(std::max<Bytes>(0, b - budget)));
+    excess_before.push_back(excess_before.back() +
+                            static_cast<double>(std::max<Bytes>(0, b - budget)));
   }
   std::size_t changed = 0;
   std::vector<char> hopeless(bytes.size(), 0);
@@ -215,7 +254,8 @@ bool GapSearch::relieve_once(State& state, Random& random) {
     if (dropped == 0 || bytes[worst] > budget) hopeless[worst] = 1;
   }
   if (changed > 0) return true;
-  const auto peak = std::ranges::max_element(state.plan.stage_bytes) - state.plan.stage_bytes.begin();
+  const auto peak =
+      std::ranges::max_element(state.plan.stage_bytes) - state.plan.stage_bytes.begin();
   return make_anew_across(static_cast<std::uint32_t>(peak), state) > 0;
 }
 
@@ -280,8 +320,8 @@ std::size_t GapSearch::drop_across(std::uint32_t stage, State& state, std::vecto
     if (bytes[stage] <= *problem_.budget) break;
     Holdings& holdings = state.decisions.holdings;
     // Another choice may have taken a part of this one.
-    const bool whole = std::ranges::all_of(
-        relief.dropped, [&](GapId g) { return holdings[g] == Holding::kHeld; });
+    const bool whole =
+        std::ranges::all_of(relief.dropped, [&](GapId g) { return holdings[g] == Holding::kHeld; });
     if (!whole) continue;
     std::uint32_t end = 0;
     for (const GapId g : relief.dropped) {
@@ -327,7 +367,8 @@ void GapSearch::refill(State& state, Random& random) {
   for (const GapId g : inner_) {
     if (state.decisions.holdings[g] == Holding::kHeld) continue;
     const double price = price_of_dropping(g, state.decisions.holdings);
-    dropped.emplace_back(-blurred(price / static_cast<double>(graph_.bytes(model_.gap(g).tensor)), random), g);
+    dropped.emplace_back(
+        -blurred(price / static_cast<double>(graph_.bytes(model_.gap(g).tensor)), random), g);
   }
   std::ranges::sort(dropped);
   std::size_t held = 0;
@@ -353,8 +394,8 @@ double GapSearch::price_of_dropping(GapId g, const Holdings& holdings) {
   return rerun_price(graph_.producer(gap.tensor), gap.end, holdings, 0);
 }
 
-// What it takes to have an op's values at a later op, by what is held there; an estimate, because what is
-// dropped there may have come back before.
+// What it takes to have an op's values at a later op, by what is held there; an estimate, because
+// what is dropped there may have come back before.
 double GapSearch::rerun_price(OpId op, std::uint32_t at, const Holdings& holdings, int depth) {
   if (mark_[op] == round_) return 0;
   mark_[op] = round_;
@@ -371,27 +412,43 @@ double GapSearch::rerun_price(OpId op, std::uint32_t at, const Holdings& holding
 }
 
 void GapSearch::improve(std::uint64_t seed, double good_enough) {
-  if (!best_ || inner_.empty()) return;
+  if (islands_.empty() || inner_.empty()) return;
   Random random(seed);
-  State current{best_decisions_, *best_};
   // The more there is to decide, the longer it may take to find something better.
   const int patience = static_cast<int>(std::min<std::size_t>(100 + 20 * inner_.size(), 40'000));
-  int since_best = 0;
-  while (!effort_.exhausted() && since_best < patience && best_->cost > good_enough) {
-    State next = current;
-    constexpr double kBlurs[] = {0.3, 1, 2, 4};
-    blur_ = kBlurs[random.between(0, 3)];
+  const auto cost = [](const Island& island) { return island.best.plan.cost; };
+  std::ranges::stable_sort(islands_, {}, cost);
+  if (islands_.size() > kMostIslands) islands_.resize(kMostIslands);
+  for (int round = 0; !effort_.exhausted() && best_->cost > good_enough; ++round) {
+    for (Island& island : islands_) explore(island, kCycle, good_enough, random);
+    std::ranges::stable_sort(islands_, {}, cost);
+    const bool crowded = islands_.size() > 1 && round % kRoundsPerIsland == kRoundsPerIsland - 1;
+    if (crowded) islands_.pop_back();
+    if (islands_.size() == 1 && islands_[0].since_best > patience) break;
+  }
+}
+
+void GapSearch::explore(Island& island, int tries, double good_enough, Random& random) {
+  constexpr std::array<double, 4> kBlurs{0.3, 1, 2, 4};
+  island.current = island.best;
+  for (int i = 0; i < tries && !effort_.exhausted() && best_->cost > good_enough; ++i) {
+    State next = island.current;
+    blur_ = kBlurs[static_cast<std::size_t>(random.between(0, 3))];
     perturb(next, random);
-    ++since_best;
-    if (relieve(next, random)) {
-      refill(next, random);
-      const double overhead = best_->cost / graph_.base_cost() - 1;
-      const double tolerance = heat_after(since_best) * random.real() * overhead;
-      if (best_ && next.plan.cost < best_->cost * (1 - 1e-12)) since_best = 0;
-      offer(next);
-      if (next.plan.cost <= current.plan.cost * (1 + tolerance)) current = std::move(next);
+    ++island.since_best;
+    if (!relieve(next, random)) continue;
+    refill(next, random);
+    offer(next);
+    if (next.plan.cost < island.best.plan.cost * (1 - 1e-12)) {
+      island.since_best = 0;
+      island.best = next;
     }
-    if (since_best % kCycle == kCycle - 1) current = {best_decisions_, *best_};
+    // Tolerates less and less that is worse.
+    const double overhead = island.best.plan.cost / graph_.base_cost() - 1;
+    const double heat = kHeat * (1.0 - static_cast<double>(i) / tries);
+    const double tolerance = heat * random.real() * overhead;
+    if (next.plan.cost <= island.current.plan.cost * (1 + tolerance))
+      island.current = std::move(next);
   }
 }
 
@@ -406,8 +463,8 @@ void GapSearch::hold_some(State& state, Random& random) {
   const auto ops = static_cast<std::int64_t>(graph_.num_ops());
   const std::int64_t width = std::max<std::int64_t>(4, ops >> random.between(0, 7));
   const std::int64_t low = random.between(-width / 2, ops - 1);
-  constexpr double kShares[] = {0.03, 0.1, 0.3, 1};
-  const double share = kShares[random.between(0, 3)];
+  constexpr std::array<double, 4> kShares{0.03, 0.1, 0.3, 1};
+  const double share = kShares[static_cast<std::size_t>(random.between(0, 3))];
   for (const GapId g : inner_) {
     const Gap& gap = model_.gap(g);
     if (gap.begin < low || gap.begin > low + width || !random.chance(share)) continue;
@@ -420,7 +477,8 @@ void GapSearch::hold_some(State& state, Random& random) {
   }
   for (const TensorId t : sources_) {
     const GapId g = model_.gaps_of(t).back();
-    if (model_.gap(g).begin < low || model_.gap(g).begin > low + width || !random.chance(share)) continue;
+    if (model_.gap(g).begin < low || model_.gap(g).begin > low + width || !random.chance(share))
+      continue;
     state.decisions.holdings[g] = random.chance(0.9) ? Holding::kDropped : Holding::kNever;
   }
 }

@@ -1,5 +1,5 @@
-// Search over the decisions of the gap model (gap_model.h) and over which values move to the host: the
-// cheapest step list within the budget that it comes upon, as the simulator prices it.
+// Search over the decisions of the gap model (gap_model.h) and over which values move to the host:
+// the cheapest step list within the budget that it comes upon, as the simulator prices it.
 #pragma once
 
 #include <optional>
@@ -36,6 +36,9 @@ class GapSearch {
   void start();
   // Starts from a plan of somebody else's, if it is of the kind that the model knows.
   void start_from(const Plan& plan);
+  // Starts by dropping what somebody thinks should be made again, a number between 0 and 1 for each
+  // op.
+  void start_from_hints(const std::vector<double>& again);
   // Until the effort is exhausted, a plan is good enough, or for long nothing better was found.
   void improve(std::uint64_t seed, double good_enough);
 
@@ -50,19 +53,27 @@ class GapSearch {
   GapPlan evaluate(const GapDecisions& decisions);
   void price(GapPlan& plan, bool moves) const;
   void offer(const State& state);
+  // Remembers where a search can start.
+  void add_island(State state);
+  struct Island {
+    State current;
+    State best;
+    int since_best = 0;
+  };
+  void explore(Island& island, int tries, double good_enough, Random& random);
 
   // Drops held values where there are too many bytes until the plan fits.
   bool relieve(State& state, Random& random);
   bool relieve_once(State& state, Random& random);
-  // One way to have fewer bytes at some op: values are dropped there, perhaps after one that they can be
-  // made from is held in their place.
+  // One way to have fewer bytes at some op: values are dropped there, perhaps after one that they
+  // can be made from is held in their place.
   struct Relief {
     double score = 0;
     std::vector<GapId> dropped;
     std::optional<GapId> held;
   };
-  std::vector<Relief> reliefs(std::uint32_t stage, const State& state, const std::vector<double>& excess_before,
-                              Random& random);
+  std::vector<Relief> reliefs(std::uint32_t stage, const State& state,
+                              const std::vector<double>& excess_before, Random& random);
   std::optional<Relief> relief_by_source(TensorId source, std::uint32_t stage, const State& state);
   std::size_t drop_across(std::uint32_t stage, State& state, std::vector<Bytes>& bytes,
                           const std::vector<double>& excess_before, Random& random);
@@ -80,6 +91,7 @@ class GapSearch {
   void hold_some(State& state, Random& random);
   void change_movement(State& state, Random& random);
   IdVector<TensorId, char> early_values(Bytes bytes) const;
+  double forward_cost() const;
 
   const Problem& problem_;
   const Graph& graph_;
@@ -92,8 +104,8 @@ class GapSearch {
   IdVector<OpId, std::uint32_t> mark_;
   std::uint32_t round_ = 0;
   double blur_ = 0.3;  // how much chance there is in a choice
+  std::vector<Island> islands_;
   std::optional<GapPlan> best_;
-  GapDecisions best_decisions_;
 };
 
 }  // namespace regen

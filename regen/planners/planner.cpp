@@ -108,6 +108,7 @@ Result<Outcome> solve(std::string_view planner, const Problem& problem, const Li
   outcome.work = effort.work();
   outcome.lower_bound = std::max(outcome.lower_bound, proposal.lower_bound);
   outcome.note = std::move(proposal.note);
+  outcome.figures = std::move(proposal.figures);
   outcome.status = proposal.status;
   if (!proposal.plan) return outcome;
 

@@ -8,12 +8,15 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "regen/base/limit.h"
 #include "regen/base/result.h"
 #include "regen/cost/device.h"
 #include "regen/graph/graph.h"
 #include "regen/plan/plan.h"
+#include "regen/planners/monet_mode.h"
 #include "regen/simulate/simulate.h"
 
 namespace regen {
@@ -67,6 +70,7 @@ struct PlannerOptions {
   int samples = 100;                                      // checkmate_lp: random draws
   Preference prefer = Preference::kTime;                  // lower sets
   PlanningModel model = PlanningModel::kLiveness;
+  MonetMode monet_mode;  // monet
 };
 
 // Told whenever a search knows more: the best cost so far, if any, and a proven bound.
@@ -96,6 +100,9 @@ enum class PlanStatus : std::uint8_t {
 
 std::string_view to_string(PlanStatus status);
 
+// What a planner counts in its own model, beside what the judge counts: name and value.
+using Figures = std::vector<std::pair<std::string, double>>;
+
 // What a planner returns. `status` is its own claim; a proposal over the budget is allowed and
 // comes out of solve() as kUnknown, with the plan for people to look at.
 struct Proposal {
@@ -103,6 +110,7 @@ struct Proposal {
   std::optional<Plan> plan;
   double lower_bound = 0;  // proven; in the graph's unit
   std::string note;        // what was chosen, or why there is no plan, for people
+  Figures figures = {};
 };
 
 using PlanFunction = std::function<Result<Proposal>(const Problem&, Effort&)>;
@@ -119,6 +127,7 @@ struct Outcome {
   double seconds = 0;
   std::int64_t work = 0;
   std::string note;
+  Figures figures;
 };
 
 // Runs a planner of the registry on a problem and judges what it proposes. Bad input (an unknown

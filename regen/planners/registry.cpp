@@ -43,6 +43,8 @@ const std::vector<PlannerEntry>& entries() {
        true},
       {"str_lp", "the relaxation of str, rounded to schedules within the budget", plan_str_lp,
        true},
+      {"monet", "MONeT's program: recomputation and the implementation of each op, with a bound",
+       plan_monet},
   };
   return kEntries;
 }

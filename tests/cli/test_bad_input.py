@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from conftest import BINARY
+from regen_program import BINARY
 
 
 def graph(**changes) -> dict:
@@ -78,6 +78,7 @@ USAGE = [
     (["sweep", "zoo:vgg19", "--samples", "0"], "--samples"),
     (["max-batch", "zoo:vgg19", "--memory", "16e9", "--prefer", "luck"], "luck"),
     (["plan", "zoo:vgg19", "--model", "wishful"], "published"),
+    (["plan", "zoo:vgg19", "--mode", "inplace_fast"], "newnode"),
     (["plan", "zoo:vgg19", "--keep-gradients=maybe"], "--keep-gradients"),
     (["sweep", "zoo:vgg19", "--ratios", "--reference", "magic"], "magic"),
     (["sweep", "zoo:vgg19", "--budgets", "1GB,2GX"], "2GX"),

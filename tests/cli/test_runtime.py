@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from conftest import BINARY, ROOT, Regen
+from regen_program import BINARY, ROOT, Regen
 
 RUNTIME = BINARY.with_name("regen-runtime")
 pytestmark = pytest.mark.skipif(not RUNTIME.exists(), reason="built without torch")

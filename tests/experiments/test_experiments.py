@@ -130,3 +130,17 @@ def test_str_sweeps(tmp_path):
 def test_absent_reference_data_is_said(tmp_path):
     text = experiment(tmp_path, "lower_sets_table.py", env={"REGEN_REFERENCE_DATA": str(tmp_path / "nowhere")})
     assert "reference data is absent" in text and text.count("\n") == 1
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="no reference data")
+def test_monet_tables(tmp_path):
+    text = experiment(tmp_path, "monet_tables.py", "--networks", "vgg16", "--modes", "inplace_normal", "inplace_newnode",
+                      "--budgets", 6, "--time-limit", 5, "--no-ablation")
+    assert "### MONeT's instances" in text
+    rows = {row["mode"]: row for row in rows_of(tmp_path / "monet_tables.csv")}
+    assert rows["inplace_normal"]["status"] == "infeasible" == rows["inplace_normal"]["gurobi_status"]
+    newnode = rows["inplace_newnode"]
+    # Gurobi's objective is within 0.0054 % of the optimum, so a proven bound cannot be above it.
+    assert float(newnode["bound_ms"]) <= 2591.99
+    if newnode["objective_ms"]:
+        assert float(newnode["objective_ms"]) >= 2591.99 * (1 - 0.000055)

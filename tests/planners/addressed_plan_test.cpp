@@ -56,7 +56,8 @@ TEST(AddressedPlan, WithoutABudgetNothingIsRefused) {
   }
 }
 
-// Bytes that a budget leaves are of use to others: a generous one gives no worse addresses than none.
+// Bytes that a budget leaves are of use to others: a generous one gives no worse addresses than
+// none.
 TEST(AddressedPlan, AGenerousBudgetIsNotFilledWithGaps) {
   for (const char* name : {"vgg_unet", "ResNet50"}) {
     const Graph graph = *zoo_graph(name);
@@ -64,7 +65,8 @@ TEST(AddressedPlan, AGenerousBudgetIsNotFilledWithGaps) {
     const auto generous =
         solve_addressed("keep_all", {.graph = &graph, .budget = kMaxBytes}, {.alignment = 512});
     ASSERT_TRUE(free.ok() && generous.ok());
-    EXPECT_LE(generous->simulation.peak_bytes, 1.01 * static_cast<double>(free->simulation.peak_bytes));
+    EXPECT_LE(generous->simulation.peak_bytes,
+              1.01 * static_cast<double>(free->simulation.peak_bytes));
   }
 }
 

@@ -1,5 +1,5 @@
-// The planner that decides everything: never worse than any other, never above the budget, and its bound
-// never above the best that exhaustive search finds.
+// The planner that decides everything: never worse than any other, never above the budget, and its
+// bound never above the best that exhaustive search finds.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -34,7 +34,7 @@ TEST(CoveringBound, IsNeverAboveTheCheapestSchedule) {
     for (const testing::Tradeoff& best : testing::frontier_tradeoffs(graph, true)) {
       Effort effort;
       const Bytes budget = graph.fixed_bytes() + best.peak;
-      const double bound = covering_bound(graph, {}, budget, effort);
+      const double bound = covering_bound(graph, {}, budget, effort).cost;
       EXPECT_LE(bound, best.cost * (1 + 1e-9)) << "seed " << seed << " budget " << budget;
       EXPECT_GE(bound, graph.base_cost() * (1 - 1e-9));
       strict += bound > graph.base_cost() * (1 + 1e-9);
@@ -54,7 +54,7 @@ TEST(CoveringBound, AFasterLinkNeverRaisesIt) {
     double last = std::numeric_limits<double>::infinity();
     for (const double speed : {0.0, 0.5, 2.0, 8.0}) {
       Effort effort;
-      const double bound = covering_bound(graph, {speed, speed, 2 * speed}, budget, effort);
+      const double bound = covering_bound(graph, {speed, speed, 2 * speed}, budget, effort).cost;
       EXPECT_LE(bound, last * (1 + 1e-9)) << "seed " << seed << " speed " << speed;
       last = bound;
     }

@@ -15,7 +15,8 @@ namespace {
 Graph small_graph() {
   GraphBuilder builder("small");
   const auto add = [&](const char* name, Phase phase, std::vector<TensorId> inputs) {
-    return builder.add_simple_op(name, "op", phase, std::move(inputs), 1, TensorKind::kActivation, 1);
+    return builder.add_simple_op(name, "op", phase, std::move(inputs), 1, TensorKind::kActivation,
+                                 1);
   };
   const TensorId a = add("a", Phase::kForward, {});
   const TensorId b = add("b", Phase::kForward, {a});
@@ -49,7 +50,8 @@ TEST(GapModel, HasAGapBetweenAnyTwoUsesAndOneAfterTheLast) {
 TEST(GapModel, KeepingEverythingRunsEachOpOnce) {
   const Graph graph = small_graph();
   const GapModel model(graph);
-  EXPECT_EQ(ops_of(model.sequence(model.keep_everything())), (std::vector<std::size_t>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(ops_of(model.sequence(model.keep_everything())),
+            (std::vector<std::size_t>{0, 1, 2, 3, 4}));
 }
 
 TEST(GapModel, WhatIsMissingRunsAgainOnceAndThenStays) {
@@ -91,7 +93,8 @@ TEST(GapModel, AnyDecisionsGiveAValidPlanThatCanBeReadBack) {
     const auto again = simulate(graph, plan_from_sequence(graph, model.sequence(read).ops));
     const auto first = simulate(graph, plan);
     ASSERT_TRUE(again.ok() && first.ok());
-    // Reading forgets why a value came back when it did, so some plans come back a little different.
+    // Reading forgets why a value came back when it did, so some plans come back a little
+    // different.
     equal += again->cost == first->cost && again->peak_bytes == first->peak_bytes;
   }
   EXPECT_GT(plans, 1500);

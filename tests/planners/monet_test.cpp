@@ -1,0 +1,167 @@
+// Planner monet: its schedules against everything there is on small instances, against the
+// published objectives, and as plans of graphs of any kind.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "regen/graph/formats.h"
+#include "regen/plan/explain.h"
+#include "regen/planners/monet_annealing.h"
+#include "regen/planners/monet_solver.h"
+#include "regen/planners/planner.h"
+#include "tests/graph/format_test_data.h"
+#include "tests/support/monet_oracle.h"
+#include "tests/support/random_graph.h"
+
+namespace regen {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(MonetMode, WordsSwitchDecisionsOn) {
+  EXPECT_EQ(parse_monet_mode("all").value(), MonetMode{});
+  const MonetMode some = parse_monet_mode("inplace_multiway").value();
+  EXPECT_TRUE(some.in_place && some.multiway && some.checkpointing);
+  EXPECT_FALSE(some.conv || some.newnode);
+  EXPECT_FALSE(parse_monet_mode("conv_normal_ablation").value().checkpointing);
+  for (const char* text : {"all", "normal", "inplace_conv", "conv_multiway_newnode_ablation"}) {
+    EXPECT_EQ(to_string(parse_monet_mode(text).value()), text);
+  }
+  const auto bad = parse_monet_mode("inplace_fast");
+  ASSERT_FALSE(bad.ok());
+  EXPECT_THAT(bad.error().message, HasSubstr("bad mode 'inplace_fast'"));
+}
+
+TEST(Monet, EqualsExhaustiveSearchOnSmallInstances) {
+  int feasible = 0, infeasible = 0;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Random random(seed);
+    const MonetInstance instance = testing::random_monet_instance(random);
+    const Bytes budget = random.between(7, 18) << 20;
+    MonetQuestion question{.instance = &instance, .budget = budget};
+    if (seed % 8 == 7) question.mode.checkpointing = false;
+    if (seed % 8 == 3) question.mode.in_place = false;
+    const auto least = testing::least_monet_objective(
+        instance, budget,
+        {.in_place = question.mode.in_place, .ablation = !question.mode.checkpointing});
+    Effort effort;
+    const auto answer = solve_monet(question, effort);
+    ASSERT_TRUE(answer.ok()) << answer.error().message;
+    EXPECT_EQ(answer->solution.has_value(), least.has_value());
+    EXPECT_EQ(answer->infeasible, !least.has_value());
+    (least ? feasible : infeasible) += 1;
+    if (!least || !answer->solution) continue;
+    EXPECT_EQ(answer->objective, *least);
+    EXPECT_LE(answer->bound, static_cast<double>(*least));
+    EXPECT_TRUE(answer->optimal());
+  }
+  EXPECT_GT(feasible, 6);
+  EXPECT_GT(infeasible, 2);
+}
+
+// Annealing and exact neighbourhoods alone, without the integer program.
+TEST(Monet, SearchComesToTheOptimumOfSmallInstances) {
+  int feasible = 0, equal = 0;
+  for (std::uint64_t seed = 100; seed < 112; ++seed) {
+    Random random(seed);
+    const MonetInstance instance = testing::random_monet_instance(random);
+    const Bytes budget = random.between(9, 18) << 20;
+    const auto least = testing::least_monet_objective(instance, budget, {});
+    const auto model = make_monet_model(instance, {}, budget);
+    ASSERT_TRUE(model.ok());
+    Effort effort(Limits{.work = 200'000});
+    MonetAnnealing annealing(*model, seed);
+    annealing.run(2'000, effort);
+    MonetSearch search(*model, seed);
+    search.offer(annealing.best() ? annealing.best()->storage : annealing.last());
+    search.run(effort);
+    if (!least) {
+      EXPECT_FALSE(search.best());
+      continue;
+    }
+    ++feasible;
+    if (!search.best()) continue;
+    EXPECT_GE(search.best()->ticks, *least) << seed;
+    equal += search.best()->ticks == *least;
+  }
+  EXPECT_GT(feasible, 5);
+  EXPECT_EQ(equal, feasible);
+}
+
+MonetInstance published(const std::string& name) {
+  const std::string file = "monet_instances/" + name + ".json";
+  return read_monet_instance(read_reference(file), file).value();
+}
+
+// The recorded objective of these rows is proven optimal (gap 0.0000 %).
+TEST(Monet, GivesTheRecordedObjectiveAndRefusesTheRecordedBudgets) {
+  if (!has_reference_data("monet_objectives.csv")) GTEST_SKIP() << "no reference data";
+  const MonetInstance instance = published("vgg16_176_inplace_normal");
+  Effort effort;
+  const auto answer = solve_monet({.instance = &instance, .budget = Bytes{8} << 30}, effort);
+  ASSERT_TRUE(answer.ok()) << answer.error().message;
+  EXPECT_TRUE(answer->optimal());
+  EXPECT_EQ(answer->objective, 266436);
+  const auto none = solve_monet({.instance = &instance, .budget = Bytes{7} << 30}, effort);
+  ASSERT_TRUE(none.ok());
+  EXPECT_TRUE(none->infeasible);
+}
+
+// Without a budget every op runs once in its cheapest way: the least the costs allow, by hand.
+TEST(Monet, WithoutABudgetTakesTheCheapestWayOfEachOp) {
+  if (!has_reference_data("monet_objectives.csv")) GTEST_SKIP() << "no reference data";
+  for (const char* name : {"vgg16_176_inplace_conv_normal", "un_11_inplace_multiway"}) {
+    const MonetInstance instance = published(name);
+    Effort effort;
+    const auto answer = solve_monet({.instance = &instance}, effort);
+    ASSERT_TRUE(answer.ok() && answer->solution) << name;
+    Ticks least = 0;
+    for (std::uint32_t id = 0; id < instance.nodes.size(); ++id) {
+      const MonetNode& node = instance.nodes[id];
+      if (node.kind == MonetKind::kIntermediate) continue;
+      std::vector<double> ms = node.first_run.ms;
+      if (node.kind == MonetKind::kForward && !instance.conv_list.contains(id)) ms.resize(1);
+      if (instance.inplace_list.contains(id)) ms = node.in_place.ms;
+      std::erase_if(ms, [](double value) { return value < 0; });
+      least += monet_ticks(*std::min_element(ms.begin(), ms.end()));
+    }
+    EXPECT_GE(answer->objective, least);
+    EXPECT_LE(static_cast<double>(answer->objective), 1.01 * static_cast<double>(least));
+  }
+}
+
+TEST(Monet, PlansOfAnInstanceKeepTheBudgetOfTheJudgeToo) {
+  if (!has_reference_data("monet_objectives.csv")) GTEST_SKIP() << "no reference data";
+  const std::string file = "monet_instances/vgg16_176_inplace_multiway.json";
+  const Graph graph = read_graph(read_reference(file), file).value();
+  Problem problem{.graph = &graph, .budget = Bytes{9} << 30};
+  problem.options.gap = 0.05;
+  const auto outcome = solve("monet", problem);
+  ASSERT_TRUE(outcome.ok()) << outcome.error().message;
+  EXPECT_EQ(outcome->status, PlanStatus::kFeasible);
+  EXPECT_LE(outcome->simulation.peak_bytes, *problem.budget);
+  ASSERT_EQ(outcome->figures.size(), 3u);
+  EXPECT_EQ(outcome->figures[1].first, "monet_objective_ms");
+  // Rounding up each run by less than a tick is all that tells model and judge apart.
+  EXPECT_LE(outcome->simulation.cost * 1000, outcome->figures[1].second);
+  EXPECT_GT(outcome->simulation.cost * 1000, 0.99 * outcome->figures[1].second);
+}
+
+TEST(Monet, UsesTheVariantsOfOrdinaryGraphs) {
+  int cheaper = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    Random random(seed);
+    const Graph graph = testing::random_training_graph(random, {.max_layers = 5});
+    const auto outcome = solve("monet", {.graph = &graph});
+    ASSERT_TRUE(outcome.ok()) << outcome.error().message;
+    if (!outcome->plan) {
+      EXPECT_THAT(outcome->note, HasSubstr("overwrites tensor")) << seed;
+      continue;
+    }
+    cheaper += outcome->simulation.cost < graph.base_cost();
+  }
+  EXPECT_GT(cheaper, 5);
+}
+
+}  // namespace
+}  // namespace regen
