@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <string_view>
 
 #include "regen/planners/checkpoint_plan.h"
 #include "regen/planners/covering_bound.h"
@@ -24,12 +25,14 @@ struct Proposer {
   double share;
   std::size_t most_ops;  // beyond these it finds nothing in time
 };
-constexpr std::array<Proposer, 5> kProposers{{
+constexpr std::array<Proposer, 7> kProposers{{
     {"keep_all", 0.1, SIZE_MAX},
     {"lower_sets_approx", 0.1, 4'000},
     {"chain", 0.1, 20'000},
     {"vdnn", 0.1, SIZE_MAX},
-    {"checkmate", 0.35, 1'500},
+    {"capuchin", 0.1, 4'000},
+    {"checkmate", 0.3, 1'500},
+    {"str", 0.3, 200},
 }};
 
 // Of a search that was given no limit; about 8 seconds.
@@ -68,7 +71,7 @@ class Auto {
     }
     if (search && !nothing_better()) {
       const CoveringBound bound = covering_bound(graph_, problem_.link, *problem_.budget, effort_);
-      if (std::isfinite(bound.cost)) bound_ = bound.cost;
+      if (std::isfinite(bound.cost)) bound_ = std::max(bound_, bound.cost);
       search->start_from_hints(bound.again);
       take(*search);
       tell();
@@ -92,6 +95,8 @@ class Auto {
     auto outcome = solve(proposer.name, quiet_, share_of_rest(proposer.share));
     if (!outcome.ok()) return {};  // a graph that this one cannot take
     effort_.add(outcome->work);
+    // Its bound is for the same plans as ours: any movement, first runs in the order of the graph.
+    if (std::string_view(proposer.name) == "str") bound_ = std::max(bound_, outcome->lower_bound);
     if (!outcome->plan) return {};
     if (search != nullptr) search->start_from(*outcome->plan);
     best_.offer({std::move(*outcome->plan), outcome->simulation, std::string(proposer.name)});
