@@ -2,7 +2,6 @@
 // find is improved until the time is up; a program over what must be dropped says how much better
 // any plan could be.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -25,15 +24,23 @@ struct Proposer {
   double share;
   std::size_t most_ops;  // beyond these it finds nothing in time
 };
-constexpr std::array<Proposer, 7> kProposers{{
+constexpr Proposer kProposers[] = {
     {"keep_all", 0.1, SIZE_MAX},
-    {"lower_sets_approx", 0.1, 4'000},
-    {"chain", 0.1, 20'000},
     {"vdnn", 0.1, SIZE_MAX},
+    {"chen_greedy", 0.1, 20'000},
+    {"chain", 0.1, 20'000},
+    {"superneurons", 0.1, 20'000},
     {"capuchin", 0.1, 4'000},
+    {"lower_sets_approx", 0.1, 4'000},
+    {"chen_greedy_noap", 0.1, 2'000},
+    {"griewank", 0.1, 2'000},
+    {"last_node", 0.1, 300},
+    {"lower_sets", 0.1, 300},
     {"checkmate", 0.3, 1'500},
     {"str", 0.3, 200},
-}};
+    {"checkmate_lp", 0.2, 100},
+    {"str_lp", 0.2, 100},
+};
 
 // Of a search that was given no limit; about 8 seconds.
 constexpr std::int64_t kDefaultWork = 8'000'000;
