@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "regen/planners/checkpoint_plan.h"
@@ -24,23 +25,21 @@ struct Proposer {
   double share;
   std::size_t most_ops;  // beyond these it finds nothing in time
 };
-constexpr Proposer kProposers[] = {
-    {"keep_all", 0.1, SIZE_MAX},
-    {"vdnn", 0.1, SIZE_MAX},
-    {"chen_greedy", 0.1, 20'000},
-    {"chain", 0.1, 20'000},
-    {"superneurons", 0.1, 20'000},
-    {"capuchin", 0.1, 4'000},
-    {"lower_sets_approx", 0.1, 4'000},
-    {"chen_greedy_noap", 0.1, 2'000},
-    {"griewank", 0.1, 2'000},
-    {"last_node", 0.1, 300},
+constexpr Proposer kQuickProposers[] = {
+    {"keep_all", 0.1, SIZE_MAX},       {"vdnn", 0.1, SIZE_MAX},
+    {"chen_greedy", 0.1, 20'000},      {"chain", 0.1, 20'000},
+    {"superneurons", 0.1, 20'000},     {"capuchin", 0.1, 4'000},
+    {"lower_sets_approx", 0.1, 4'000}, {"chen_greedy_noap", 0.1, 2'000},
+    {"griewank", 0.1, 2'000},          {"last_node", 0.1, 300},
     {"lower_sets", 0.1, 300},
+};
+constexpr Proposer kSlowProposers[] = {
     {"checkmate", 0.3, 1'500},
     {"str", 0.3, 200},
     {"checkmate_lp", 0.2, 100},
     {"str_lp", 0.2, 100},
 };
+constexpr double kBoundShare = 0.3;  // of what the quick ones leave
 
 // Of a search that was given no limit; about 8 seconds.
 constexpr std::int64_t kDefaultWork = 8'000'000;
@@ -71,17 +70,10 @@ class Auto {
       search->start();
       take(*search);
     }
-    for (const Proposer& proposer : kProposers) {
-      if (graph_.num_ops() > proposer.most_ops && best_.best()) continue;
-      REGEN_TRY(ask(proposer, search ? &*search : nullptr));
-      if (nothing_better()) break;
-    }
+    REGEN_TRY(ask_all(kQuickProposers, search ? &*search : nullptr));
     if (search && !nothing_better()) {
-      const CoveringBound bound = covering_bound(graph_, problem_.link, *problem_.budget, effort_);
-      if (std::isfinite(bound.cost)) bound_ = std::max(bound_, bound.cost);
-      search->start_from_hints(bound.again);
-      take(*search);
-      tell();
+      find_bound(*search);
+      REGEN_TRY(ask_all(kSlowProposers, &*search));
       search->improve(problem_.options.seed, bound_ * (1 + kSame));
       take(*search);
       tell();
@@ -96,6 +88,25 @@ class Auto {
     const auto work = static_cast<double>(std::max<std::int64_t>(0, effort_.work_left()));
     if (limits.work != Limits{}.work) limits.work = static_cast<std::int64_t>(work * share);
     return limits;
+  }
+
+  Status ask_all(std::span<const Proposer> proposers, GapSearch* search) {
+    for (const Proposer& proposer : proposers) {
+      if (graph_.num_ops() > proposer.most_ops && best_.best()) continue;
+      if (nothing_better()) break;
+      REGEN_TRY(ask(proposer, search));
+    }
+    return {};
+  }
+
+  void find_bound(GapSearch& search) {
+    Effort own(share_of_rest(kBoundShare));
+    const CoveringBound bound = covering_bound(graph_, problem_.link, *problem_.budget, own);
+    effort_.add(own.work());
+    if (std::isfinite(bound.cost)) bound_ = std::max(bound_, bound.cost);
+    search.start_from_hints(bound.again);
+    take(search);
+    tell();
   }
 
   Status ask(const Proposer& proposer, GapSearch* search) {
@@ -128,7 +139,7 @@ class Auto {
 
   bool nothing_better() const {
     return best_.best() && within_limits(problem_, best_.best()->simulation) &&
-           best_.best()->simulation.cost <= least_cost_ * (1 + kSame);
+           best_.best()->simulation.cost <= std::max(bound_, least_cost_) * (1 + kSame);
   }
 
   Result<Proposal> proposal() {
@@ -137,6 +148,7 @@ class Auto {
     Proposal proposal = std::move(best_).proposal("no planner found anything");
     if (!proposal.plan || !keeps_order(*proposal.plan)) return proposal;
     proposal.lower_bound = std::min(bound_, cost);
+    proposal.bound_kind = BoundKind::kOrder;
     const bool fits = within_limits(problem_, simulation);
     if (fits && cost <= std::max(bound_, least_cost_) * (1 + kSame)) {
       proposal.status = PlanStatus::kOptimal;
