@@ -2,14 +2,20 @@
 
     python benchmarks/h200.py resnet50 --shares 1 0.5 0.33
 
-For every model: time and memory of plain PyTorch, then of a plan for each share of the unplanned peak: predicted and
-measured time and peak, bytes reserved from the driver, and whether parameters and loss are bitwise those of plain PyTorch.
+For every model: time and memory of plain PyTorch, then of a plan for each share of the unplanned peak (or the least budget
+that works, if that is more): predicted and measured time and peak, bytes reserved from the driver, the executor's own time
+on the host, and whether parameters and loss are bitwise those of plain PyTorch.
 """
 
 import argparse
+import contextlib
 import copy
+import cProfile
 import json
+import os
 import pathlib
+import pstats
+import re
 import statistics
 import subprocess
 import sys
@@ -21,10 +27,14 @@ sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / "python"), str
 import torch
 
 import regen
+from benchmarks.moved_plan import moved_plan
 from examples.models import build
 from regen.check import same_bits
 
 GIB = float(1 << 30)
+# The loss of a segmentation network and adaptive pooling have no deterministic kernels.
+WITHOUT_DETERMINISTIC_KERNELS = ("unet", "vgg16")
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what PyTorch asks for before it calls cuBLAS deterministic
 
 
 def timed(step, warmup, repeats):
@@ -82,6 +92,7 @@ def plain_run(name, options):
     milliseconds = timed(step, 2, options.repeats)
     row = {"model": name, "share": "plain", "ms": milliseconds, "allocated": torch.cuda.max_memory_allocated() / GIB - bytes_of(start) / GIB,
            "reserved": torch.cuda.max_memory_reserved() / GIB - bytes_of(start) / GIB}
+    write_kernels(step, name, options)
     # The same again: some kernels do not give the same bits twice, whoever calls them.
     model.load_state_dict(start)
     again = first_losses(plain_step(model, args, loss, optimizer_of(model)))
@@ -98,29 +109,103 @@ def differing(model, state):
     return [k for k, v in model.state_dict().items() if not same_bits(v.detach().cpu(), state[k])]
 
 
-def fill_card(runner):
+def fill_card(step):
     """Takes all memory of the card beyond the budget, so that the driver itself holds the step to it."""
+    runner = step.active.runner
     runner.release()
     torch.cuda.empty_cache()
     free, _ = torch.cuda.mem_get_info()
-    slack = 2 << 20  # the driver hands out pages of this size
-    left = runner.budget - torch.cuda.memory_allocated() + slack
-    return torch.empty(free - left, dtype=torch.uint8, device="cuda")
+    page = 2 << 20  # the driver hands out pages of this size
+    left = runner.budget - torch.cuda.memory_reserved()
+    for slack in range(0, 512 << 20, 8 << 20):  # the driver itself does not hand out the last of what it calls free
+        ballast = torch.empty((free - left - slack) // page * page, dtype=torch.uint8, device="cuda")
+        try:
+            step.active.make_ready()
+            return ballast, slack
+        except regen.BudgetError:
+            del ballast
+            torch.cuda.empty_cache()
+    raise MemoryError(f"no room for an arena beside {left} bytes")
+
+
+def make_step(model, loss, optimizer, args, budget, options):
+    """With the budget, or with the least one that works if it is too small."""
+    # Kernels are loaded into memory of the driver's own when they are first called: measuring does that before the card is full.
+    cache = options.cache if options.cache and isinstance(budget, str) else False
+    settings = dict(planner="keep_all" if options.move else options.planner, time_limit=options.seconds, cache=cache)
+    try:
+        return regen.step(model, loss, optimizer, args, budget=budget, **settings)
+    except regen.BudgetError as error:
+        least = re.search(r"least budget found to work is ([0-9,]+) bytes", str(error))
+        if least is None:
+            raise
+        return regen.step(model, loss, optimizer, args, budget=int(least[1].replace(",", "")) + 4096, **settings)
+
+
+def move_beside(runner, total_bytes):
+    """Replaces the plan by one that also moves this much to the host and back."""
+    to_host, to_device, both = runner.link()
+    attempts = [(bandwidth, patience) for patience in (0, 1e-3, 2e-3, 4e-3, 8e-3) for bandwidth in (both / 2, min(to_host, to_device))]
+    for bandwidth, patience in attempts:
+        plan, moved = moved_plan(runner.step.graph_json(), runner.step.plan_json(), total_bytes, bandwidth, patience)
+        if moved >= total_bytes:
+            break
+    runner.release()
+    runner.step.set_plan(plan)
+    report = runner.step.judge(runner.request("keep_all", None))
+    runner.report = {**report, "planner": f"moves {moved / GIB:.2f} GiB", "offloaded_bytes": moved}
+
+
+def dispatch_microseconds(runner, step):
+    """Host time of the executor per operator, beside the operators themselves."""
+    runner.step.set_host_timing(True)
+    step()
+    torch.cuda.synchronize()
+    runner.step.take_host_time()
+    step()
+    seconds, inside, calls = runner.step.take_host_time()
+    runner.step.set_host_timing(False)
+    return 1e6 * (seconds - inside) / max(calls, 1)
+
+
+def kernels_of(step):
+    """Milliseconds and launches of each kernel in one step."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        step()
+        torch.cuda.synchronize()
+    rows = {}
+    for event in profile.events():
+        if event.device_type == torch.autograd.DeviceType.CUDA:
+            row = rows.setdefault(event.name, [0.0, 0])
+            row[0] += event.time_range.elapsed_us() / 1e3
+            row[1] += 1
+    return dict(sorted(rows.items(), key=lambda row: -row[1][0]))
+
+
+def write_kernels(step, name, options):
+    if options.kernels:
+        path = pathlib.Path(options.kernels, f"{name}-{options.share}.json")
+        path.write_text(json.dumps(kernels_of(step), indent=1))
 
 
 def planned_run(name, options):
     share = float(options.share)
     model, args, loss = make(name, options.batch, options.channels_last)
     optimizer = optimizer_of(model)
+    profile = cProfile.Profile() if options.profile_start else None
     begin = time.time()
-    step = regen.step(model, loss, optimizer, args, budget="130GiB" if share == 1 else share, planner=options.planner,
-                      time_limit=options.seconds, cache=options.cache or False)
+    with profile or contextlib.nullcontext():
+        step = make_step(model, loss, optimizer, args, "130GiB" if share == 1 else share, options)
     ready = time.time() - begin
+    if profile:
+        pstats.Stats(profile).sort_stats("cumtime").print_stats("regen|functional_export|guards|aot_autograd.py|\\{.*_runtime", 30)
     runner = step.plan.runner
-    report = runner.report
     if options.graphs:
         pathlib.Path(options.graphs, f"{name}.json").write_text(runner.step.graph_json())
-    ballast = fill_card(runner) if share < 1 else None
+    if options.move:
+        move_beside(runner, options.move)
+    report = runner.report
+    ballast, slack = fill_card(step) if share < 1 else (None, 0)
     beside = ballast.numel() if ballast is not None else 0
     found = first_losses(lambda: step(*args))
     losses, state = torch.load(options.reference)
@@ -128,24 +213,37 @@ def planned_run(name, options):
     torch.cuda.reset_peak_memory_stats()
     milliseconds = timed(lambda: step(*args), 2, options.repeats)
     memory = runner.step.memory()
+    write_kernels(lambda: step(*args), name, options)
     return {
-        "model": name, "share": share, "planner": report["planner"], "ready_s": ready, "budget": runner.budget / GIB,
+        "model": name, "share": share, "planner": report["planner"], "ready_s": ready, "budget": runner.budget / GIB, "slack": slack / GIB,
         "predicted_ms": report["cost"] * 1e3, "ms": milliseconds, "base_ms": runner.step.base_seconds * 1e3,
         "predicted": report["peak_bytes"] / GIB, "measured": (torch.cuda.max_memory_allocated() + memory["arena"] - beside) / GIB,
         "reserved": (torch.cuda.max_memory_reserved() + memory["arena"] - beside) / GIB,
         "unplanned": runner.step.unplanned_bytes / GIB, "recomputed": report["recomputed"], "moved": report["offloaded_bytes"] / GIB,
         "losses_equal": all(same_bits(a, b) for a, b in zip(losses, found)), "different": different[:3],
-        "deviations": memory["deviations"], "plan_s": report["seconds"], "gap": report["gap"], "overhead": report["overhead"]}
+        "dispatch_us": dispatch_microseconds(runner, lambda: step(*args)), "deviations": memory["deviations"], "plan_s": report["seconds"], "gap": report["gap"], "overhead": report["overhead"]}
 
 
 def run_child(name, share, options, reference):
     """Each run in a process of its own: nothing of another counts in its memory."""
     command = [sys.executable, __file__, name, "--share", str(share), "--reference", reference, "--repeats", str(options.repeats),
                "--planner", options.planner, "--seconds", str(options.seconds)]
-    for flag, value in (("--batch", options.batch), ("--cache", options.cache), ("--graphs", options.graphs)):
+    for flag, value in (("--batch", options.batch), ("--cache", options.cache), ("--graphs", options.graphs),
+                        ("--kernels", options.kernels), ("--move", options.move)):
         command += [flag, str(value)] if value else []
     command += ["--channels-last"] if options.channels_last else []
-    subprocess.run(command, check=False)
+    command += ["--profile-start"] if options.profile_start else []
+    try:
+        subprocess.run(command, check=False, timeout=options.patience)
+    except subprocess.TimeoutExpired:
+        print(f"{name} {share}: stopped after {options.patience} s", flush=True)
+
+
+def use_deterministic_kernels(name):
+    """All of them, or, for models with an op that has none, as many as there are."""
+    torch.backends.cudnn.deterministic = True
+    torch.use_deterministic_algorithms(True, warn_only=name in WITHOUT_DETERMINISTIC_KERNELS)
+    torch.utils.deterministic.fill_uninitialized_memory = False
 
 
 def main():
@@ -161,6 +259,10 @@ def main():
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--cache")
     parser.add_argument("--graphs", help="folder for the measured graphs")
+    parser.add_argument("--patience", type=float, default=300, help="seconds after which a run is stopped")
+    parser.add_argument("--profile-start", action="store_true", help="print where the time until the first step goes")
+    parser.add_argument("--kernels", help="folder for the time of each kernel")
+    parser.add_argument("--move", type=int, help="a plan that keeps everything and moves this many bytes out and in beside it")
     options = parser.parse_args()
     if options.share is None:
         with tempfile.TemporaryDirectory() as folder:
@@ -168,9 +270,8 @@ def main():
                 for share in options.shares:
                     run_child(name, share, options, f"{folder}/{name}.pt")
         return
-    torch.backends.cudnn.deterministic = True
-    torch.use_deterministic_algorithms(True, warn_only=True)
     name = options.models[0]
+    use_deterministic_kernels(name)
     try:
         row = plain_run(name, options) if options.share == "plain" else planned_run(name, options)
         print(json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}), flush=True)

@@ -22,7 +22,7 @@ struct Arguments {
   GraphArgument graph;
   BudgetArgument budget;
   Limits limits;
-  std::string planner = "chen_greedy";
+  std::string planner = "auto";
   PlannerOptions options;
   bool progress = false;
   std::string output;
@@ -205,7 +205,7 @@ void add_plan(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<Arguments>();
   add_graph(verb, arguments->graph);
   add_budget(verb, arguments->budget);
-  verb.add_option("--planner", arguments->planner, "Who plans (default chen_greedy)")
+  verb.add_option("--planner", arguments->planner, "Who plans (default auto)")
       ->type_name("NAME");
   add_planner_options(verb, arguments->options);
   add_limits(verb, arguments->limits);

@@ -12,9 +12,8 @@ function(regen_folder name)
   endif()
 endfunction()
 
-# regen_test(NAME) makes NAME_test from every source in tests/NAME and
-# registers it with ctest, one entry for each test case.
-function(regen_test name)
+# Makes NAME_test from every source in tests/NAME.
+function(regen_test_program name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${name}/*.cpp)
   if(NOT sources)
     return()
@@ -23,5 +22,22 @@ function(regen_test name)
   target_link_libraries(${name}_test PRIVATE ${ARGN} GTest::gtest GTest::gmock GTest::gtest_main)
   # What is slow in a test is the code under test; the rest need not be optimised fully.
   target_compile_options(${name}_test PRIVATE $<$<CONFIG:Release>:-O1>)
-  gtest_discover_tests(${name}_test DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
+endfunction()
+
+# regen_test(NAME) registers NAME_test with ctest, one entry for each test case.
+function(regen_test name)
+  regen_test_program(${name} ${ARGN})
+  if(TARGET ${name}_test)
+    gtest_discover_tests(${name}_test DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
+  endif()
+endfunction()
+
+# The same in two entries, for programs that take long to start: loading torch takes longer than most test cases.
+function(regen_test_in_halves name)
+  regen_test_program(${name} ${ARGN})
+  foreach(half 0 1)
+    add_test(NAME ${name}_half_${half} COMMAND ${name}_test --gtest_brief=1)
+    set_tests_properties(${name}_half_${half} PROPERTIES TIMEOUT 600
+                         ENVIRONMENT "GTEST_TOTAL_SHARDS=2;GTEST_SHARD_INDEX=${half}")
+  endforeach()
 endfunction()

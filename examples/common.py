@@ -12,15 +12,22 @@ for folder in (ROOT, ROOT / "python"):
 import torch  # noqa: E402
 
 import regen  # noqa: E402
+from regen.capture import capture, save  # noqa: E402
 
 
 def add_budget_options(parser):
     parser.add_argument("--budget", default=0.7, type=budget, help="bytes such as 6GiB, a share of the unplanned peak such as 0.7, or auto")
     parser.add_argument("--plan", metavar="FILE", help="use this plan; with --budget it must fit")
     parser.add_argument("--save-plan", metavar="FILE", help="write the plan in use at the end")
+    parser.add_argument("--save-program", metavar="FOLDER", help="write the captured step, for `regen run` and `regen bench`")
     parser.add_argument("--planner", default="auto")
     parser.add_argument("--work-limit", type=int, default=0, help="counted work of the planner, for the same plan every time")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+
+
+def size(options):
+    """For `build`: the published size, or a small one with enough layers that a plan can save memory."""
+    return False if options.full else "deep"
 
 
 def budget(text):
@@ -32,6 +39,9 @@ def budget(text):
 
 
 def wrap(model, args, options, **more):
+    if options.save_program:
+        save(capture(model, args), options.save_program)
+        print(f"program written to {options.save_program}")
     return regen.wrap(model, args, options.budget if options.plan is None or options.budget != 0.7 else "auto",
                       planner=options.planner, work_limit=options.work_limit, plan_file=options.plan, **more)
 

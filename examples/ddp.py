@@ -8,7 +8,7 @@
 import argparse
 import os
 
-from common import add_budget_options, finish, wrap
+from common import add_budget_options, finish, size, wrap
 
 import torch
 import torch.distributed as dist
@@ -22,7 +22,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-a", "--arch", default="resnet18")
     parser.add_argument("-b", "--batch-size", type=int, default=16, help="of each rank")
-    parser.add_argument("--full", action="store_true", help="the published size, not a tiny one")
+    parser.add_argument("--full", action="store_true", help="the published size, not a small one")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--lr", type=float, default=0.05)
     add_budget_options(parser)
@@ -32,7 +32,7 @@ def main():
         options.device = f"cuda:{os.environ['LOCAL_RANK']}"
         torch.cuda.set_device(options.device)
     torch.manual_seed(0)  # the same model everywhere
-    model, (sample, _), _ = build(options.arch, tiny=not options.full, batch=options.batch_size)
+    model, (sample, _), _ = build(options.arch, tiny=size(options), batch=options.batch_size)
     wrapped = wrap(model.to(options.device), (sample.to(options.device),), options)
     model = DistributedDataParallel(wrapped)
     optimizer = torch.optim.SGD(model.parameters(), options.lr, momentum=0.9)

@@ -1,6 +1,6 @@
 """Image classification in the manner of PyTorch's ImageNet script, under a byte budget.
 
-    python examples/imagenet.py --steps 20                                  # generated pictures, a tiny ResNet-18
+    python examples/imagenet.py --steps 20                                  # generated pictures, a small ResNet-18
     python examples/imagenet.py /data/imagenet -a resnet50 --full -b 256 --budget 10GiB --epochs 90
     python examples/imagenet.py --resume checkpoint.pt --evaluate
 
@@ -10,7 +10,7 @@ import argparse
 import os
 import time
 
-from common import add_budget_options, finish, wrap
+from common import add_budget_options, finish, size, wrap
 
 import torch
 from torch.nn import functional as F
@@ -24,7 +24,7 @@ ARCHITECTURES = [name for family in ("plain", "residual", "depthwise", "inceptio
 def main():
     options = read_options()
     torch.manual_seed(options.seed)
-    model, (sample, _), _ = build(options.arch, tiny=not options.full, batch=options.batch_size)
+    model, (sample, _), _ = build(options.arch, tiny=size(options), batch=options.batch_size)
     model = model.to(options.device)
     optimizer = torch.optim.SGD(model.parameters(), options.lr, momentum=0.9, weight_decay=1e-4)
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=30, gamma=0.1)
@@ -114,7 +114,7 @@ def read_options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="?", help="folder with train and val; left out: generated pictures")
     parser.add_argument("-a", "--arch", choices=ARCHITECTURES, default="resnet18")
-    parser.add_argument("--full", action="store_true", help="the published size and 224 x 224 pictures, not a tiny one")
+    parser.add_argument("--full", action="store_true", help="the published size and 224 x 224 pictures, not a small one")
     parser.add_argument("-b", "--batch-size", type=int, default=16)
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--steps", type=int, default=10, help="of each epoch at most; -1: the whole data")
@@ -126,7 +126,6 @@ def read_options():
     parser.add_argument("--resume", metavar="FILE")
     parser.add_argument("--evaluate", action="store_true", help="validate only")
     add_budget_options(parser)
-    parser.set_defaults(budget=1.0)  # the tiny default model is mostly workspace on a CPU
     return parser.parse_args()
 
 

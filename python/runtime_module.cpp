@@ -9,11 +9,13 @@
 #include <string>
 
 #include "regen/execute/executor.h"
+#include "regen/execute/link.h"
 #include "regen/execute/memory_meter.h"
 #include "regen/execute/record.h"
 #include "regen/execute/step_graph.h"
 #include "regen/graph/analysis.h"
 #include "regen/graph/format_regen.h"
+#include "regen/plan/addresses.h"
 #include "regen/plan/explain.h"
 #include "regen/plan/plan_json.h"
 #include "regen/planners/addressed_plan.h"
@@ -78,7 +80,8 @@ class Step {
       const auto found = samples.find(storage.index());
       return found == samples.end() ? at::Tensor() : found->second;
     };
-    recording_ = std::make_shared<Recording>(value_or_raise(regen::record(program_, *device_, options)));
+    recording_ =
+        std::make_shared<Recording>(value_or_raise(regen::record(program_, *device_, options)));
     if (!cache_path.empty() && cache.changed()) check(cache.save(cache_path, device_->name()));
   }
 
@@ -107,9 +110,8 @@ class Step {
     Outcome outcome;
     {
       const py::gil_scoped_release unlocked;
-      outcome = value_or_raise(least_budget(request.planner, problem,
-                                            AddressOptions{device_->alignment()},
-                                            limits_of(request)));
+      outcome = value_or_raise(least_budget(
+          request.planner, problem, AddressOptions{device_->alignment()}, limits_of(request)));
     }
     return report(outcome);
   }
@@ -136,6 +138,7 @@ class Step {
     if (plan_->fingerprint != 0 && plan_->fingerprint != step_->graph.fingerprint()) {
       throw RegenError("the plan was made for another graph");
     }
+    if (!plan_->addresses) give_addresses();
   }
   // Of the plan that was set, as plan() would report it.
   py::dict judge(const PlanRequest& request) {
@@ -187,6 +190,7 @@ class Step {
     py::dict memory;
     memory["arena"] = executor().arena_bytes();
     memory["host"] = executor().host_bytes();
+    memory["generators"] = generator_bytes(recording_->program, device_->torch_device());
     std::size_t unforeseen = 0;
     std::string names;
     for (const Deviation& deviation : executor().deviations()) {
@@ -209,6 +213,12 @@ class Step {
   }
 
  private:
+  void give_addresses() {
+    PackOptions options;
+    options.alignment = device_->alignment();
+    plan_ = value_or_raise(with_addresses(step_->graph, *plan_, options)).plan;
+  }
+
   Problem make_problem(const PlanRequest& request) const {
     Problem problem;
     problem.graph = &step_->graph;
@@ -295,13 +305,19 @@ void bind_step(py::module_& module) {
       .def("forget", [](Step& s) { s.executor().forget(); })
       .def("memory", &Step::memory)
       .def("set_trace", [](Step& s, bool on) { s.executor().set_trace(on); })
-      .def("trace", &Step::trace);
+      .def("trace", &Step::trace)
+      .def("set_host_timing", [](Step& s, bool on) { s.executor().set_host_timing(on); })
+      .def("take_host_time", [](Step& s) {
+        const HostTime time = s.executor().take_host_time();
+        return std::tuple(time.seconds, time.call_seconds, time.calls);
+      });
 }
 
 void bind_memory(py::module_& module) {
   module.def("install_memory_meter", [] { check(install_memory_meter()); });
   module.def("remove_memory_meter", [] { check(remove_memory_meter()); });
-  module.def("reset_memory_peak", [](const std::string& device) { check(reset_memory_peak(c10::Device(device))); });
+  module.def("reset_memory_peak",
+             [](const std::string& device) { check(reset_memory_peak(c10::Device(device))); });
   module.def("memory_use", [](const std::string& device) {
     const MemoryUse use = value_or_raise(memory_use(c10::Device(device)));
     py::dict dict;
@@ -312,12 +328,19 @@ void bind_memory(py::module_& module) {
     dict["driver"] = use.driver;
     return dict;
   });
+  module.def("device_name",
+             [](const std::string& name) { return value_or_raise(open_device(name))->name(); });
+  module.def("measure_link", [](const std::string& name) {
+    const Link link = value_or_raise(measure_link(*value_or_raise(open_device(name))));
+    return std::tuple(link.to_host, link.to_device, link.both);
+  });
   module.def("device_memory", [](const std::string& name) {
     const auto device = value_or_raise(open_device(name));
     const DeviceMemory memory = value_or_raise(device->memory());
     return std::pair(memory.total, memory.free);
   });
-  module.def("parse_bytes", [](const std::string& text) { return value_or_raise(parse_bytes(text)); });
+  module.def("parse_bytes",
+             [](const std::string& text) { return value_or_raise(parse_bytes(text)); });
   module.def("format_bytes", [](Bytes bytes) { return format_bytes(bytes); });
 }
 

@@ -1,5 +1,6 @@
 """The example scripts run, in seconds, on a CPU."""
 
+import json
 import os
 import pathlib
 import re
@@ -9,7 +10,8 @@ import sys
 import pytest
 
 EXAMPLES = pathlib.Path(__file__).resolve().parent.parent / "examples"
-QUICK = ["--device", "cpu", "--work-limit", "200000"]
+QUICK = ["--device", "cpu", "--work-limit", "20000"]
+REGEN = pathlib.Path(os.environ.get("REGEN_BIN", EXAMPLES.parent / "build" / "regen")).resolve()
 
 
 @pytest.fixture
@@ -31,11 +33,22 @@ def losses(text):
 
 
 def test_imagenet(run, tmp_path):
-    first = run("imagenet.py", "--steps", "4", "--print-every", "1", "--budget", "0.95", "--save-plan", "plan.json", *QUICK)
+    first = run("imagenet.py", "--steps", "4", "--print-every", "1", "--save-plan", "plan.json", "--save-program", "program", *QUICK)
     assert len(losses(first)) == 4 and "plan by" in first and (tmp_path / "checkpoint.pt").exists()
+    assert check(tmp_path, "--check-diff")["equal"]
+    measured = check(tmp_path, "--check-runtime")
+    assert measured["peak_bytes"] <= measured["predicted_peak_bytes"]
     again = run("imagenet.py", "--steps", "2", "--epochs", "2", "--print-every", "1", "--resume", "checkpoint.pt", "--plan", "plan.json", *QUICK)
     assert "resumed checkpoint.pt at epoch 1" in again and len(losses(again)) == 2 and "epoch 1: accuracy" in again
     assert "accuracy" in run("imagenet.py", "--resume", "checkpoint.pt", "--evaluate", *QUICK)
+
+
+def check(folder, option):
+    """`regen bench` on the plan and the program that an example saved; what ops need depends on the number of threads."""
+    ran = subprocess.run([REGEN, "bench", "program", "plan.json", option, "--json"], cwd=folder, capture_output=True, text=True,
+                         env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
 
 
 def test_imagenet_from_a_folder(run, tmp_path):
@@ -63,12 +76,12 @@ def test_language_model(run, extra):
 
 
 def test_ddp(run):
-    text = run("ddp.py", "--steps", "3", "--budget", "0.95", *QUICK,
+    text = run("ddp.py", "--steps", "3", *QUICK,
                launcher=["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"])
     assert len(losses(text)) == 3 and "plan by" in text
 
 
 def test_max_batch(run):
-    text = run("max_batch.py", "vit", "--memory", "400kB", "--steps", "16", *QUICK)
+    text = run("max_batch.py", "vit", "--memory", "400kB", "--steps", "8", *QUICK)
     plain, planned = map(int, re.search(r"batch (\d+) keeping everything, (\d+) planned", text).groups())
     assert 0 < plain < planned

@@ -78,9 +78,11 @@ class PlanSearch {
  public:
   PlanSearch(PreparedStep& prepared, const PlanArgument& argument, std::optional<Bytes> budget)
       : prepared_(prepared), argument_(argument), budget_(budget) {
-    // The first that fits is taken: nothing recomputed, then nothing moved, then whatever works.
-    names_ = {argument.planner};
-    if (argument.planner == "auto") names_ = {"keep_all", "checkmate", "vdnn"};
+    names_ = least_names_ = {argument.planner};
+    if (argument.planner == "auto") {
+      names_ = {"keep_all", "auto"};  // the first needs no link, which takes time to measure
+      least_names_ = {"checkmate", "vdnn"};
+    }
   }
 
   Result<StepPlan> find() {
@@ -88,11 +90,13 @@ class PlanSearch {
     for (const std::string& name : names_) {
       REGEN_ASSIGN(const Problem problem, problem_for(name));
       REGEN_ASSIGN(last, solve_addressed(name, problem, addresses(), argument_.limits));
-      if (found(last)) {
-        return StepPlan{*last.plan, std::string(to_string(last.status)), last.simulation, budget_};
-      }
+      if (found(last)) return taken(last);
     }
-    return refusal(last);
+    // A search for the cheapest plan may end without one where the search for the least budget
+    // finds one.
+    REGEN_ASSIGN(const std::optional<Outcome> least, least_outcome());
+    if (least && least->simulation.peak_bytes <= budget_.value_or(kMaxBytes)) return taken(*least);
+    return refusal(last, least);
   }
 
  private:
@@ -107,31 +111,32 @@ class PlanSearch {
     return problem;
   }
 
-  Error refusal(const Outcome& last) {
+  StepPlan taken(const Outcome& outcome) const {
+    return {*outcome.plan, std::string(to_string(outcome.status)), outcome.simulation, budget_};
+  }
+
+  Error refusal(const Outcome& last, const std::optional<Outcome>& least) {
     const Bytes budget = budget_.value_or(kMaxBytes);
     const Infeasibility why = explain_infeasible(prepared_.graph(), budget);
-    std::string message = why.proven ? why.message
-                                     : "no plan was found within " + format_grouped(budget) +
-                                           " bytes (" + last.planner + ": " + last.note + ")";
-    const auto least = least_bytes();
-    if (!least.ok()) return least.error();
-    if (*least) {
-      message += "; the least budget found to work is " + format_grouped(**least) + " bytes";
+    std::string message =
+        why.proven ? why.message : "no plan was found (" + last.planner + "): " + why.message;
+    if (least) {
+      message += "; the least budget found to work is " +
+                 format_grouped(least->simulation.peak_bytes) + " bytes";
     }
     const bool proven = why.proven || last.status == PlanStatus::kInfeasible;
     return proven ? infeasible(std::move(message)) : limit_reached(std::move(message));
   }
 
-  Result<std::optional<Bytes>> least_bytes() {
-    std::optional<Bytes> least;
-    for (const std::string& name : names_) {
-      if (name == "keep_all" && names_.size() > 1) continue;
+  Result<std::optional<Outcome>> least_outcome() {
+    std::optional<Outcome> least;
+    for (const std::string& name : least_names_) {
       REGEN_ASSIGN(const Problem problem, problem_for(name));
-      REGEN_ASSIGN(const Outcome outcome,
-                   least_budget(name, problem, addresses(), argument_.limits));
+      REGEN_ASSIGN(Outcome outcome, least_budget(name, problem, addresses(), argument_.limits));
       if (!found(outcome)) continue;
-      const Bytes peak = outcome.simulation.peak_bytes;
-      least = std::min(peak, least.value_or(peak));
+      if (!least || outcome.simulation.peak_bytes < least->simulation.peak_bytes) {
+        least = std::move(outcome);
+      }
     }
     return least;
   }
@@ -140,6 +145,7 @@ class PlanSearch {
   const PlanArgument& argument_;
   std::optional<Bytes> budget_;
   std::vector<std::string> names_;
+  std::vector<std::string> least_names_;  // who looks for the least budget
 };
 
 }  // namespace
@@ -154,7 +160,7 @@ void add_plan_arguments(CLI::App& verb, PlanArgument& argument) {
   add_parsed(verb, "--host-budget", argument.host_budget, parse_bytes, "BYTES",
              "Host bytes for moved tensors");
   verb.add_option("--planner", argument.planner,
-                  "Who plans (default auto: keep_all if it fits, else checkmate, else vdnn)")
+                  "Who plans (default auto)")
       ->type_name("NAME")
       ->excludes(file);
   add_limits(verb, argument.limits);

@@ -21,7 +21,8 @@ def names():
 
 
 def build(name, tiny=True, batch=None, device="cpu", seed=0):
-    """(model, args, loss_fn), the same for the same seed. The last of `args` is the target."""
+    """(model, args, loss_fn), the same for the same seed. The last of `args` is the target. With `tiny="deep"` the model is
+    small but has more layers."""
     recipe = next((members[name] for members in FAMILIES.values() if name in members), None)
     if recipe is None:
         raise ValueError(f"no model named {name!r}; expected one of {', '.join(names())}")

@@ -8,10 +8,16 @@ from torch.nn import functional as F
 class VariationalAutoencoder(nn.Module):
     """Kingma and Welling. Returns the reconstruction and the two parts of the code."""
 
-    def __init__(self, width, hidden, code):
+    def __init__(self, width, hidden, code, depth=1):
         super().__init__()
-        self.encoder = nn.Sequential(nn.Linear(width, hidden), nn.ELU(), nn.Linear(hidden, 2 * code))
-        self.decoder = nn.Sequential(nn.Linear(code, hidden), nn.ELU(), nn.Linear(hidden, width))
+        self.encoder = self.layers(width, hidden, depth, 2 * code)
+        self.decoder = self.layers(code, hidden, depth, width)
+
+    @staticmethod
+    def layers(before, hidden, depth, after):
+        sizes = [before] + [hidden] * depth
+        inner = [layer for a, b in zip(sizes[:-1], sizes[1:]) for layer in (nn.Linear(a, b), nn.ELU())]
+        return nn.Sequential(*inner, nn.Linear(hidden, after))
 
     def forward(self, x):
         mean, spread = self.encoder(x).chunk(2, -1)
@@ -28,10 +34,11 @@ def vae_loss(outputs, target):
 class DenoisingAutoencoder(nn.Module):
     """Convolutions to a small code and back; the input is disturbed, and the code is penalised."""
 
-    def __init__(self, width):
+    def __init__(self, width, depth=0):
         super().__init__()
+        more = [layer for _ in range(depth) for layer in (nn.Conv2d(width, width, 3, padding=1), nn.PReLU())]
         self.encoder = nn.Sequential(
-            nn.Conv2d(3, width, 3, 2, padding=1), nn.PReLU(), nn.Conv2d(width, 2 * width, 3, 2, padding=1), nn.PReLU())
+            nn.Conv2d(3, width, 3, 2, padding=1), nn.PReLU(), *more, nn.Conv2d(width, 2 * width, 3, 2, padding=1), nn.PReLU())
         self.decoder = nn.Sequential(
             nn.ConvTranspose2d(2 * width, width, 4, 2, padding=1), nn.InstanceNorm2d(width, affine=True), nn.Softplus(),
             nn.ConvTranspose2d(width, 3, 4, 2, padding=1), nn.Sigmoid())

@@ -48,6 +48,20 @@ class GraphAttention(nn.Module):
         return self.head(F.elu(y.flatten(1)))
 
 
+class GraphAttentions(nn.Module):
+    """Several of them, one after another."""
+
+    def __init__(self, width, hidden, heads, depth, classes):
+        super().__init__()
+        sizes = [hidden * heads] * (depth - 1) + [classes]
+        self.layers = nn.ModuleList(GraphAttention(a, hidden, heads, b) for a, b in zip([width] + sizes[:-1], sizes))
+
+    def forward(self, x, edges):
+        for layer in self.layers:
+            x = layer(x, edges)
+        return x
+
+
 class PooledGraphs(nn.Module):
     """One label for each of several graphs: edge features join the messages, nodes are pooled by graph."""
 

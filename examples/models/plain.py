@@ -17,14 +17,16 @@ class Mlp(nn.Module):
 
 
 class PlainCnn(nn.Module):
-    """Convolutions with strides, group norm and leaky ReLU."""
+    """Convolutions with strides, group norm and leaky ReLU, `repeats` for each size of picture."""
 
-    def __init__(self, width, classes):
+    def __init__(self, width, classes, repeats=1):
         super().__init__()
         channels = [3, width, 2 * width, 4 * width]
         layers = []
         for before, after in zip(channels[:-1], channels[1:]):
-            layers += [nn.Conv2d(before, after, 3, stride=2, padding=1), nn.GroupNorm(2, after), nn.LeakyReLU(0.1)]
+            for index in range(repeats):
+                conv = nn.Conv2d(after, after, 3, padding=1) if index else nn.Conv2d(before, after, 3, stride=2, padding=1)
+                layers += [conv, nn.GroupNorm(2, after), nn.LeakyReLU(0.1)]
         self.features = nn.Sequential(*layers)
         self.classifier = nn.Linear(channels[-1], classes)
 

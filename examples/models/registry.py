@@ -23,16 +23,24 @@ def text(batch, length, vocabulary):
     return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
 
+# What `tiny` is for a model that is still small, but has enough layers that a plan can save half of the memory.
+DEEP = "deep"
+
+
+def pick(tiny, small, deep, full):
+    return (deep if tiny == DEEP else small) if tiny else full
+
+
 # Plain chains.
 
 def mlp(tiny, batch):
-    widths = [16, 32, 32, 10] if tiny else [1024, 8192, 8192, 8192, 1000]
+    widths = pick(tiny, [16, 32, 32, 10], [16, *[32] * 12, 10], [1024, 8192, 8192, 8192, 1000])
     batch = batch or (8 if tiny else 4096)
     return plain.Mlp(widths), (torch.randn(batch, widths[0]), torch.randint(widths[-1], (batch,))), F.cross_entropy
 
 
 def cnn(tiny, batch):
-    model = plain.PlainCnn(4, 10) if tiny else plain.PlainCnn(64, 1000)
+    model = plain.PlainCnn(*pick(tiny, (4, 10), (16, 10, 4), (64, 1000)))
     return model, picture_args(tiny, batch, 256, 16), F.cross_entropy
 
 
@@ -44,20 +52,22 @@ def picture_args(tiny, batch, full_batch, tiny_size=32, channels_last=False):
 
 
 def vgg16(tiny, batch):
-    model = plain.Vgg16(2, 16, 10, pooled=1) if tiny else plain.Vgg16()
+    # Libraries pad channels to 16: in a narrower network workspace is all that counts.
+    model = plain.Vgg16(pick(tiny, 2, 16, 64), 16, 10, pooled=1) if tiny else plain.Vgg16()
     return model, picture_args(tiny, batch, 176), F.cross_entropy
 
 
 # Residual networks.
 
 def resnet18(tiny, batch):
-    model = residual.ResNet(residual.BasicBlock, (1, 1), 4, 10) if tiny else residual.ResNet(residual.BasicBlock, (2, 2, 2, 2))
+    sizes = pick(tiny, ((1, 1), 4, 10), ((7, 2), 16, 10), ((2, 2, 2, 2),))
+    model = residual.ResNet(residual.BasicBlock, *sizes)
     return model, picture_args(tiny, batch, 512), F.cross_entropy
 
 
 def resnet50(tiny, batch, channels_last=False):
     block = residual.Bottleneck
-    model = residual.ResNet(block, (2, 1), 4, 10) if tiny else residual.ResNet(block, (3, 4, 6, 3))
+    model = residual.ResNet(block, *pick(tiny, ((2, 1), 4), ((4, 2), 4), None), 10) if tiny else residual.ResNet(block, (3, 4, 6, 3))
     if channels_last:
         model = model.to(memory_format=torch.channels_last)
     return model, picture_args(tiny, batch, 184, channels_last=channels_last), F.cross_entropy
@@ -76,32 +86,33 @@ def resnet18_frozen(tiny, batch):
 
 
 def stochastic_depth(tiny, batch):
-    model = residual.StochasticDepthNet(4, 2, 10) if tiny else residual.StochasticDepthNet(128, 16, 1000)
+    model = residual.StochasticDepthNet(*pick(tiny, (4, 2, 10), (16, 6, 10), (128, 16, 1000)))
     return model, picture_args(tiny, batch, 128, 16), F.cross_entropy
 
 
 # Depthwise convolutions.
 
 def mobilenet_v2(tiny, batch):
-    stages = [(1, 16, 1, 1), (6, 24, 1, 2), (6, 24, 1, 1)]
+    stages = [(1, 16, 1, 1), (6, 24, 1, 2), (6, 24, pick(tiny, 1, 5, 0), 1)]
     model = depthwise.MobileNetV2(0.25, 10, stages) if tiny else depthwise.MobileNetV2()
     return model, picture_args(tiny, batch, 272), F.cross_entropy
 
 
 def depthwise_se(tiny, batch):
-    model = depthwise.DepthwiseSeNet(4, 2, 10) if tiny else depthwise.DepthwiseSeNet(192, 12, 1000)
+    model = depthwise.DepthwiseSeNet(*pick(tiny, (4, 2, 10), (16, 4, 10), (192, 12, 1000)))
     return model, picture_args(tiny, batch, 128, 16), F.cross_entropy
 
 
 # Branches.
 
 def googlenet(tiny, batch):
-    model = branches.GoogLeNet(4, 10, branches.GOOGLENET[1:4]) if tiny else branches.GoogLeNet()
+    blocks = pick(tiny, branches.GOOGLENET[1:4], [b for b in branches.GOOGLENET if b != "M"][:6], None)
+    model = branches.GoogLeNet(pick(tiny, 4, 8, 64), 10, blocks) if tiny else branches.GoogLeNet()
     return model, picture_args(tiny, batch, 320), F.cross_entropy
 
 
 def densenet(tiny, batch):
-    model = branches.DenseNet(4, (2, 1), 10) if tiny else branches.DenseNet()
+    model = branches.DenseNet(*pick(tiny, (4, (2, 1)), (8, (3, 3)), None), 10) if tiny else branches.DenseNet()
     return model, picture_args(tiny, batch, 160), F.cross_entropy
 
 
@@ -109,7 +120,7 @@ def densenet(tiny, batch):
 
 def segmentation(tiny, batch, interpolate):
     if tiny:
-        model, sizes = unet.UNet(4, 1 if interpolate else 2, 3, interpolate), (batch or 2, 16, 24)
+        model, sizes = unet.UNet(pick(tiny, 4, 16, 64), pick(tiny, 1, 2, 4) if interpolate else 2, 3, interpolate), (batch or 2, 16, 24)
     else:
         model, sizes = unet.UNet(64, 4, 2, interpolate), (batch or 11, 416, 608)
     x, _ = pictures(*sizes)
@@ -139,7 +150,7 @@ def mixer(tiny, batch):
 
 def gpt(tiny, batch, full_batch=16, **sizes):
     if tiny:
-        sizes |= dict(vocabulary=64, context=16, width=16, depth=2, heads=2)
+        sizes |= dict(vocabulary=pick(tiny, 64, 32, 0), context=16, width=16, depth=pick(tiny, 2, 4, 0), heads=2)
     model = transformers.Gpt(**sizes)
     length = model.positions.num_embeddings
     return model, text(batch or (2 if tiny else full_batch), length, model.tokens.num_embeddings), token_loss
@@ -160,7 +171,7 @@ def gpt2_autocast(tiny, batch):
 
 
 def llama(tiny, batch):
-    sizes = (64, 16, 16, 2, 4, 2) if tiny else (32000, 2048, 2048, 16, 32, 8)
+    sizes = pick(tiny, (64, 16, 16, 2, 4, 2), (32, 16, 16, 4, 4, 2), (32000, 2048, 2048, 16, 32, 8))
     model = transformers.Llama(*sizes)
     return model, text(batch or (2 if tiny else 8), sizes[1], sizes[0]), token_loss
 
@@ -168,8 +179,9 @@ def llama(tiny, batch):
 # Encoders with dropout.
 
 def bert(tiny, batch):
-    model = transformers.Bert(64, 16, 16, 1, 2) if tiny else transformers.Bert()
-    tokens, target = text(batch or (2 if tiny else 64), 16 if tiny else 512, 64 if tiny else 30522)
+    vocabulary = pick(tiny, 64, 32, 30522)
+    model = transformers.Bert(vocabulary, 16, 16, pick(tiny, 1, 3, 12), 2) if tiny else transformers.Bert()
+    tokens, target = text(batch or (2 if tiny else 64), 16 if tiny else 512, vocabulary)
     tokens[-1, -3:] = 0  # padding
 
     def loss_fn(outputs, target):
@@ -187,10 +199,10 @@ def bert_evaluated(tiny, batch):
 # Recurrent networks.
 
 def lstm(tiny, batch, bidirectional=False, dropout=0.0):
-    sizes = (32, 8, 8, 2, 4) if tiny else (32000, 1024, 2048, 2, 10)
+    sizes = (32, 8, 8, pick(tiny, 2, 4, 2), 4) if tiny else (32000, 1024, 2048, 2, 10)
     model = recurrent.LstmClassifier(*sizes, bidirectional, dropout)
     batch = batch or (2 if tiny else 64)
-    return model, (torch.randint(sizes[0], (batch, 6 if tiny else 512)), torch.randint(sizes[-1], (batch,))), F.cross_entropy
+    return model, (torch.randint(sizes[0], (batch, pick(tiny, 6, 8, 512))), torch.randint(sizes[-1], (batch,))), F.cross_entropy
 
 
 def lstm_bidirectional(tiny, batch):
@@ -200,20 +212,20 @@ def lstm_bidirectional(tiny, batch):
 def gru(tiny, batch):
     sizes = (32, 8, 8, 4) if tiny else (32000, 1024, 2048, 64)
     model = recurrent.GruTagger(*sizes)
-    shape = (batch or (2 if tiny else 64), 5 if tiny else 256)
+    shape = (batch or (2 if tiny else 64), pick(tiny, 5, 8, 256))
     return model, (torch.randint(sizes[0], shape), torch.randint(sizes[-1], shape)), token_loss
 
 
 def lstm_cell_loop(tiny, batch):
     sizes = (6, 8, 4) if tiny else (512, 1024, 10)
     batch = batch or (3 if tiny else 256)
-    return recurrent.CellLoop(*sizes), (torch.randn(batch, 4 if tiny else 64, sizes[0]), torch.randint(sizes[-1], (batch,))), F.cross_entropy
+    return recurrent.CellLoop(*sizes), (torch.randn(batch, pick(tiny, 4, 8, 64), sizes[0]), torch.randint(sizes[-1], (batch,))), F.cross_entropy
 
 
 # Mixtures of experts.
 
 def moe(tiny, batch):
-    sizes = (32, 16, 2, 4, 2, 6) if tiny else (32000, 1024, 8, 16, 2, 2048)
+    sizes = pick(tiny, (32, 16, 2, 4, 2, 6), (16, 16, 5, 4, 2, 96), (32000, 1024, 8, 16, 2, 2048))
     model = experts.MixtureOfExperts(*sizes)
 
     def loss_fn(outputs, target):
@@ -225,7 +237,9 @@ def moe(tiny, batch):
 def moe_noisy(tiny, batch):
     sizes = (16, 4, 2, 10) if tiny else (2048, 16, 2, 1000)
     batch = batch or (6 if tiny else 4096)
-    return experts.NoisyExperts(*sizes), (torch.randn(batch, sizes[0]), torch.randint(sizes[-1], (batch,))), F.cross_entropy
+    more = [experts.NoisyExperts(*sizes[:3], sizes[0]) for _ in range(pick(tiny, 0, 3, 0))]
+    model = torch.nn.Sequential(*more, experts.NoisyExperts(*sizes)) if more else experts.NoisyExperts(*sizes)
+    return model, (torch.randn(batch, sizes[0]), torch.randint(sizes[-1], (batch,))), F.cross_entropy
 
 
 # Graphs.
@@ -235,13 +249,14 @@ def random_graph(nodes, edges, width, classes):
 
 
 def gcn(tiny, batch):
-    sizes = (8, 16, 2, 4) if tiny else (512, 512, 4, 40)
+    sizes = pick(tiny, (8, 16, 2, 4), (8, 16, 16, 4), (512, 512, 4, 40))
     return graphs.GraphConvolution(*sizes), random_graph(*graph_size(tiny, batch), sizes[0], sizes[-1]), F.cross_entropy
 
 
 def gat(tiny, batch):
     sizes = (8, 4, 2, 4) if tiny else (512, 64, 8, 40)
-    return graphs.GraphAttention(*sizes), random_graph(*graph_size(tiny, batch), sizes[0], sizes[-1]), F.cross_entropy
+    model = graphs.GraphAttentions(*sizes[:3], 4, sizes[3]) if tiny == DEEP else graphs.GraphAttention(*sizes)
+    return model, random_graph(*graph_size(tiny, batch), sizes[0], sizes[-1]), F.cross_entropy
 
 
 def graph_size(tiny, batch):
@@ -250,7 +265,7 @@ def graph_size(tiny, batch):
 
 
 def pooled_graphs(tiny, batch):
-    width, hidden, depth, count, classes = (6, 8, 2, 3, 4) if tiny else (64, 512, 6, 1024, 10)
+    width, hidden, depth, count, classes = pick(tiny, (6, 8, 2, 3, 4), (6, 16, 5, 40, 4), (64, 512, 6, 1024, 10))
     model = graphs.PooledGraphs(width, hidden, depth, count, classes)
     x, edges, _ = random_graph(count * 5, count * 20, width, classes)
     lengths, membership = torch.rand(count * 20, 1), torch.arange(count).repeat_interleave(5)
@@ -260,24 +275,31 @@ def pooled_graphs(tiny, batch):
 # Autoencoders.
 
 def vae(tiny, batch):
-    sizes = (16, 12, 3) if tiny else (4096, 8192, 256)
+    sizes = pick(tiny, (16, 12, 3), (16, 32, 3, 5), (4096, 8192, 256))
     picture = torch.rand(batch or (4 if tiny else 4096), sizes[0])
     return autoencoders.VariationalAutoencoder(*sizes), (picture, picture.clone()), autoencoders.vae_loss
 
 
 def denoising_autoencoder(tiny, batch):
     picture = torch.rand(batch or (2 if tiny else 128), 3, *((16, 16) if tiny else (224, 224)))
-    return autoencoders.DenoisingAutoencoder(4 if tiny else 128), (picture, picture.clone()), autoencoders.denoising_loss
+    return autoencoders.DenoisingAutoencoder(*pick(tiny, (4,), (16, 6), (128,))), (picture, picture.clone()), autoencoders.denoising_loss
 
 
 # Views and changes in place.
 
 def view_heavy(tiny, batch):
-    return flat_classifier(views.ViewHeavy, tiny, batch)
+    return flat_classifier(repeated(views.ViewHeavy, tiny, 5), tiny, batch)
 
 
 def in_place(tiny, batch):
-    return flat_classifier(views.InPlace, tiny, batch)
+    return flat_classifier(repeated(views.InPlace, tiny, 5), tiny, batch)
+
+
+def repeated(kind, tiny, count):
+    """Several of them, one after another, where a deep model is asked for."""
+    if tiny != DEEP:
+        return kind
+    return lambda width, classes: torch.nn.Sequential(*(kind(width, width) for _ in range(count - 1)), kind(width, classes))
 
 
 def flat_classifier(kind, tiny, batch, *extra):
@@ -287,7 +309,7 @@ def flat_classifier(kind, tiny, batch, *extra):
 
 
 def following_buffers(tiny, batch):
-    model, args, _ = flat_classifier(views.FollowingBuffers, tiny, batch)
+    model, args, _ = flat_classifier(views.FollowingBuffers, tiny, batch, pick(tiny, 0, 12, 0))
 
     def loss_fn(outputs, target):
         return F.cross_entropy(outputs[0], target) + outputs[1].square().mean()
@@ -296,7 +318,7 @@ def following_buffers(tiny, batch):
 
 
 def shared_blocks(tiny, batch):
-    return flat_classifier(views.SharedBlocks, tiny, batch, 2)
+    return flat_classifier(views.SharedBlocks, tiny, batch, pick(tiny, 2, 5, 2))
 
 
 FAMILIES = {

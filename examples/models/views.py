@@ -52,9 +52,9 @@ class InPlace(nn.Module):
 class FollowingBuffers(nn.Module):
     """Keeps a running mean of its activations and a count, and returns a view of what it computed beside the logits."""
 
-    def __init__(self, width, classes):
+    def __init__(self, width, depth, classes):
         super().__init__()
-        self.enter = nn.Linear(width, width)
+        self.enter = nn.Sequential(*(nn.Sequential(nn.Linear(width, width), nn.Tanh()) for _ in range(depth)), nn.Linear(width, width))
         self.norm = nn.BatchNorm1d(width, momentum=0.3)
         self.head = nn.Linear(width, classes)
         self.register_buffer("running", torch.zeros(width))

@@ -11,9 +11,11 @@ import logging
 import warnings
 
 import torch
+import torch._dynamo.functional_export as functional_export
 from torch._C import DispatchKey
 from torch._dynamo.functional_export import _dynamo_graph_capture_for_export
 from torch._dynamo.side_effects import SideEffects
+from torch._dynamo.variables import TensorVariable
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch._subclasses.functional_tensor import FunctionalTensorMode
 from torch.utils import _pytree as pytree
@@ -61,7 +63,7 @@ def trace_joint_graph(model, args, kwargs, name):
     flat_inputs, in_spec = pytree.tree_flatten((args, kwargs))
     try:
         with quiet_tracer(), torch.enable_grad(), torch._dynamo.config.patch(allow_rnn=True):
-            with refuse_lost_changes(name):
+            with refuse_lost_changes(name), unpacking_as_eager(), without_guards(), forgotten_by_dynamo():
                 flat_module = _dynamo_graph_capture_for_export(model)(*args, **kwargs)
             with eager_composites(), admitted_views(), contextlib.ExitStack() as stack:
                 joint = aot_export_joint_with_descriptors(stack, flat_module, args, kwargs, decompositions={})
@@ -86,6 +88,17 @@ def tensors_by_target(flat_module):
     owned = dict(flat_module.named_parameters(remove_duplicate=False))
     owned.update(flat_module.named_buffers(remove_duplicate=False))
     return owned
+
+
+@contextlib.contextmanager
+def forgotten_by_dynamo():
+    """Dynamo leaves the traced module, with the user's parameters in it, among the globals of its own; the model must be free
+    to go when the user lets it."""
+    try:
+        yield
+    finally:
+        for name in [name for name in vars(functional_export) if name.startswith("__compiled_fn")]:
+            del vars(functional_export)[name]
 
 
 def autocast_regions(flat_module):
@@ -127,6 +140,38 @@ def operators_with_python_kernels():
         op = getattr(packet, overload or "default", None)
         if op is not None and op.py_kernels and op is not HONEST_BATCH_NORM:
             yield op
+
+
+@contextlib.contextmanager
+def unpacking_as_eager():
+    """`q, k, v = tensor` unbinds in eager, whose backward stacks three gradients at once; Dynamo would select three times and
+    add three gradients that are zero for the most part."""
+    unpack = TensorVariable.unpack_var_sequence
+
+    def by_unbind(self, tx, idxes=None):
+        fits = self.valid_size() and len(self.size) > 0 and (idxes is None or len(idxes) == self.size[0])
+        return self.call_method(tx, "unbind", [], {}).unpack_var_sequence(tx) if fits else unpack(self, tx, idxes)
+
+    TensorVariable.unpack_var_sequence = by_unbind
+    try:
+        yield
+    finally:
+        TensorVariable.unpack_var_sequence = unpack
+
+
+@contextlib.contextmanager
+def without_guards():
+    """Dynamo builds thousands of guards only to see whether dynamic shapes were promised too much. Ours are static, and a
+    program is used for the shapes it was captured with; the guards are a quarter of the time that capture takes."""
+    name = "_suggest_or_raise_constraint_violation"
+    check = getattr(functional_export, name, None)
+    if check is not None:
+        setattr(functional_export, name, lambda *args, **kwargs: None)
+    try:
+        yield
+    finally:
+        if check is not None:
+            setattr(functional_export, name, check)
 
 
 @contextlib.contextmanager

@@ -42,11 +42,16 @@ class UpdateClass:
     parameters: list
     by_list: bool  # the recipe takes lists of parameters
 
-    def recorded(self, group, steps_before, first):
+    def recorded(self, optimizer, steps_before, first):
+        group = optimizer.param_groups[self.group]
         # A momentum buffer starts as a copy of the first gradient. Starting it at minus zero and adding the whole first
         # gradient gives the same bits: -0 * momentum + g is g for every g, zeros of both signs included.
-        overrides = {"dampening": 0.0} if first and self.fresh and "dampening" in group else {}
-        return self.shadow.record(group, steps_before, host_state(group), **overrides)
+        starts = first and getattr(momentum_of(optimizer, self.parameters[0]), "regen_made_it", False)
+        return self.shadow.record(group, steps_before, host_state(group), **({"dampening": 0.0} if starts else {}))
+
+
+def momentum_of(optimizer, parameter):
+    return optimizer.state[parameter].get("momentum_buffer")
 
 
 def host_state(group):
@@ -93,8 +98,7 @@ class OptimizerUpdates:
         step = self.steps_taken + 1 if step is None else step
         values = [0.0] * count
         for kind in self.classes:
-            group = optimizer.param_groups[kind.group]
-            calls = kind.recorded(group, self.steps_before(optimizer, kind, step), first=step == 1)
+            calls = kind.recorded(optimizer, self.steps_before(optimizer, kind, step), first=step == self.steps_taken + 1)
             if not same_recipe(kind.calls, calls, kind.places):
                 raise CaptureError(
                     f"the options of parameter group {kind.group} of {type(optimizer).__name__} changed what the update computes; "
@@ -109,11 +113,21 @@ class OptimizerUpdates:
             return 0.0
         return float(state["step"]) + (step - 1 - self.steps_taken)
 
+    def undo(self, optimizer):
+        """Takes back the state that the capture made: no step will be taken."""
+        for kind in self.classes:
+            for parameter in kind.parameters if kind.fresh else ():
+                optimizer.state.pop(parameter, None)
+
     def advance(self, optimizer):
         """A step was taken: counts it where torch counts on the host."""
         self.steps_taken += 1
         optimizer._opt_called = True  # what schedulers look at before they complain
         for kind in self.classes:
+            for parameter in kind.parameters:
+                momentum = momentum_of(optimizer, parameter)
+                if momentum is not None:
+                    momentum.regen_made_it = False
             if "step" not in host_state(optimizer.param_groups[kind.group]):
                 continue
             for parameter in kind.parameters:
@@ -140,6 +154,7 @@ def create_state(optimizer, group, shadow, parameters):
                 tensor = torch.zeros((), dtype=small.dtype, device=device)
             else:
                 tensor = torch.full_like(parameter, start, dtype=small.dtype, requires_grad=False)
+                tensor.regen_made_it = True  # until a step is taken; whatever is loaded in its place is not so marked
             optimizer.state[parameter][key] = tensor
 
 

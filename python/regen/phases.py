@@ -23,8 +23,9 @@ def arrange(conversion):
     builder.nodes = needed_nodes(builder.nodes, outputs + changed + gradients)
     tail = needed_nodes(builder.nodes, outputs + changed)
     builder.nodes, builder.boundary = cut(builder.nodes, tail, set(conversion.tangents.values()))
+    storages = {id(node): storages_read(builder, node) for node in builder.nodes}
     for written, new in conversion.mutations:
-        write_back(builder, written, new)
+        write_back(builder, written, new, storages)
     for position, node in enumerate(builder.nodes):
         node["phase"] = "forward" if position < builder.boundary else "backward"
 
@@ -55,14 +56,18 @@ def cut(nodes, forward_needs, tangents):
     return forward + backward, len(forward)
 
 
-def write_back(builder, written, new):
-    """Adds `copy_(written, new)` after the last forward reader of the old contents."""
+def storages_read(builder, node):
+    return {builder.values[v]["storage"] for v in reads_of(node)}
+
+
+def write_back(builder, written, new, storages):
+    """Adds `copy_(written, new)` after the last forward reader of the old contents. `storages` holds what each node reads."""
     if written == new:
         return
     storage = builder.values[written]["storage"]
     place = 0
     for position, node in enumerate(builder.nodes):
-        reads = storage in {builder.values[v]["storage"] for v in reads_of(node)}
+        reads = storage in storages[id(node)]
         if reads and node["op"] not in STATISTICS_PASS_THROUGH:
             check_reader(builder, position, node, storage)
             # A second run after the write would read the new contents.
@@ -72,6 +77,7 @@ def write_back(builder, written, new):
     name = f"update_{builder.storages[storage]['name']}"
     node = builder.make_node(
         name, torch.ops.aten.copy_.default, "forward", [{"value": int(written)}, {"value": int(new)}], {}, [None])
+    storages[id(node)] = storages_read(builder, node)
     builder.nodes.insert(place, node)
     builder.boundary += 1
 

@@ -10,13 +10,18 @@ import torch
 
 from regen import _runtime
 from regen.budget import budget_bytes
+from regen.link import measured_link
 
 # Room inside the budget for allocations that the recording did not foresee.
 RUNTIME_RESERVE = {"cpu": 16 << 10, "cuda": 8 << 20}
+# What a driver hands out at once. The arena ends inside such a page, and small tensors of the caller begin another.
+PAGE = {"cpu": 0, "cuda": 2 << 20}
 # What libraries hold on each device since a first recording.
 LIBRARY_BYTES = {}
-# What planner="auto" chooses from.
-AUTO_PLANNERS = ("keep_all", "lower_sets_approx", "chain", "vdnn", "checkmate")
+# Who looks for the least budget when planner="auto".
+LEAST_PLANNERS = ("lower_sets_approx", "chain", "vdnn", "checkmate")
+# Seconds for a search that was given no time.
+DEFAULT_SECONDS = 5.0
 
 
 @dataclasses.dataclass
@@ -36,27 +41,30 @@ class Settings:
 class Runner:
     """Records, plans and compiles a captured program. Holds the arena while compiled."""
 
-    def __init__(self, captured, settings, caller_bytes=0):
+    def __init__(self, captured, settings, share_of=None):
+        """`share_of`: the bytes of which a budget is a share; None: of the unplanned peak of this step."""
         self.captured = captured
         self.settings = settings
+        self.share_of = share_of
         self.device = str(captured.program["device"])
         self.kind = self.device.split(":")[0]
         self.step = _runtime.Step(json.dumps(captured.program), self.device)
         self.library_bytes = self.record()
-        self.caller_bytes = caller_bytes
         self.compiled = False
         self.make_graph()
 
     def record(self):
-        """Measures every op; returns what libraries (cuBLAS) took for good while that was done."""
+        """Measures every op; returns what libraries (cuBLAS) took for good while that was done, and what the device's
+        allocator has reserved around the caller's tensors without using it: bytes of the card that nobody else can have."""
         before = _runtime.memory_use(self.device)["allocated"]
         self.step.record(self.samples(), 3 if self.kind == "cpu" else 5, self.profile_path())
         if self.kind == "cpu":
             return 0
         torch.cuda.empty_cache()
-        taken = max(0, _runtime.memory_use(self.device)["allocated"] - before)
+        use = _runtime.memory_use(self.device)
+        taken = max(0, use["allocated"] - before)
         LIBRARY_BYTES[self.device] = max(LIBRARY_BYTES.get(self.device, 0), taken)
-        return LIBRARY_BYTES[self.device]
+        return LIBRARY_BYTES[self.device] + max(0, use["reserved"] - use["allocated"]) + 2 * PAGE[self.kind]
 
     def samples(self):
         """Contents that matter: inputs and constants hold indices; the rest may be made up."""
@@ -76,22 +84,34 @@ class Runner:
 
     def make_graph(self):
         self.report = self.planned_for = None
-        self.step.make_graph(RUNTIME_RESERVE[self.kind] + self.library_bytes + self.caller_bytes)
+        self.least = {}
+        self.step.make_graph(RUNTIME_RESERVE[self.kind] + self.library_bytes)
+        self.share_of = self.share_of or self.step.unplanned_bytes
 
     @property
     def budget(self):
-        return budget_bytes(self.settings.budget, self.step.unplanned_bytes, self.device)
+        return budget_bytes(self.settings.budget, self.share_of, self.device)
+
+    @property
+    def gross_budget(self):
+        return self.budget
+
+    @property
+    def predicted_peak(self):
+        return self.report["peak_bytes"]
 
     def plan(self):
         """Finds a plan within the budget or raises BudgetError with the reason and the least budget that works."""
         if self.report is not None and self.planned_for == self.plan_key():
             return
-        self.planned_for = self.plan_key()
+        self.planned_for = None  # should this fail, it has to be tried again
         if self.settings.plan_file is not None:
-            self.step.set_plan(pathlib.Path(self.settings.plan_file).read_text())
-            return
-        if self.load_cached_plan():
-            return
+            self.take_given_plan()
+        elif not self.load_cached_plan():
+            self.find_plan()
+        self.planned_for = self.plan_key()
+
+    def find_plan(self):
         best = self.best_plan(self.planners()) or self.least_plan()
         if best is None:
             raise _runtime.BudgetError(self.refusal())
@@ -99,9 +119,20 @@ class Runner:
         self.step.set_plan(plan)
         self.save_plan()
 
+    def take_given_plan(self):
+        self.step.set_plan(pathlib.Path(self.settings.plan_file).read_text())
+        self.report = self.step.judge(self.request("", None))
+        if self.predicted_peak > self.gross_budget:
+            raise _runtime.BudgetError(
+                f"the plan in {self.settings.plan_file} needs {self.predicted_peak:,} bytes with what the caller holds, "
+                f"expected at most the budget of {self.gross_budget:,}")
+
     def planners(self):
         """Names of the planners that may propose: "auto", one, or several separated by commas."""
-        return AUTO_PLANNERS if self.settings.planner == "auto" else self.settings.planner.split(",")
+        return self.settings.planner.split(",")
+
+    def least_planners(self):
+        return LEAST_PLANNERS if self.settings.planner == "auto" else self.planners()
 
     def best_plan(self, names):
         """(report, plan) of the fastest plan that fits; keeping everything is never slower than another."""
@@ -116,41 +147,51 @@ class Runner:
 
     def least_plan(self):
         """A search for the cheapest plan may end without one where the search for the least budget finds one."""
-        for name in self.planners():
+        for name in self.least_planners():
             if name == "keep_all" or self.budget < self.step.bound_bytes:
                 continue
-            report = self.step.least_budget(self.request(name, None))
+            report, plan = self.least_by(name)
             if report["status"] in ("optimal", "feasible") and report["peak_bytes"] <= self.budget:
-                return report, self.step.plan_json()
+                return report, plan
         return None
+
+    def least_by(self, name):
+        """(report, plan) of the least budget that a planner meets; searched for once."""
+        key = (name, self.settings.time_limit, self.settings.work_limit, self.settings.host_budget, self.link())
+        if key not in self.least:
+            report = self.step.least_budget(self.request(name, None))
+            self.least[key] = report, self.step.plan_json() if report["status"] in ("optimal", "feasible") else None
+        return self.least[key]
 
     def request(self, planner, budget):
         request = _runtime.PlanRequest()
         request.planner = planner
         request.budget = budget
         request.host_budget = None if self.settings.host_budget is None else budget_bytes(self.settings.host_budget, 0, "cpu")
-        request.seconds = self.settings.time_limit or 20.0
+        request.seconds = self.settings.time_limit or DEFAULT_SECONDS
         request.work = self.settings.work_limit
         request.to_host, request.to_device, request.both = self.link()
         return request
 
     def link(self):
-        return self.settings.link or (50e9, 50e9, 93e9)
+        return self.settings.link or measured_link(self.device, self.cache_folder())
 
     def refusal(self):
         """One line: why the budget is too small, and the least one that is known to work."""
         budget = self.budget
-        reason = self.step.explain_budget(budget) or f"no plan was found within {budget:,} bytes"
+        reason = self.step.explain_budget(budget).strip()
+        if not reason.startswith("no plan"):
+            reason = f"no plan was found: {reason}"
         least = self.least_budget()
         known = f"; the least budget found to work is {least:,} bytes" if least else ""
-        return reason.strip() + known
+        return reason + known
 
     def least_budget(self):
         peaks = []
-        for name in self.planners():
+        for name in self.least_planners():
             if name == "keep_all":
                 continue
-            report = self.step.least_budget(self.request(name, None))
+            report, _ = self.least_by(name)
             if report["status"] in ("optimal", "feasible"):
                 peaks.append(report["peak_bytes"])
         return min(peaks) if peaks else None
@@ -185,6 +226,9 @@ class Runner:
         temporary = path.with_suffix(f".{os.getpid()}")
         temporary.write_text(json.dumps({"plan": self.step.plan_json(), "report": self.report}))
         temporary.rename(path)
+
+    def write_plan(self, path):
+        pathlib.Path(path).write_text(self.step.plan_json())
 
     def compile(self):
         if not self.compiled:

@@ -1,11 +1,12 @@
 """`regen.step`: forward pass, loss, backward pass, clipping and update as one plan."""
 
-import torch
 from torch.utils._pytree import tree_flatten
 
 from regen.capture import capture_step
+from regen.owned import Owned, place_of
 from regen.report import PlanReport
 from regen.runner import Runner, Settings
+from regen.wrap import signature
 
 
 def step(model, loss_fn, optimizer, args, budget, *, clip_grad_norm=None, clip_grad_value=None, early=True, **options):
@@ -29,17 +30,23 @@ class TrainingStep:
         self.capture_options = capture_options
         self.runners = {}
         self.active = None
+        self.share_of = None
         self.prepare(args)
 
     @property
     def plan(self):
-        return PlanReport(self.active.runner)
+        return "no step has been planned yet" if self.active is None else PlanReport(self.active.runner)
 
     regen = property(lambda self: self)
 
     def prepare(self, args):
         args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
-        self.activate(self.runner_for(args))
+        try:
+            self.activate(self.runner_for(args))
+        except Exception:
+            for runner in self.runners.values():
+                runner.captured.updates.undo(self.optimizer)
+            raise
 
     def __call__(self, *args):
         self.activate(self.runner_for(args))
@@ -47,48 +54,95 @@ class TrainingStep:
 
     def activate(self, runner):
         if self.active is not runner:
-            if self.active is not None:
-                self.active.runner.release()
-            self.active = runner
+            self.release()
         runner.make_ready()
+        self.active = runner
+
+    def save_plan(self, path):
+        """Writes the plan in use, for `step(..., plan_file=path)`."""
+        self.active.runner.write_plan(path)
+
+    def release(self):
+        """Gives the arena back until the next step."""
+        if self.active is not None:
+            self.active.runner.release()
+            self.active = None
 
     def runner_for(self, args):
-        leaves, spec = tree_flatten(args)
-        key = (str(spec), self.model.training, tuple(
-            (tuple(x.shape), x.dtype, x.stride(), x.device) if isinstance(x, torch.Tensor) else x for x in leaves))
+        key = signature(self.model, *tree_flatten(args))
         if key not in self.runners:
+            self.release()  # measuring needs room
             captured = capture_step(self.model, self.loss_fn, self.optimizer, args, **self.capture_options)
-            self.runners[key] = StepRunner(captured, self.settings, self.model, self.optimizer)
+            self.runners[key] = StepRunner(captured, self.settings, self.model, self.optimizer, self.share_of)
+            self.share_of = self.runners[key].runner.share_of  # the first sample's, also for other shapes
         return self.runners[key]
 
 
 class StepRunner:
     """Runs one captured step."""
 
-    def __init__(self, captured, settings, model, optimizer):
+    def __init__(self, captured, settings, model, optimizer, share_of):
         self.captured = captured
         self.optimizer = optimizer
-        self.model = model
-        self.runner = Runner(captured, settings)
-        program = captured.program
+        self.runner = Runner(captured, settings, share_of)
+        self.find_bindings(model)
+
+    def find_bindings(self, model):
+        program = self.captured.program
         values = program["values"]
-        self.inputs = [(values[v]["storage"], index, values[v]["offset"]) for index, v in captured.input_values.items()]
-        self.owned = [
-            (storage, tensor, tensor.storage_offset()) for storage, tensor in captured.tensors.items()
-            if program["storages"][storage]["role"] != "input"]
+        self.inputs = [(values[v]["storage"], index, values[v]["offset"]) for index, v in self.captured.input_values.items()]
+        names = {id(t): n for n, t in [*model.named_buffers(), *model.named_parameters()]}
+        state = OptimizerState(self.optimizer)
+        self.owned, self.constants, self.parameters = Owned(), [], {}
+        for storage, tensor in self.captured.tensors.items():
+            name, role = program["storages"][storage]["name"], program["storages"][storage]["role"]
+            if role == "state":
+                self.owned.add(storage, (state, self.captured.state_of[storage]), tensor, name)
+            elif id(tensor) in names:
+                self.owned.add(storage, place_of(model, names[id(tensor)]), tensor, name)
+                if role == "parameter":
+                    self.parameters[len(self.owned.names) - 1] = tensor
+            elif role != "input":
+                self.constants.append((storage, tensor, tensor.storage_offset()))
 
     def make_ready(self):
         if not self.runner.compiled:
             self.runner.plan()
             self.runner.compile()
-            self.runner.step.bind(self.owned)
+
+    def owned_tensors(self):
+        """As they are now; the optimizer updates the parameters that it was made with."""
+        tensors = self.owned.tensors()
+        for index, parameter in self.parameters.items():
+            if tensors[index] is not parameter:
+                raise RuntimeError(
+                    f"regen: parameter '{self.owned.names[index]}' was replaced by another; expected the one that the optimizer "
+                    "was given (its contents and storage may change)")
+        return tensors
 
     def run(self, args):
         flat, _ = tree_flatten((args, {}))
         step = self.runner.step
-        step.bind([(storage, flat[index], offset) for storage, index, offset in self.inputs])
+        inputs = [(storage, flat[index], offset) for storage, index, offset in self.inputs]
+        step.bind([*self.owned.bindings(self.owned_tensors()), *inputs, *self.constants])
         if self.captured.program["scalars"]:
             step.set_scalars(self.captured.scalars(self.optimizer))
         step.run(0)
         self.captured.advance(self.optimizer)
         return step.result(self.captured.output_results[0])
+
+
+class OptimizerState:
+    """Where a loaded checkpoint puts its tensors too."""
+
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+    def __getitem__(self, place):
+        parameter, key = place
+        found = self.optimizer.state[parameter].get(key)
+        if found is None:
+            raise RuntimeError(
+                f"regen: the optimizer has no '{key}' for a parameter of shape {tuple(parameter.shape)} any more; expected the state of "
+                "an optimizer that has made a step, or regen.step again")
+        return found

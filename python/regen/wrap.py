@@ -48,6 +48,7 @@ class WrappedForward:
     def forward(self, *args, **kwargs):
         if torch.is_grad_enabled() and (self.training or self.regen.trains_in_eval):
             return self.regen.forward(self, args, kwargs)
+        self.regen.make_way()
         return super().forward(*args, **kwargs)
 
     def __reduce_ex__(self, protocol):
@@ -84,14 +85,18 @@ class Wrapped:
 
     def save_plan(self, path):
         """Writes the plan in use, for `wrap(..., plan_file=path)`."""
-        with open(path, "w") as file:
-            file.write(self.active.plan.step.plan_json())
+        self.active.plan.write_plan(path)
 
     def release(self):
         """Gives the arena back until the next forward pass."""
         if self.active is not None:
             self.active.release()
             self.active = None
+
+    def make_way(self):
+        """The plain model is about to run: it has the arena's room, unless a backward pass is still to come."""
+        if self.active is not None and not self.active.awaits_backward():
+            self.active.release()
 
     def prepare(self, model, args, kwargs):
         """Plans the sample's step with the other ranks, and takes the arena."""

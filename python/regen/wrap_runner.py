@@ -2,12 +2,14 @@
 
 import dataclasses
 import time
+import weakref
 
 import torch
 from torch.autograd.function import once_differentiable
 
 from regen import _runtime
 from regen.budget import budget_bytes
+from regen.owned import Owned, place_of, place_value
 from regen.program_builder import referenced_values
 from regen.runner import RUNTIME_RESERVE, Runner
 
@@ -47,22 +49,8 @@ class WrapPlan(Runner):
     def predicted_peak(self):
         return self.report["peak_bytes"] + self.caller.bytes
 
-    def plan(self):
-        super().plan()
-        if self.settings.plan_file is not None:
-            self.judge_given_plan()
-
-    def judge_given_plan(self):
-        self.report = self.step.judge(self.request("", None))
-        if self.predicted_peak > self.gross_budget:
-            raise _runtime.BudgetError(
-                f"the plan in {self.settings.plan_file} needs {self.predicted_peak:,} bytes with what the caller holds, "
-                f"expected at most the budget of {self.gross_budget:,}")
-
     def refusal(self):
         text = super().refusal()
-        if not text.startswith("no plan"):
-            text = f"no plan was found: {text}"
         if self.caller.bytes == 0:
             return text
         return f"{text}; to all of these add {self.caller.bytes:,} bytes that the caller holds (loss, optimizer, buckets)"
@@ -86,6 +74,7 @@ class WrapRunner:
         self.chunk = chunk
         self.steps = 0  # forward passes so far; names the one whose values are in the arena
         self.seconds = None
+        self.last_call = lambda: None  # a weak reference
         self.find_bindings(model)
         self.find_sizes()
         self.let_go_of_samples()
@@ -97,38 +86,22 @@ class WrapRunner:
         values = program["values"]
         self.inputs = [(values[v]["storage"], index, values[v]["offset"]) for index, v in self.captured.input_values.items()]
         names = {id(t): n for n, t in [*model.named_buffers(), *model.named_parameters()]}
-        self.owned, self.places, self.layouts, self.constants = [], [], [], []
+        self.owned, self.constants = Owned(), []
+        self.storage_places = {}
         for storage, tensor in self.captured.tensors.items():
             role = program["storages"][storage]["role"]
             if role in ("parameter", "buffer") and id(tensor) in names:
-                self.owned.append((storage, tensor.storage_offset()))
-                self.places.append(place_of(model, names[id(tensor)]))
-                self.layouts.append((tensor.shape, tensor.stride(), tensor.dtype))
+                self.storage_places[storage] = place_of(model, names[id(tensor)])
+                self.owned.add(storage, self.storage_places[storage], tensor, program["storages"][storage]["name"])
             elif role != "input":
                 self.constants.append((storage, tensor, tensor.storage_offset()))
         self.grad_places = {name: place_of(model, name) for _, kind, name in self.captured.gradient_results if kind == "parameter"}
-        self.storage_places = dict(zip((storage for storage, _ in self.owned), self.places))
 
     def let_go_of_samples(self):
         """Nothing of the caller's is kept: parameters may move, inputs may go."""
         kept = {storage for storage, _, _ in self.constants}
         self.captured.tensors = {s: t for s, t in self.captured.tensors.items() if s in kept}
         self.captured.parameters = {}
-
-    def owned_tensors(self):
-        """The parameters and buffers as they are now, which must look as they did when they were captured."""
-        tensors = [holder[key] for holder, key in self.places]
-        for tensor, (shape, stride, dtype) in zip(tensors, self.layouts):
-            if tensor.shape != shape or tensor.stride() != stride or tensor.dtype is not dtype:
-                raise RuntimeError(self.changed_message(tensors))
-        return tensors
-
-    def changed_message(self, tensors):
-        for (storage, _), tensor, (shape, stride, dtype) in zip(self.owned, tensors, self.layouts):
-            if (tensor.shape, tensor.stride(), tensor.dtype) != (shape, stride, dtype):
-                name = self.captured.program["storages"][storage]["name"]
-                return (f"regen: '{name}' is now {tensor.dtype} {tuple(tensor.shape)} with strides {tensor.stride()}; expected "
-                        f"{dtype} {tuple(shape)} with strides {stride} as when the model was wrapped")
 
     # Sizes, for what the caller holds.
 
@@ -153,7 +126,10 @@ class WrapRunner:
 
     def present_bytes(self):
         """Of what the plan accounts for, that which is there between two steps."""
-        return self.present + (self.plan.step.memory()["arena"] if self.plan.kind == "cpu" else 0)
+        if self.plan.kind != "cpu":
+            return self.present
+        memory = self.plan.step.memory()
+        return self.present + memory["arena"] + memory["generators"]
 
     # Planning.
 
@@ -198,15 +174,19 @@ class WrapRunner:
 
     # Running.
 
+    def awaits_backward(self):
+        call = self.last_call()
+        return call is not None and call.state == "forward"
+
     def forward(self, flat):
         step = self.plan.step
-        owned = self.owned_tensors()
+        owned = self.owned.tensors()
         self.steps += 1
         step.forget()
         inputs = [(storage, flat[index], offset) for storage, index, offset in self.inputs]
-        step.bind([
-            *((storage, tensor, offset) for (storage, offset), tensor in zip(self.owned, owned)), *inputs, *self.constants])
+        step.bind([*self.owned.bindings(owned), *inputs, *self.constants])
         call = StepCall(self, self.steps, owned, inputs)
+        self.last_call = weakref.ref(call)
         link = None
         for part in range(len(self.parts) - 1, -1, -1):
             tensors = [place_value(self.grad_places[who]) if kind == "parameter" else flat[who] for _, kind, who in self.parts[part]]
@@ -223,18 +203,6 @@ class WrapRunner:
         for storage in returned:
             del self.captured.tensors[storage]
         return outputs
-
-
-def place_of(model, name):
-    """The dictionary of a module that holds a tensor, and the key, which stay the same when the tensor is replaced."""
-    path, _, key = name.rpartition(".")
-    module = model.get_submodule(path)
-    return (module._parameters if key in module._parameters else module._buffers), key
-
-
-def place_value(place):
-    holder, key = place
-    return holder[key]
 
 
 def tangents_behind(captured):
@@ -301,7 +269,7 @@ class StepCall:
         self.tangents_given = frozenset(i for i, tangent in enumerate(tangents) if tangent is not None)
         self.held = self.bound_tangents(tangents)
         # Memory that was let go and taken again between the passes (FSDP) may be elsewhere.
-        step.bind(self.held + [(storage, tensor, offset) for (storage, offset), tensor in zip(self.runner.owned, self.owned)])
+        step.bind(self.held + self.runner.owned.bindings(self.owned))
 
     def gradient(self, step, result):
         """None, as plain PyTorch has it, when no output that it comes from was used."""
@@ -327,9 +295,8 @@ class StepCall:
 
     def check_unchanged(self):
         """As plain PyTorch does: what the backward pass reads must be as the forward pass left it."""
-        for index, (tensor, version) in enumerate(zip(self.owned, self.versions)):
+        for name, tensor, version in zip(self.runner.owned.names, self.owned, self.versions):
             if tensor._version != version and isinstance(tensor, torch.nn.Parameter):
-                name = self.runner.captured.program["storages"][self.runner.owned[index][0]]["name"]
                 raise RuntimeError(
                     f"regen: '{name}' was changed in place between the forward pass and the end of the backward pass that "
                     "reads it; expected parameters to be updated after backward (regen.step updates them early and safely)")

@@ -50,8 +50,8 @@ Result<std::unique_ptr<Executor>> Executor::compile(std::shared_ptr<const Record
   executor->step_ = std::move(step);
   executor->device_ = std::move(device);
   executor->options_ = options;
-  REGEN_ASSIGN(executor->arena_,
-               executor->device_->allocate_arena(std::max<Bytes>(1, memory.arena + options.reserve)));
+  REGEN_ASSIGN(executor->arena_, executor->device_->allocate_arena(
+                                     std::max<Bytes>(1, memory.arena + options.reserve)));
   if (memory.slab > 0) {
     REGEN_ASSIGN(executor->slab_, executor->device_->allocate_host(memory.slab));
   }
@@ -59,10 +59,10 @@ Result<std::unique_ptr<Executor>> Executor::compile(std::shared_ptr<const Record
                                                  executor->device_->alignment());
   const CompileTarget target{executor->device_->torch_device(),
                              static_cast<std::byte*>(executor->arena_.data()), options.debug};
-  REGEN_ASSIGN(executor->list_, make_instructions(*executor->recording_, *executor->step_, plan,
-                                                  memory, target));
+  REGEN_ASSIGN(executor->list_,
+               make_instructions(*executor->recording_, *executor->step_, plan, memory, target));
   executor->copies_.resize(executor->list_.copies.size());
-  executor->generators_.resize(executor->list_.num_random);
+  executor->reserve_generators();
   const std::size_t storages = executor->recording_->program.storages.size();
   executor->external_.resize(storages);
   executor->given_.resize(storages, false);
@@ -178,11 +178,26 @@ Status Executor::set_scalars(std::span<const double> scalars) {
   return {};
 }
 
+Status Executor::check_bound() const {
+  const auto& specs = recording_->program.storages;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const StorageSpec& spec = specs[StorageId(i)];
+    // Gradients of outputs come later; what is computed is no concern of the caller.
+    if (spec.role == Role::kTangent || spec.role == Role::kComputed || spec.bytes == 0) continue;
+    const c10::Storage& storage = list_.bound[StorageId(i)];
+    if (storage && storage.data() == nullptr) {
+      return bad_input("'" + spec.name + "' has no memory, expected it to be bound to a tensor");
+    }
+  }
+  return {};
+}
+
 Status Executor::run(std::size_t part) {
   if (part != 0 && part != next_part_) {
     return bad_input("part " + std::to_string(part) + " of the step cannot run now, expected " +
                      std::to_string(next_part_));
   }
+  if (part == 0) REGEN_TRY(check_bound());
   Status status;
   try {
     device_->run([&] {
@@ -199,7 +214,8 @@ Status Executor::run(std::size_t part) {
     });
   } catch (const std::exception& error) {
     device_->synchronize();
-    status = bad_input(std::string(error.what()));
+    const std::string text = error.what();
+    status = bad_input(text.substr(0, text.find('\n')));  // a backtrace follows
   }
   next_part_ = status.ok() ? part + 1 : 0;
   return status;
@@ -234,18 +250,29 @@ void Executor::run_instructions(const Part& part, PlacementScope& placement) {
   }
 }
 
+// One for each random op and one to return to, all from the start: what they take is then the same
+// at every moment, and what others take can be told by measuring.
+void Executor::reserve_generators() {
+  if (list_.num_random == 0) return;
+  generators_.resize(list_.num_random + 1);
+  for (GeneratorState& state : generators_) renew(state);
+}
+
+void Executor::renew(GeneratorState& state) {
+  state = GeneratorState();  // the old one goes first: there is room for one
+  state = GeneratorState::current(device_->torch_device());
+}
+
 void Executor::run_compute(ComputeInstruction& call, PlacementScope& placement) {
   const GeneratorState* resume = nullptr;
-  GeneratorState drawn;
   if (call.random >= 0) {
     GeneratorState& saved = generators_[static_cast<std::size_t>(call.random)];
     if (call.rerun) {
-      drawn = GeneratorState::current(device_->torch_device());
+      renew(generators_.back());
       saved.restore();
-      resume = &drawn;
+      resume = &generators_.back();
     } else {
-      saved = GeneratorState();  // that of the step before: there is room for one
-      saved = GeneratorState::current(device_->torch_device());
+      renew(saved);
     }
   }
   if (!call.external.empty()) take_external(call);
@@ -287,7 +314,8 @@ void Executor::take_external(ComputeInstruction& call) {
   for (const ComputeInstruction::External& external : call.external) {
     const Bytes bytes = call.slots[external.slot].bytes;
     at::Tensor& memory = external_[external.storage];
-    memory = at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device_->torch_device()));
+    memory =
+        at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device_->torch_device()));
     given_[external.storage] = false;
     void* address = memory.mutable_data_ptr();
     call.slots[external.slot].address = address;

@@ -109,7 +109,10 @@ class Executor {
   Executor() = default;
   void make_parts(const std::vector<std::size_t>& cuts);
   std::size_t completed_at(std::size_t result) const;
+  Status check_bound() const;
   void run_instructions(const Part& part, PlacementScope& placement);
+  void reserve_generators();
+  void renew(GeneratorState& state);
   void run_compute(ComputeInstruction& call, PlacementScope& placement);
   void take_external(ComputeInstruction& call);
   void run_copy(const Instruction& instruction);

@@ -18,6 +18,12 @@
 namespace regen {
 namespace {
 
+// What torch says goes on about backends, builds and backtraces.
+std::string first_sentence(const std::string& text) {
+  const std::string line = text.substr(0, text.find('\n'));
+  return line.substr(0, line.find(". "));
+}
+
 constexpr double kHold = 300e-6;  // longer than the host needs to launch any operator
 
 std::string layout_text(const ValueSpec& value, std::size_t storage) {
@@ -41,8 +47,8 @@ class CallArguments {
   const std::vector<ValueId>& values() const { return values_; }
   const std::vector<StorageId>& storages() const { return storages_; }
   std::size_t place(StorageId storage) const {
-    return static_cast<std::size_t>(
-        std::find(storages_.begin(), storages_.end(), storage) - storages_.begin());
+    return static_cast<std::size_t>(std::find(storages_.begin(), storages_.end(), storage) -
+                                    storages_.begin());
   }
 
   // What distinguishes this call from others on the same device.
@@ -129,8 +135,7 @@ class Recorder {
       cache.insert(key, call);
       return call;
     } catch (const std::exception& error) {
-      const std::string text = error.what();
-      return bad_input(describe(recording_.program, id) + ": " + text.substr(0, text.find('\n')));
+      return bad_input(describe(recording_.program, id) + ": " + first_sentence(error.what()));
     }
   }
 
@@ -314,8 +319,8 @@ class Recorder {
       return program.storages.push_back({name, Role::kComputed, 0, ""});
     }
     if (!made[allocation].valid()) {
-      made[allocation] =
-          program.storages.push_back({name, Role::kComputed, call.allocations[allocation].bytes, ""});
+      made[allocation] = program.storages.push_back(
+          {name, Role::kComputed, call.allocations[allocation].bytes, ""});
     }
     return made[allocation];
   }

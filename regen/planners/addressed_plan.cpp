@@ -1,6 +1,7 @@
 #include "regen/planners/addressed_plan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "regen/graph/analysis.h"
 #include "regen/plan/addresses.h"
@@ -23,6 +24,18 @@ Status judge_again(const Problem& problem, Outcome& outcome) {
   return {};
 }
 
+// As low as it gets with little work, since bytes below the budget are of use to others; if that is
+// not within the capacity, whatever is.
+Result<Packing> pack_low(const std::vector<Lifetime>& lifetimes, PackOptions options) {
+  const std::optional<Bytes> capacity = std::exchange(options.capacity, std::nullopt);
+  const std::int64_t work = std::exchange(options.limits.work, options.limits.work / 5);
+  REGEN_ASSIGN(Packing packing, pack(lifetimes, options));
+  if (!capacity || packing.height <= *capacity) return packing;
+  options.capacity = capacity;
+  options.limits.work = work;
+  return pack(lifetimes, options);
+}
+
 // The height above the capacity, or none when the plan now has addresses.
 Result<Bytes> give_addresses(const Problem& problem, const AddressOptions& options,
                              Outcome& outcome) {
@@ -33,8 +46,8 @@ Result<Bytes> give_addresses(const Problem& problem, const AddressOptions& optio
   if (problem.budget) {
     pack_options.capacity = std::max<Bytes>(0, *problem.budget - graph.fixed_bytes());
   }
-  const std::vector<Lifetime> lifetimes = allocation_lifetimes(graph, *outcome.plan);
-  REGEN_ASSIGN(const Packing packing, pack(lifetimes, pack_options));
+  REGEN_ASSIGN(const Packing packing,
+               pack_low(allocation_lifetimes(graph, *outcome.plan), pack_options));
   // The height counts, not whether the search ended: without a budget every packing will do.
   if (problem.budget && packing.height > *pack_options.capacity) {
     return packing.height - *pack_options.capacity;

@@ -17,6 +17,7 @@ Result<Proposal> plan_checkmate(const Problem& problem, Effort& effort);
 Result<Proposal> plan_checkmate_lp(const Problem& problem, Effort& effort);
 Result<Proposal> plan_lp_bound(const Problem& problem, Effort& effort);
 Result<Proposal> plan_chain(const Problem& problem, Effort& effort);
+Result<Proposal> plan_auto(const Problem& problem, Effort& effort);
 Result<Proposal> plan_vdnn(const Problem& problem, Effort& effort);
 Result<Proposal> plan_monet(const Problem& problem, Effort& effort);
 // These three are in lower_sets.cpp.

@@ -11,6 +11,7 @@ namespace {
 
 const std::vector<PlannerEntry>& entries() {
   static const std::vector<PlannerEntry> kEntries{
+      {"auto", "decides everything together: the best of all, improved", plan_auto},
       {"keep_all", "keeps every value until its last use: no recomputation", plan_keep_all},
       {"keep_all_ap", "keeps the values of articulation points, recomputes between them",
        plan_keep_all_ap},

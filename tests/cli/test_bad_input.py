@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from conftest import BINARY
+from regen_program import BINARY
 
 
 def graph(**changes) -> dict:

@@ -2,13 +2,14 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 
 import pytest
 
-from conftest import BINARY, ROOT, Regen
+from regen_program import BINARY, ROOT, Regen
 
 RUNTIME = BINARY.with_name("regen-runtime")
 pytestmark = pytest.mark.skipif(not RUNTIME.exists(), reason="built without torch")
@@ -38,8 +39,13 @@ def profile_cache(tmp_path_factory, programs):
 
 
 @pytest.fixture
-def fast(profile_cache):
+def measured(profile_cache):
     return ["--repeats", "1", "--cache", profile_cache]
+
+
+@pytest.fixture
+def fast(measured):
+    return [*measured, "--work-limit", "20000"]
 
 
 @pytest.mark.parametrize("verb", ["profile", "run", "bench"])
@@ -52,8 +58,8 @@ def test_help_has_an_example(runtime, verb):
 # --- profile
 
 
-def test_profile_counts_and_times_every_op(runtime, fast):
-    answer = runtime.json("profile", "block", *fast)
+def test_profile_counts_and_times_every_op(runtime, measured):
+    answer = runtime.json("profile", "block", *measured)
     assert answer["program"] == "block"
     types = {row["type"]: row for row in answer["types"]}
     assert types["convolution"]["count"] == 5 and types["convolution_backward"]["count"] == 5
@@ -62,12 +68,12 @@ def test_profile_counts_and_times_every_op(runtime, fast):
     assert answer["total"]["seconds"] > 0 and answer["total"]["output_bytes"] > 0
     link = answer["link"]
     assert max(link["to_host"], link["to_device"]) <= link["both"] <= link["to_host"] + link["to_device"]
-    text = runtime.ok("profile", "block", *fast)
+    text = runtime.ok("profile", "block", *measured)
     assert "total" in text and "both at once" in text
 
 
-def test_a_profile_is_a_graph_that_plans(runtime, fast):
-    runtime.ok("profile", "block", *fast, "-o", "graph.json")
+def test_a_profile_is_a_graph_that_plans(runtime, fast, measured):
+    runtime.ok("profile", "block", *measured, "-o", "graph.json")
     graph = json.loads((runtime.folder / "graph.json").read_text())
     assert graph["attributes"]["device"] and graph["attributes"]["link"]["to_host"] > 0
     kept = runtime.json("plan", "graph.json", "--planner", "keep_all", "-o", "plan.json")
@@ -248,6 +254,20 @@ def test_a_budget_below_the_bound(runtime, fast):
     assert "no plan fits" in line and "least budget found to work is" in line
     least = int(line.split("found to work is ")[1].split(" bytes")[0].replace(",", ""))
     answer = runtime.json("run", "block", "--budget", least, *fast)
+    assert answer["measured_peak_bytes"] <= least
+
+
+@pytest.mark.parametrize("program", ["block", "step"])
+def test_budgets_raised_until_one_works(runtime, fast, program):
+    """Every refusal names the op, tensors and the least budget; it is infeasible (1) where proven, else a limit (3)."""
+    message = r"regen: no plan .*op \d+ '\S+' needs at least .* fixed, .* workspace, tensor \d+ '.*least budget found to work is ([\d,]+) bytes"
+    first = re.match(message, runtime.fails(1, "run", program, "--budget", 1, *fast))
+    least = int(first.group(1).replace(",", ""))
+    for share in (0.3, 0.6, 0.9, 0.99):
+        done = runtime.run("run", program, "--budget", int(share * least), *fast)
+        assert done.returncode in (1, 3) and done.stderr.count("\n") == 1, done
+        assert re.match(message, done.stderr).group(1) == first.group(1)
+    answer = runtime.json("run", program, "--budget", least, *fast)
     assert answer["measured_peak_bytes"] <= least
 
 

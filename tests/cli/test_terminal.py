@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from conftest import BINARY
+from regen_program import BINARY
 from test_verbs import VERBS
 
 

@@ -88,7 +88,7 @@ FIELDS = (
 def test_plan_prints_every_field(regen):
     plan = regen.json("plan", "zoo:vgg19@2", "--budget", "1.3e9")
     assert set(FIELDS) <= set(plan)
-    assert plan["planner"] == "chen_greedy" and plan["status"] == "feasible"
+    assert plan["planner"] == "auto" and plan["status"] in ("feasible", "optimal")
     assert plan["budget_bytes"] == 1300000000 >= plan["peak_bytes"]
     assert plan["peak_bytes"] == plan["fixed_bytes"] + plan["activation_peak_bytes"]
     assert plan["overhead"] == pytest.approx(plan["cost"] / plan["base_cost"] - 1)

@@ -302,6 +302,17 @@ INSTANTIATE_TEST_SUITE_P(All, EveryPlan,
                          }),
                          [](const auto& one) { return one.param.name; });
 
+TEST(Executor, RefusesToRunOverMemoryThatWasNeverGiven) {
+  Fixture fixture({.layers = 2});
+  auto executor = fixture.compile(*fixture.solve("keep_all").plan);
+  ASSERT_TRUE(executor.ok());
+  const Status status = (*executor)->run(0);
+  ASSERT_FALSE(status.ok());
+  EXPECT_THAT(status.error().message, HasSubstr("has no memory, expected it to be bound"));
+  ASSERT_TRUE(bind(**executor, fixture.data()).ok());
+  EXPECT_TRUE((*executor)->run(0).ok());
+}
+
 TEST(Executor, StatisticsAreUpdatedOnceThoughTheNormRunsTwice) {
   Fixture fixture({.layers = 6, .batch_norm = true});
   const Outcome outcome = fixture.tightest("checkmate");

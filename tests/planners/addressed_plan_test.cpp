@@ -56,6 +56,20 @@ TEST(AddressedPlan, WithoutABudgetNothingIsRefused) {
   }
 }
 
+// Bytes that a budget leaves are of use to others: a generous one gives no worse addresses than
+// none.
+TEST(AddressedPlan, AGenerousBudgetIsNotFilledWithGaps) {
+  for (const char* name : {"vgg_unet", "ResNet50"}) {
+    const Graph graph = *zoo_graph(name);
+    const auto free = solve_addressed("keep_all", {.graph = &graph}, {.alignment = 512});
+    const auto generous =
+        solve_addressed("keep_all", {.graph = &graph, .budget = kMaxBytes}, {.alignment = 512});
+    ASSERT_TRUE(free.ok() && generous.ok());
+    EXPECT_LE(generous->simulation.peak_bytes,
+              1.01 * static_cast<double>(free->simulation.peak_bytes));
+  }
+}
+
 // The plan that comes with the least budget keeps it.
 TEST(AddressedPlan, TheLeastBudgetComesWithAPlan) {
   int below_keeping_all = 0;

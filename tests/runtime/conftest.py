@@ -8,6 +8,8 @@ import torch
 from regen import _runtime
 
 _runtime.install_memory_meter()
+# What the libraries made at their import is never garbage; looking at it would take most of each collection.
+gc.freeze()
 
 
 @pytest.fixture(autouse=True)

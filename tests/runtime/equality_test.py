@@ -2,29 +2,24 @@
 and the bytes in use never exceed the budget. All models of examples/models, under plans that recompute, move, or both,
 at budgets of 70 %, 50 % and the least that works.
 
-By default every model runs under three of the nine plans in rotation; REGEN_EXHAUSTIVE=1 runs all."""
+By default every model runs under one of the nine plans in rotation, so that each is taken by four models; REGEN_EXHAUSTIVE=1
+runs all."""
 
 import collections
 import dataclasses
 import gc
+import json
 import os
 
 import pytest
 import torch
 
 import regen
-from examples.models import FAMILIES, build, names
+from deep_models import build_deep
+from examples.models import FAMILIES, names
 from regen import _runtime
 from regen.check import same_bits
 
-# Large enough that activations outweigh parameters. Tiny models have few channels, so that parameters are small.
-BATCHES = {
-    "mlp": 512, "cnn": 16, "vgg16": 16, "resnet18": 16, "resnet50": 16, "resnet50_channels_last": 16, "resnet18_frozen": 16,
-    "stochastic_depth": 16, "mobilenet_v2": 4, "depthwise_se": 16, "googlenet": 16, "densenet": 16, "unet": 8, "unet_bilinear": 8,
-    "vit": 16, "mixer": 16, "gpt2_medium": 16, "gpt2_dropout": 32, "gpt2_autocast": 16, "llama": 16, "bert": 32, "bert_evaluated": 16,
-    "lstm": 32, "lstm_bidirectional": 32, "gru": 128, "lstm_cell_loop": 256, "moe": 32, "moe_noisy": 256, "gcn": 400, "gat": 400,
-    "vae": 512, "denoising_autoencoder": 16, "view_heavy": 512, "in_place": 512, "following_buffers": 512, "shared_blocks": 512,
-}
 STEPS = 3
 EXHAUSTIVE = os.environ.get("REGEN_EXHAUSTIVE") == "1"
 # Planners that recompute; that move whatever they can over a fast link; that do both over a slow one.
@@ -79,7 +74,7 @@ class Case:
         self.name, self.index = name, names().index(name)
         self.expected = self.run_plainly()
         self.base = in_use()
-        model, self.args, self.loss_fn = build(name, batch=BATCHES.get(name))
+        model, self.args, self.loss_fn = build_deep(name)
         if name == "bert_evaluated":
             assert not model.training
         self.wrapped = regen.wrap(model, self.args[:-1], "1GiB", planner="keep_all", work_limit=WORK, time_limit=0.3, cache=False,
@@ -88,7 +83,7 @@ class Case:
         self.measure_caller()
 
     def run_plainly(self):
-        model, args, loss_fn = build(self.name, batch=BATCHES.get(self.name))
+        model, args, loss_fn = build_deep(self.name)
         self.start = {n: t.clone() for n, t in model.state_dict().items()}
         optimizer = optimizer_for(self.index, model)
         torch.manual_seed(0)
@@ -162,10 +157,17 @@ def chosen(index):
     """The plans a model runs under."""
     if EXHAUSTIVE:
         return COMBINATIONS
-    return [COMBINATIONS[(index + offset) % 9] for offset in (0, 4, 8)]
+    return [COMBINATIONS[index % 9]]
 
 
 RESULTS = collections.defaultdict(dict)
+
+
+def record(name, kind, outcome):
+    """One line for each run in the file that REGEN_EQUALITY_RUNS names, from which the counts of docs/results.md come."""
+    if "REGEN_EQUALITY_RUNS" in os.environ:
+        with open(os.environ["REGEN_EQUALITY_RUNS"], "a") as file:
+            file.write(json.dumps({"model": name, "kind": kind, **dataclasses.asdict(outcome)}) + "\n")
 
 
 @pytest.mark.parametrize("name", names())
@@ -174,6 +176,7 @@ def test_training_is_the_same_and_within_the_budget(name):
     for kind, share in chosen(case.index):
         outcome = case.run(kind, share)
         RESULTS[name][kind, share] = outcome
+        record(name, kind, outcome)
         assert outcome.measured <= outcome.budget, (kind, outcome)
         assert abs(outcome.predicted - outcome.measured) <= 0.02 * outcome.measured, (kind, outcome)
 
@@ -192,4 +195,7 @@ def test_what_was_exercised():
           f"{len(instead)} shares were below the least budget, which was used instead; "
           f"predicted/measured {min(o.predicted / o.measured for *_, o in runs):.4f} to {max(o.predicted / o.measured for *_, o in runs):.4f}")
     assert len(RESULTS) >= 30 and len(FAMILIES) >= 12
-    assert len(moved) >= 20 and len(recomputed) >= 20
+    assert len(instead) <= 0.1 * len(runs)
+    assert all(o.moved or o.recomputed for *_, o in runs)
+    least_models = len(RESULTS) if EXHAUSTIVE else 10
+    assert len(moved) >= least_models and len(recomputed) >= least_models

@@ -1,0 +1,48 @@
+"""The tensors that a captured step shares with its caller: where they are found again, and how they must look."""
+
+
+class Owned:
+    """Parameters, buffers and optimizer state, looked up anew for every step: they may move, but not change their layout."""
+
+    def __init__(self):
+        self.storages, self.places, self.layouts, self.names = [], [], [], []
+
+    def add(self, storage, place, tensor, name):
+        """`place`: a dictionary and the key under which `tensor` is in it, whichever tensor that will be."""
+        self.storages.append((storage, tensor.storage_offset()))
+        self.places.append(place)
+        self.layouts.append(layout_of(tensor))
+        self.names.append(name)
+
+    def tensors(self):
+        """As they are now."""
+        tensors = [holder[key] for holder, key in self.places]
+        for tensor, (shape, stride, dtype) in zip(tensors, self.layouts):
+            if tensor.shape != shape or tensor.stride() != stride or tensor.dtype is not dtype:
+                raise RuntimeError(self.changed_message(tensors))
+        return tensors
+
+    def changed_message(self, tensors):
+        for name, tensor, (shape, stride, dtype) in zip(self.names, tensors, self.layouts):
+            if layout_of(tensor) != (shape, stride, dtype):
+                return (f"regen: '{name}' is now {tensor.dtype} {tuple(tensor.shape)} with strides {tensor.stride()}; expected "
+                        f"{dtype} {tuple(shape)} with strides {stride} as when the model was wrapped")
+
+    def bindings(self, tensors):
+        return [(storage, tensor, offset) for (storage, offset), tensor in zip(self.storages, tensors)]
+
+
+def layout_of(tensor):
+    return tensor.shape, tensor.stride(), tensor.dtype
+
+
+def place_of(model, name):
+    """The dictionary of a module that holds a tensor, and the key, which stay the same when the tensor is replaced."""
+    path, _, key = name.rpartition(".")
+    module = model.get_submodule(path)
+    return (module._parameters if key in module._parameters else module._buffers), key
+
+
+def place_value(place):
+    holder, key = place
+    return holder[key]

@@ -1,0 +1,170 @@
+// All decisions together. Quick planners and a search over gaps and movement propose; what they
+// find is improved until the time is up; a program over what must be dropped says how much better
+// any plan could be.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+#include "regen/planners/checkpoint_plan.h"
+#include "regen/planners/covering_bound.h"
+#include "regen/planners/gap_search.h"
+#include "regen/planners/planner_list.h"
+#include "regen/planners/recompute.h"
+
+namespace regen {
+namespace {
+
+// Who may propose, and for which part of the time that is left. Those that end by themselves come
+// first.
+struct Proposer {
+  const char* name;
+  double share;
+  std::size_t most_ops;  // beyond these it finds nothing in time
+};
+constexpr std::array<Proposer, 5> kProposers{{
+    {"keep_all", 0.1, SIZE_MAX},
+    {"lower_sets_approx", 0.1, 4'000},
+    {"chain", 0.1, 20'000},
+    {"vdnn", 0.1, SIZE_MAX},
+    {"checkmate", 0.35, 1'500},
+}};
+
+// Of a search that was given no limit; about 8 seconds.
+constexpr std::int64_t kDefaultWork = 8'000'000;
+// Costs that differ by less are the same up to rounding.
+constexpr double kSame = 1e-9;
+
+class Auto {
+ public:
+  Auto(const Problem& problem, Effort& effort)
+      : problem_(problem),
+        quiet_(problem),
+        graph_(*problem.graph),
+        effort_(effort),
+        best_(problem) {
+    quiet_.observer = nullptr;
+    for (OpId op : graph_.ops()) {
+      double least = std::numeric_limits<double>::infinity();
+      for (VariantId v : graph_.variants(op)) least = std::min(least, graph_.cost(v));
+      least_cost_ += least;
+    }
+  }
+
+  Result<Proposal> run() {
+    if (!problem_.budget) return plan_keep_all(problem_, effort_);
+    std::optional<GapSearch> search;
+    if (check_sequences_possible(graph_).ok()) {
+      search.emplace(quiet_, effort_);
+      search->start();
+      take(*search);
+    }
+    for (const Proposer& proposer : kProposers) {
+      if (graph_.num_ops() > proposer.most_ops && best_.best()) continue;
+      REGEN_TRY(ask(proposer, search ? &*search : nullptr));
+      if (nothing_better()) break;
+    }
+    if (search && !nothing_better()) {
+      const CoveringBound bound = covering_bound(graph_, problem_.link, *problem_.budget, effort_);
+      if (std::isfinite(bound.cost)) bound_ = bound.cost;
+      search->start_from_hints(bound.again);
+      take(*search);
+      tell();
+      search->improve(problem_.options.seed, bound_ * (1 + kSame));
+      take(*search);
+      tell();
+    }
+    return proposal();
+  }
+
+ private:
+  Limits share_of_rest(double share) const {
+    Limits limits = effort_.limits();
+    limits.seconds = std::max(0.0, effort_.seconds_left()) * share;
+    const auto work = static_cast<double>(std::max<std::int64_t>(0, effort_.work_left()));
+    if (limits.work != Limits{}.work) limits.work = static_cast<std::int64_t>(work * share);
+    return limits;
+  }
+
+  Status ask(const Proposer& proposer, GapSearch* search) {
+    auto outcome = solve(proposer.name, quiet_, share_of_rest(proposer.share));
+    if (!outcome.ok()) return {};  // a graph that this one cannot take
+    effort_.add(outcome->work);
+    if (!outcome->plan) return {};
+    if (search != nullptr) search->start_from(*outcome->plan);
+    best_.offer({std::move(*outcome->plan), outcome->simulation, std::string(proposer.name)});
+    return {};
+  }
+
+  void take(const GapSearch& search) {
+    if (!search.best()) return;
+    Candidate candidate{.plan = {.steps = search.best()->steps}, .note = "search over gaps"};
+    auto simulation = simulate(graph_, candidate.plan, {.link = problem_.link});
+    if (!simulation.ok()) return;
+    candidate.simulation = *simulation;
+    best_.offer(std::move(candidate));
+  }
+
+  void tell() const {
+    if (!problem_.observer || !best_.best() || !keeps_order(best_.best()->plan)) return;
+    if (!within_limits(problem_, best_.best()->simulation)) return;
+    const double cost = best_.best()->simulation.cost;
+    problem_.observer(effort_.seconds(), cost, std::min(bound_, cost));
+  }
+
+  bool nothing_better() const {
+    return best_.best() && within_limits(problem_, best_.best()->simulation) &&
+           best_.best()->simulation.cost <= least_cost_ * (1 + kSame);
+  }
+
+  Result<Proposal> proposal() {
+    const Simulation simulation = best_.best() ? best_.best()->simulation : Simulation{};
+    const double cost = simulation.cost;
+    Proposal proposal = std::move(best_).proposal("no planner found anything");
+    if (!proposal.plan || !keeps_order(*proposal.plan)) return proposal;
+    proposal.lower_bound = std::min(bound_, cost);
+    const bool fits = within_limits(problem_, simulation);
+    if (fits && cost <= std::max(bound_, least_cost_) * (1 + kSame)) {
+      proposal.status = PlanStatus::kOptimal;
+    }
+    return proposal;
+  }
+
+  // The bound is for first runs in the order of the graph.
+  bool keeps_order(const Plan& plan) const {
+    std::size_t next = 0;
+    for (const Step& step : plan.steps) {
+      if (step.kind() != StepKind::kCompute || step.op().index() < next) continue;
+      if (step.op().index() > next++) return false;
+    }
+    return true;
+  }
+
+  const Problem& problem_;
+  Problem quiet_;  // the same for those who are asked: only what is best of all is told
+  const Graph& graph_;
+  Effort& effort_;
+  BestCandidate best_;
+  double bound_ = 0;
+  double least_cost_ = 0;  // of every op once, each in its cheapest way
+};
+
+}  // namespace
+
+Result<Proposal> plan_auto(const Problem& problem, Effort& effort) {
+  if (problem.options.accounting != Accounting::kPlain) {
+    return bad_input("planner auto counts memory in one way only, expected accounting plain");
+  }
+  Limits limits = effort.limits();
+  const bool unlimited = std::isinf(limits.seconds) && limits.work == Limits{}.work;
+  if (!unlimited) return Auto(problem, effort).run();
+  limits.work = kDefaultWork;
+  Effort own(limits);
+  auto proposal = Auto(problem, own).run();
+  effort.add(own.work());
+  return proposal;
+}
+
+}  // namespace regen

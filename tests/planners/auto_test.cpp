@@ -1,0 +1,109 @@
+// The planner that decides everything: never worse than any other, never above the budget, and its
+// bound never above the best that exhaustive search finds.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "regen/graph/analysis.h"
+#include "regen/models/zoo.h"
+#include "regen/plan/explain.h"
+#include "regen/planners/covering_bound.h"
+#include "regen/planners/registry.h"
+#include "tests/support/frontier_oracle.h"
+#include "tests/support/random_graph.h"
+
+namespace regen {
+namespace {
+
+constexpr Link kLink{.to_host = 4, .to_device = 2, .both = 4};
+
+bool exhaustive() {
+  return std::getenv("REGEN_EXHAUSTIVE") != nullptr;
+}
+
+bool claims(const Outcome& outcome) {
+  return outcome.status == PlanStatus::kFeasible || outcome.status == PlanStatus::kOptimal;
+}
+
+TEST(CoveringBound, IsNeverAboveTheCheapestSchedule) {
+  int strict = 0;
+  int exact = 0;
+  for (std::uint64_t seed = 0; seed < (exhaustive() ? 2000 : 150); ++seed) {
+    Random random(seed);
+    const Graph graph = testing::random_mirrored_graph(random, 2 + static_cast<int>(seed % 4));
+    for (const testing::Tradeoff& best : testing::frontier_tradeoffs(graph, true)) {
+      Effort effort;
+      const Bytes budget = graph.fixed_bytes() + best.peak;
+      const double bound = covering_bound(graph, {}, budget, effort).cost;
+      EXPECT_LE(bound, best.cost * (1 + 1e-9)) << "seed " << seed << " budget " << budget;
+      EXPECT_GE(bound, graph.base_cost() * (1 - 1e-9));
+      strict += bound > graph.base_cost() * (1 + 1e-9);
+      exact += bound > best.cost * (1 - 1e-9);
+    }
+  }
+  EXPECT_GT(strict, 100);  // it says more than that every op runs
+  EXPECT_GT(exact, 50);
+}
+
+// Movement can only make steps cheaper, so the bound with a link is never above that without.
+TEST(CoveringBound, AFasterLinkNeverRaisesIt) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    Random random(seed);
+    const Graph graph = testing::random_training_graph(random, {.max_layers = 8});
+    const Bytes budget = structural_bound(graph).bytes + random.between(0, 40);
+    double last = std::numeric_limits<double>::infinity();
+    for (const double speed : {0.0, 0.5, 2.0, 8.0}) {
+      Effort effort;
+      const double bound = covering_bound(graph, {speed, speed, 2 * speed}, budget, effort).cost;
+      EXPECT_LE(bound, last * (1 + 1e-9)) << "seed " << seed << " speed " << speed;
+      last = bound;
+    }
+  }
+}
+
+TEST(Auto, IsNeverWorseThanAnyOtherPlanner) {
+  int compared = 0;
+  const std::uint64_t seeds = exhaustive() ? 500 : 60;
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    Random random(seed);
+    const Graph graph = testing::random_training_graph(random, {.max_layers = 10, .max_bytes = 50});
+    const Bytes low = structural_bound(graph).bytes;
+    const Bytes high = live_bytes_keep_all(graph).peak_bytes;
+    for (int point = 0; point < (exhaustive() ? 12 : 3); ++point) {
+      const Bytes budget = low + (high - low) * point / (exhaustive() ? 12 : 3);
+      const Problem problem{.graph = &graph, .link = seed % 2 ? kLink : Link{}, .budget = budget};
+      const Outcome mine = *solve("auto", problem, {.seconds = 10});
+      for (const PlannerEntry& entry : planner_registry()) {
+        const auto other = solve(entry.name, problem, {.work = 200'000});
+        if (!other.ok() || !claims(*other)) continue;
+        ++compared;
+        ASSERT_TRUE(claims(mine)) << entry.name << " seed " << seed << " budget " << budget;
+        EXPECT_LE(mine.simulation.cost, other->simulation.cost * (1 + 1e-9))
+            << entry.name << " seed " << seed << " budget " << budget;
+      }
+      EXPECT_TRUE(!claims(mine) || mine.lower_bound <= mine.simulation.cost * (1 + 1e-9));
+    }
+  }
+  EXPECT_GT(compared, 300);
+}
+
+TEST(Auto, TheSameWorkGivesTheSamePlan) {
+  const Graph graph = *zoo_graph("MobileNet");
+  const Bytes budget = live_bytes_keep_all(graph).peak_bytes / 2;
+  const Problem problem{.graph = &graph, .link = {1e9, 1e9, 2e9}, .budget = budget};
+  const Outcome first = *solve("auto", problem, {.work = 300'000});
+  const Outcome second = *solve("auto", problem, {.work = 300'000});
+  ASSERT_TRUE(first.plan && second.plan);
+  EXPECT_EQ(first.plan->steps, second.plan->steps);
+}
+
+TEST(Auto, KeepsEverythingWhereItFits) {
+  const Graph graph = *zoo_graph("vgg_unet");
+  const Problem problem{.graph = &graph, .budget = live_bytes_keep_all(graph).peak_bytes};
+  const Outcome outcome = *solve("auto", problem);
+  EXPECT_EQ(outcome.status, PlanStatus::kOptimal);
+  EXPECT_EQ(outcome.simulation.cost, graph.base_cost());
+}
+
+}  // namespace
+}  // namespace regen
