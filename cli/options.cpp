@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 #include <limits>
 #include <memory>
 
 #include "regen/base/file.h"
+#include "regen/base/text.h"
 #include "regen/cost/cost_model.h"
 #include "regen/graph/formats.h"
 #include "regen/plan/plan_json.h"
+#include "regen/plan/stage_matrices.h"
 #include "regen/plan/validate.h"
 
 namespace regen::cli {
@@ -39,18 +42,20 @@ Result<Graph> load_file_graph(const GraphArgument& argument) {
 }
 
 // The link that `regen profile` measured and wrote into the graph; none in other graphs.
-Link measured_link(const Graph& graph) {
-  if (graph.attributes().empty() || graph.cost_unit() != CostUnit::kSecond) return {};
+Result<Link> measured_link(const Graph& graph) {
+  if (graph.attributes().empty() || graph.cost_unit() != CostUnit::kSecond) return Link{};
   const Json attributes = Json::parse(graph.attributes(), nullptr, /*allow_exceptions=*/false);
-  const Json* entry =
-      attributes.is_object() && attributes.contains("link") ? &attributes["link"] : nullptr;
+  if (!attributes.is_object() || !attributes.contains("link")) return Link{};
+  const Json& entry = attributes["link"];
   const auto number = [&](const char* key) {
-    const bool there = entry != nullptr && entry->is_object() && entry->contains(key);
-    return there && (*entry)[key].is_number() ? (*entry)[key].get<double>() : 0.0;
+    const bool there = entry.is_object() && entry.contains(key) && entry[key].is_number();
+    return there ? entry[key].get<double>() : 0.0;
   };
   const Link link{number("to_host"), number("to_device"), number("both")};
-  const bool sound = link.can_move() && link.both >= std::max(link.to_host, link.to_device);
-  return sound ? link : Link{};
+  if (link.can_move() && link.both >= std::max(link.to_host, link.to_device)) return link;
+  return bad_input("graph '" + graph.name() + "': attributes.link: " +
+                   on_one_line(entry.dump(), 80) +
+                   ", expected to_host and to_device above 0, and both at least each of them");
 }
 
 }  // namespace
@@ -157,7 +162,7 @@ Result<LoadedGraph> load_graph(const GraphArgument& argument) {
   if (loaded.device) {
     loaded.link = link_in_unit(*loaded.device, loaded.graph.cost_unit());
   } else if (cost == "graph") {
-    loaded.link = measured_link(loaded.graph);
+    REGEN_ASSIGN(loaded.link, measured_link(loaded.graph));
   }
   return loaded;
 }
@@ -202,13 +207,19 @@ void add_output(CLI::App& verb, std::string& path, const std::string& descriptio
   verb.add_option("-o,--output", path, description)->type_name("FILE");
 }
 
-Result<Plan> load_plan(const std::string& path) {
+Result<Plan> load_plan(const std::string& path, const Graph& graph) {
+  if (std::filesystem::is_directory(path)) {
+    REGEN_ASSIGN(const StageMatrices matrices, read_stage_matrices(path));
+    auto plan = plan_from_matrices(graph, matrices);
+    if (!plan.ok()) return in_file(path, plan.error());
+    return plan;
+  }
   REGEN_ASSIGN(const std::string content, read_file(path, kMaxFileBytes));
   return parse_plan(content, path);
 }
 
 Result<Plan> load_valid_plan(const std::string& path, const Graph& graph) {
-  REGEN_ASSIGN(Plan plan, load_plan(path));
+  REGEN_ASSIGN(Plan plan, load_plan(path, graph));
   const auto validation = validate(graph, plan);
   if (!validation.ok()) return in_file(path, validation.error());
   return plan;

@@ -13,6 +13,7 @@
 #include "regen/plan/addresses.h"
 #include "regen/plan/explain.h"
 #include "regen/plan/plan_json.h"
+#include "regen/plan/stage_matrices.h"
 #include "regen/planners/planner.h"
 
 namespace regen::cli {
@@ -27,6 +28,7 @@ struct Arguments {
   bool progress = false;
   std::string output;
   std::string schedule;
+  std::string matrices;
   bool addresses = false;
   bool json = false;
 };
@@ -186,6 +188,11 @@ Status run_plan(const Arguments& arguments) {
   if (report.found() && !arguments.schedule.empty()) {
     REGEN_TRY(write_schedule_file(loaded.graph, *report.outcome.plan, arguments.schedule));
   }
+  if (report.found() && !arguments.matrices.empty()) {
+    REGEN_ASSIGN(const StageMatrices matrices,
+                 matrices_from_plan(loaded.graph, *report.outcome.plan));
+    REGEN_TRY(write_stage_matrices(matrices, arguments.matrices));
+  }
   const bool plan_printed = report.found() && arguments.output == "-";
   if (arguments.json && !plan_printed) {
     REGEN_TRY(print_json(json));
@@ -217,6 +224,9 @@ void add_plan(CLI::App& app, Action& action) {
   verb.add_option("--write-schedule", arguments->schedule,
                   "Write it as compute and forget orders here; for lower-set graphs")
       ->type_name("FILE");
+  verb.add_option("--write-matrices", arguments->matrices,
+                  "Write it as matrices R, S, P, Q into this folder; one tensor an op")
+      ->type_name("DIR");
   add_json(verb, arguments->json);
   set_action<Arguments>(verb, action, arguments, run_plan);
 }

@@ -66,8 +66,8 @@ void add_planner_options(CLI::App& verb, PlannerOptions& options) {
              "checkmate_lp: random draws (default 100)");
   add_choice(verb, "--prefer", options.prefer,
              "lower sets: time (default), or memory: cache little, recompute much");
-  add_choice(verb, "--model", options.lower_set_model,
-             "lower sets: count liveness (default), or as published while planning");
+  add_choice(verb, "--model", options.model,
+             "lower sets, str: count liveness (default), or as published while planning");
   add_parsed(
       verb, "--mode", options.monet_mode, parse_monet_mode, "WORDS",
       "monet: all (default), or words of inplace, conv, multiway, newnode, normal and ablation "
@@ -88,7 +88,7 @@ std::vector<std::string> planner_option_words(const std::string& option) {
   if (option == "--schedule") return words_of<ImposedSchedule>();
   if (option == "--rounding") return words_of<Rounding>();
   if (option == "--prefer") return words_of<Preference>();
-  if (option == "--model") return words_of<LowerSetModel>();
+  if (option == "--model") return words_of<PlanningModel>();
   return {};
 }
 

@@ -1,4 +1,5 @@
 // regen simulate: what a plan costs and how much memory it takes.
+#include <filesystem>
 #include <string>
 
 #include "cli/options.h"
@@ -21,6 +22,7 @@ struct Arguments {
   GraphArgument graph;
   std::string plan;
   std::string trace;
+  std::string output;
   bool json = false;
 };
 
@@ -63,12 +65,15 @@ std::string simulation_text(const Graph& graph, const Plan& plan, const Simulati
 
 Status run_simulate(const Arguments& arguments) {
   REGEN_ASSIGN(const LoadedGraph loaded, load_graph(arguments.graph));
-  REGEN_ASSIGN(const std::string text, read_file(arguments.plan, kMaxFileBytes));
-  if (looks_like_schedule(text)) {
-    if (!arguments.trace.empty()) return bad_input("--trace: a schedule has no times to draw");
-    return simulate_schedule(loaded.graph, text, arguments.plan, arguments.json);
+  if (!std::filesystem::is_directory(arguments.plan)) {
+    REGEN_ASSIGN(const std::string text, read_file(arguments.plan, kMaxFileBytes));
+    if (looks_like_schedule(text)) {
+      if (!arguments.trace.empty()) return bad_input("--trace: a schedule has no times to draw");
+      if (!arguments.output.empty()) return bad_input("--output: a schedule is not a plan");
+      return simulate_schedule(loaded.graph, text, arguments.plan, arguments.json);
+    }
   }
-  REGEN_ASSIGN(const Plan plan, parse_plan(text, arguments.plan));
+  REGEN_ASSIGN(const Plan plan, load_plan(arguments.plan, loaded.graph));
   const auto validation = validate(loaded.graph, plan);
   if (!validation.ok()) return in_file(arguments.plan, validation.error());
   const SimulateOptions options{.link = loaded.link, .record = !arguments.trace.empty()};
@@ -77,6 +82,8 @@ Status run_simulate(const Arguments& arguments) {
   if (!arguments.trace.empty()) {
     REGEN_TRY(write_file(arguments.trace, chrome_trace(loaded.graph, plan, *simulation)));
   }
+  if (!arguments.output.empty()) REGEN_TRY(write_file(arguments.output, write_plan(plan)));
+  if (arguments.output == "-") return {};
   if (arguments.json) return print_json(simulation_json(loaded.graph, plan, *simulation));
   return print(simulation_text(loaded.graph, plan, *simulation));
 }
@@ -90,12 +97,13 @@ void add_simulate(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<Arguments>();
   add_graph(verb, arguments->graph);
   verb.add_option("PLAN", arguments->plan,
-                  "A plan file, or a schedule of compute and forget orders")
+                  "A plan file, a folder of matrices R, S, P, Q, or a schedule of orders")
       ->required()
       ->type_name("");
   verb.add_option("--trace", arguments->trace,
                   "Write a timeline for Perfetto or chrome://tracing here")
       ->type_name("FILE");
+  add_output(verb, arguments->output, "Write the plan here as a plan file; - is standard output");
   add_json(verb, arguments->json);
   set_action<Arguments>(verb, action, arguments, run_simulate);
 }

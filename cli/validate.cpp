@@ -27,7 +27,7 @@ Json accepted_json(const Validation& validation, const std::optional<Bytes>& bud
 
 Status run_validate(const Arguments& arguments) {
   REGEN_ASSIGN(const LoadedGraph loaded, load_graph(arguments.graph));
-  REGEN_ASSIGN(const Plan plan, load_plan(arguments.plan));
+  REGEN_ASSIGN(const Plan plan, load_plan(arguments.plan, loaded.graph));
   REGEN_ASSIGN(const std::optional<Bytes> budget, resolve_budget(arguments.budget, loaded));
   const ValidationLimits limits{.budget = budget, .host_budget = arguments.budget.host};
   const auto validation = validate(loaded.graph, plan, limits);
@@ -51,7 +51,9 @@ void add_validate(CLI::App& app, Action& action) {
                             "  regen validate zoo:vgg19@64 plan.json --budget 6GiB");
   auto arguments = std::make_shared<Arguments>();
   add_graph(verb, arguments->graph);
-  verb.add_option("PLAN", arguments->plan, "A plan file")->required()->type_name("");
+  verb.add_option("PLAN", arguments->plan, "A plan file, or a folder of matrices")
+      ->required()
+      ->type_name("");
   add_budget(verb, arguments->budget);
   add_json(verb, arguments->json);
   set_action<Arguments>(verb, action, arguments, run_validate);

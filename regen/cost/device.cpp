@@ -96,9 +96,10 @@ Error bad_field(const std::string& source, const char* field, double value, cons
                    expected);
 }
 
+// A link is there whole or not at all.
 Status check_link(const Link& link, const std::string& source) {
-  const auto bad = [](double rate) { return !std::isfinite(rate) || rate < 0; };
-  constexpr const char* kRate = "bytes per second, or 0 where nothing can move";
+  const auto bad = [](double rate) { return !std::isfinite(rate) || rate <= 0; };
+  constexpr const char* kRate = "bytes per second, more than 0 (no link at all: nothing moves)";
   if (bad(link.to_host)) return bad_field(source, "link.to_host", link.to_host, kRate);
   if (bad(link.to_device)) return bad_field(source, "link.to_device", link.to_device, kRate);
   if (bad(link.both)) return bad_field(source, "link.both", link.both, kRate);
@@ -170,7 +171,7 @@ Status check_device(const Device& device, const std::string& source) {
     return bad_input(source + ": memory_bytes: " + std::to_string(device.memory_bytes) +
                      " found, expected 1 to 8 PiB");
   }
-  return check_link(device.link, source);
+  return device.link == Link{} ? Status() : check_link(device.link, source);
 }
 
 Result<Device> parse_device(std::string_view text, const std::string& source) {
@@ -194,6 +195,7 @@ Result<Device> parse_device(std::string_view text, const std::string& source) {
   if (has_field(root, "link")) {
     REGEN_ASSIGN(const JsonCursor link, required_field(root, "link"));
     REGEN_ASSIGN(device.link, parse_link(link));
+    REGEN_TRY(check_link(device.link, source));
   }
   REGEN_TRY(check_device(device, source));
   return device;

@@ -2,11 +2,11 @@
 // find is improved until the time is up; a program over what must be dropped says how much better
 // any plan could be.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <string_view>
 
 #include "regen/planners/checkpoint_plan.h"
 #include "regen/planners/covering_bound.h"
@@ -24,13 +24,23 @@ struct Proposer {
   double share;
   std::size_t most_ops;  // beyond these it finds nothing in time
 };
-constexpr std::array<Proposer, 5> kProposers{{
+constexpr Proposer kProposers[] = {
     {"keep_all", 0.1, SIZE_MAX},
-    {"lower_sets_approx", 0.1, 4'000},
-    {"chain", 0.1, 20'000},
     {"vdnn", 0.1, SIZE_MAX},
-    {"checkmate", 0.35, 1'500},
-}};
+    {"chen_greedy", 0.1, 20'000},
+    {"chain", 0.1, 20'000},
+    {"superneurons", 0.1, 20'000},
+    {"capuchin", 0.1, 4'000},
+    {"lower_sets_approx", 0.1, 4'000},
+    {"chen_greedy_noap", 0.1, 2'000},
+    {"griewank", 0.1, 2'000},
+    {"last_node", 0.1, 300},
+    {"lower_sets", 0.1, 300},
+    {"checkmate", 0.3, 1'500},
+    {"str", 0.3, 200},
+    {"checkmate_lp", 0.2, 100},
+    {"str_lp", 0.2, 100},
+};
 
 // Of a search that was given no limit; about 8 seconds.
 constexpr std::int64_t kDefaultWork = 8'000'000;
@@ -68,7 +78,7 @@ class Auto {
     }
     if (search && !nothing_better()) {
       const CoveringBound bound = covering_bound(graph_, problem_.link, *problem_.budget, effort_);
-      if (std::isfinite(bound.cost)) bound_ = bound.cost;
+      if (std::isfinite(bound.cost)) bound_ = std::max(bound_, bound.cost);
       search->start_from_hints(bound.again);
       take(*search);
       tell();
@@ -92,6 +102,8 @@ class Auto {
     auto outcome = solve(proposer.name, quiet_, share_of_rest(proposer.share));
     if (!outcome.ok()) return {};  // a graph that this one cannot take
     effort_.add(outcome->work);
+    // Its bound is for the same plans as ours: any movement, first runs in the order of the graph.
+    if (std::string_view(proposer.name) == "str") bound_ = std::max(bound_, outcome->lower_bound);
     if (!outcome->plan) return {};
     if (search != nullptr) search->start_from(*outcome->plan);
     best_.offer({std::move(*outcome->plan), outcome->simulation, std::string(proposer.name)});

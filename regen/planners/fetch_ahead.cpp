@@ -16,7 +16,7 @@ void set_wanted(const Graph& graph, double bandwidth, const std::vector<double>&
   for (std::size_t i = returns.size(); i-- > 0;) {
     Return& item = returns[i];
     deadline = std::min(deadline, start[item.used]) -
-               static_cast<double>(graph.bytes(item.tensor)) / bandwidth;
+               item.lead * static_cast<double>(graph.bytes(item.tensor)) / bandwidth;
     const auto after = std::upper_bound(start.begin(), start.end(), deadline);
     const auto in_time =
         static_cast<std::size_t>(std::max<std::ptrdiff_t>(after - start.begin(), 1));

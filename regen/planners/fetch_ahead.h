@@ -27,6 +27,7 @@ struct Return {
   std::size_t earliest = 0;  // the first compute before which it may be fetched
   std::size_t used = 0;      // the compute that reads it
   std::size_t fetched = 0;   // the compute before which it is fetched: earliest..used
+  double lead = 1;           // how many times the copy's duration it should be ahead
 };
 
 // Sets `fetched` of each, and adds the bytes to the computes that they now lie beside.

@@ -274,7 +274,7 @@ Status check(const Problem& problem) {
 }
 
 bool published(const Problem& problem) {
-  return problem.options.lower_set_model == LowerSetModel::kPublished;
+  return problem.options.model == PlanningModel::kPublished;
 }
 
 }  // namespace

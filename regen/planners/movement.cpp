@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::size_t kNever = SIZE_MAX;
 
-// When a tensor is away at most: between two computes, counted over the computes of the plan.
-struct Absence {
+// A tensor's uses on the two sides of the turn.
+struct Rest {
   std::size_t after = kNever;   // its last use in the forward pass
   std::size_t before = kNever;  // its first use later
   bool made_again = false;
@@ -21,9 +21,9 @@ struct Absence {
   }
 };
 
-IdVector<TensorId, Absence> absences(const Graph& graph, const std::vector<Step>& steps, OpId turn,
-                                     const IdVector<TensorId, char>& leaves) {
-  IdVector<TensorId, Absence> found(graph.num_tensors());
+IdVector<TensorId, Rest> rests_over_turn(const Graph& graph, const std::vector<Step>& steps,
+                                         OpId turn) {
+  IdVector<TensorId, Rest> found(graph.num_tensors());
   std::size_t time = 0;
   bool forward = true;
   for (const Step& step : steps) {
@@ -40,22 +40,20 @@ IdVector<TensorId, Absence> absences(const Graph& graph, const std::vector<Step>
     }
     ++time;
   }
-  for (TensorId t : graph.tensors()) {
-    if (!leaves[t] || graph.fixed(t) || !found[t].worthwhile()) found[t] = {};
-  }
   return found;
 }
 
 class Mover {
  public:
-  Mover(const Graph& graph, IdVector<TensorId, Absence> absences, Bytes limit)
+  Mover(const Graph& graph, const std::vector<Absence>& absences, Bytes limit)
       : graph_(graph),
-        absences_(std::move(absences)),
         limit_(limit),
         place_(graph.num_tensors(), Place::kElsewhere),
-        left_(graph.num_tensors(), kNever),
+        trips_(graph.num_tensors()),
         ran_(graph.num_ops(), 0),
-        live_(graph.fixed_bytes()) {}
+        live_(graph.fixed_bytes()) {
+    for (const Absence& absence : absences) trips_[absence.tensor].push_back(absence);
+  }
 
   MovedSteps run(const std::vector<Step>& steps, double fetch_bandwidth) {
     steps_.reserve(steps.size() * 3 / 2);
@@ -75,6 +73,16 @@ class Mover {
  private:
   enum class Place : char { kElsewhere, kDevice, kMayLeave };
 
+  // A tensor's absences, the present or next one of them, and what became of it.
+  struct Trips : std::vector<Absence> {
+    std::size_t present = 0;
+    std::size_t left = kNever;  // before which compute it was released in the present one
+    bool offloaded = false;
+    bool ever_left = false;
+
+    const Absence* now() const { return present < size() ? data() + present : nullptr; }
+  };
+
   void compute(const Step& step) {
     const VariantId variant = step.variant(graph_);
     const Bytes new_bytes = bytes_taken(variant);
@@ -85,13 +93,25 @@ class Mover {
     clock_ += ran_[step.op()] ? graph_.rerun_cost(variant) : graph_.cost(variant);
     ran_[step.op()] = 1;
     steps_.push_back(step);
+    end_absences(variant);
     make_outputs(variant);
     let_leave(graph_.makes(variant));
     let_leave(graph_.reads(variant));
     ++time_;
   }
 
-  bool returns_now(TensorId t) const { return absences_[t].before == time_; }
+  bool returns_now(TensorId t) const {
+    const Absence* absence = trips_[t].now();
+    return absence != nullptr && absence->before == time_;
+  }
+
+  void end_absences(VariantId variant) {
+    for (TensorId t : graph_.reads(variant)) {
+      if (!returns_now(t)) continue;
+      ++trips_[t].present;
+      trips_[t].left = kNever;
+    }
+  }
 
   // What the compute takes beyond what is on the device.
   Bytes bytes_taken(VariantId variant) const {
@@ -118,7 +138,11 @@ class Mover {
   void fetch_for(VariantId variant) {
     for (TensorId t : graph_.reads(variant)) {
       if (!returns_now(t) || place_[t] != Place::kElsewhere) continue;
-      returns_.push_back({.tensor = t, .earliest = std::min(left_[t] + 1, time_), .used = time_});
+      const Trips& trips = trips_[t];
+      returns_.push_back({.tensor = t,
+                          .earliest = std::min(trips.left + 1, time_),
+                          .used = time_,
+                          .lead = trips.now()->lead});
       arrive(t);
     }
   }
@@ -128,13 +152,16 @@ class Mover {
     if (overwritten.valid()) leave(overwritten);
     for (TensorId t : graph_.makes(variant)) {
       if (place_[t] == Place::kElsewhere) arrive(t);
-      if (absences_[t].after != kNever) steps_.push_back(Step::offload(t));
+      if (trips_[t].empty() || trips_[t].offloaded) continue;
+      trips_[t].offloaded = true;
+      steps_.push_back(Step::offload(t));
     }
   }
 
   void let_leave(std::span<const TensorId> tensors) {
     for (TensorId t : tensors) {
-      if (absences_[t].after != time_ || place_[t] != Place::kDevice) continue;
+      const Absence* absence = trips_[t].now();
+      if (absence == nullptr || absence->after != time_ || place_[t] != Place::kDevice) continue;
       place_[t] = Place::kMayLeave;
       waiting_.push_back(t);
     }
@@ -147,7 +174,8 @@ class Mover {
       waiting_.pop_front();
       if (place_[t] != Place::kMayLeave) continue;
       release(t);
-      left_[t] = time_;
+      trips_[t].left = time_;
+      trips_[t].ever_left = true;
     }
   }
 
@@ -172,7 +200,7 @@ class Mover {
     std::size_t time = 0;
     auto next = returns_.begin();
     for (const Step& step : steps_) {
-      if (step.kind() == StepKind::kOffload && left_[step.tensor()] == kNever) continue;
+      if (step.kind() == StepKind::kOffload && !trips_[step.tensor()].ever_left) continue;
       if (step.kind() == StepKind::kCompute) {
         for (; next != returns_.end() && next->fetched == time; ++next) {
           result.steps.push_back(Step::fetch(next->tensor));
@@ -186,10 +214,9 @@ class Mover {
   }
 
   const Graph& graph_;
-  const IdVector<TensorId, Absence> absences_;
   const Bytes limit_;
   IdVector<TensorId, Place> place_;
-  IdVector<TensorId, std::size_t> left_;  // before which compute it was released to move
+  IdVector<TensorId, Trips> trips_;
   IdVector<OpId, char> ran_;
   std::deque<TensorId> waiting_;  // those that may leave, and some that may no longer
   std::vector<Step> steps_;       // without fetches
@@ -202,9 +229,25 @@ class Mover {
 
 }  // namespace
 
+MovedSteps move_tensors(const Graph& graph, const std::vector<Step>& steps,
+                        const std::vector<Absence>& absences, const Link& link, Bytes limit) {
+  return Mover(graph, absences, limit).run(steps, link.to_device);
+}
+
+std::vector<Absence> absences_over_turn(const Graph& graph, const std::vector<Step>& steps,
+                                        OpId turn, const IdVector<TensorId, char>& leaves) {
+  const IdVector<TensorId, Rest> rests = rests_over_turn(graph, steps, turn);
+  std::vector<Absence> found;
+  for (TensorId t : graph.tensors()) {
+    if (!leaves[t] || graph.fixed(t) || !rests[t].worthwhile()) continue;
+    found.push_back({.tensor = t, .after = rests[t].after, .before = rests[t].before});
+  }
+  return found;
+}
+
 MovedSteps move_tensors(const Graph& graph, const std::vector<Step>& steps, OpId turn,
                         const IdVector<TensorId, char>& leaves, const Link& link, Bytes limit) {
-  return Mover(graph, absences(graph, steps, turn, leaves), limit).run(steps, link.to_device);
+  return move_tensors(graph, steps, absences_over_turn(graph, steps, turn, leaves), link, limit);
 }
 
 }  // namespace regen

@@ -1,17 +1,19 @@
-// Movement in a plan that only computes and releases: chosen forward values go to the host while
-// nobody reads them, and come back for the backward pass.
+// Movement in a plan that only computes and releases: chosen values go to the host while nobody
+// reads them, and come back for their next use.
 //
 //   steps      a  b  c  | C  B  A        a's value is read by b and by A
 //   with a     a >a b  c -a | C <a B A   >a offload, -a release, <a fetch
 //
-// - A value is offloaded as soon as it is made, since the copy can run beside all that reads it.
-// - It is released as late as possible after its last forward use: a release waits for the
-//   offload, and until the bytes are wanted there is nothing to wait for. What is wanted is said
-//   by `limit`. A value that is never released is not offloaded either.
-// - It is fetched one op ahead of its first backward use or, if the copy takes longer, further
-//   ahead; later where the bytes would not be within the limit (fetch_ahead.h).
+// - A value is offloaded once, as soon as it is made, since the copy can run beside all that reads
+//   it. It may be away several times: the copy stays on the host for later fetches.
+// - It is released as late as possible in an absence: a release waits for the offload, and until
+//   the bytes are wanted there is nothing to wait for. What is wanted is said by `limit`. A value
+//   that is never released is not offloaded either.
+// - It is fetched one op ahead of its next use or, if the copy takes longer, further ahead; later
+//   where the bytes would not be within the limit (fetch_ahead.h).
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "regen/cost/device.h"
@@ -23,14 +25,30 @@ namespace regen {
 struct MovedSteps {
   std::vector<Step> steps;
   Bytes peak_bytes = 0;   // fixed bytes included
-  std::size_t moved = 0;  // values that leave
+  std::size_t moved = 0;  // fetches
 };
 
-// `steps` computes and releases, as plan_from_sequence makes them. A tensor with `leaves` set
-// moves if it is made once, before `turn` (the first op of the backward pass), and at least one
-// other op runs between its last use before that op and its first use after. With a limit of 0
-// everything leaves at once and comes back late, which gives the least peak; with a limit
-// of that peak or more the peak is at most the limit.
+// Where a tensor may be away: between two computes that follow each other among those that read or
+// make it, counted over the computes of the plan. It is not made by the second.
+struct Absence {
+  TensorId tensor;
+  std::size_t after = 0;
+  std::size_t before = 0;
+  double lead = 1;  // how many times the copy's duration its fetch should be ahead
+};
+
+// `steps` computes and releases, as plan_from_sequence makes them; absences of one tensor ascend.
+// With a limit of 0 everything leaves at once and comes back late, which gives the least peak; with
+// a limit of that peak or more the peak is at most the limit.
+MovedSteps move_tensors(const Graph& graph, const std::vector<Step>& steps,
+                        const std::vector<Absence>& absences, const Link& link, Bytes limit);
+
+// Absences over the turn from the forward to the backward pass: those of tensors with `leaves` set
+// that are made once, before `turn` (the first op of the backward pass), if at least one other op
+// runs between the last use before that op and the first use after.
+std::vector<Absence> absences_over_turn(const Graph& graph, const std::vector<Step>& steps,
+                                        OpId turn, const IdVector<TensorId, char>& leaves);
+
 MovedSteps move_tensors(const Graph& graph, const std::vector<Step>& steps, OpId turn,
                         const IdVector<TensorId, char>& leaves, const Link& link, Bytes limit);
 

@@ -76,7 +76,7 @@ std::span<const std::string_view> choice_names<Preference>() {
 }
 
 template <>
-std::span<const std::string_view> choice_names<LowerSetModel>() {
+std::span<const std::string_view> choice_names<PlanningModel>() {
   static constexpr std::array<std::string_view, 2> kNames{"liveness", "published"};
   return kNames;
 }

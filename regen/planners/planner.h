@@ -40,8 +40,9 @@ enum class Rounding : std::uint8_t { kSweep, kHalf, kRandomThreshold, kRandomise
 // least and so peaks lowest once values are released at their last use.
 enum class Preference : std::uint8_t { kTime, kMemory };
 
-// Lower sets: how memory and overhead are counted while planning.
-enum class LowerSetModel : std::uint8_t { kLiveness, kPublished };
+// How memory, time and overhead are counted while planning: as the judge does, or by the formulas
+// of the paper (lower sets, str).
+enum class PlanningModel : std::uint8_t { kLiveness, kPublished };
 
 // The names in the command line of the values of each of these, in their order.
 template <class Choice>
@@ -55,7 +56,7 @@ std::span<const std::string_view> choice_names<Rounding>();
 template <>
 std::span<const std::string_view> choice_names<Preference>();
 template <>
-std::span<const std::string_view> choice_names<LowerSetModel>();
+std::span<const std::string_view> choice_names<PlanningModel>();
 
 struct PlannerOptions {
   Accounting accounting = Accounting::kPlain;
@@ -68,7 +69,7 @@ struct PlannerOptions {
   Rounding rounding = Rounding::kSweep;                   // checkmate_lp
   int samples = 100;                                      // checkmate_lp: random draws
   Preference prefer = Preference::kTime;                  // lower sets
-  LowerSetModel lower_set_model = LowerSetModel::kLiveness;
+  PlanningModel model = PlanningModel::kLiveness;
   MonetMode monet_mode;  // monet
 };
 

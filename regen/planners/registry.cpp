@@ -37,6 +37,14 @@ const std::vector<PlannerEntry>& entries() {
        plan_vdnn},
       {"monet", "MONeT's program: recomputation and the implementation of each op, with a bound",
        plan_monet},
+      {"superneurons", "moves what dear layers make, recomputes what lies between them",
+       plan_superneurons},
+      {"capuchin", "moves what is away longest until the link is full, then recomputes the rest",
+       plan_capuchin},
+      {"str", "the proven cheapest mix of recomputation and movement, stalls priced", plan_str,
+       true},
+      {"str_lp", "the relaxation of str, rounded to schedules within the budget", plan_str_lp,
+       true},
   };
   return kEntries;
 }

@@ -160,6 +160,8 @@ TEST(Device, RefusesLinksThatMakeNoSense) {
               HasSubstr("d.json: link.to_host: -1 found"));
   EXPECT_THAT(error_of(changed("\"to_device\": 2.0", "\"to_device\": -2")),
               HasSubstr("link.to_device: -2 found"));
+  EXPECT_THAT(error_of(changed("\"to_host\": 1.0", "\"to_host\": 0")),
+              HasSubstr("link.to_host: 0 found, expected bytes per second, more than 0"));
   EXPECT_THAT(error_of(changed("\"both\": 2.5", "\"both\": 1.5")),
               HasSubstr("link.both: 1.5 found, expected at least link.to_host"));
   EXPECT_THAT(error_of(changed("\"both\": 2.5", "\"both\": null")), HasSubstr("link.both: null"));

@@ -117,6 +117,16 @@ def test_lower_sets_table(tmp_path):
     assert (tmp_path / "lower_sets.png").read_bytes().startswith(PNG)
 
 
+def test_str_sweeps(tmp_path):
+    text = experiment(tmp_path, "str_sweeps.py", "--networks", "vgg_unet", "--batches", 32, "--time-limit", 1)
+    assert "### Named runs" in text and "### vgg_unet, tight budget: images per second" in text
+    rows = {(row["planner"], row["budget_is"]): row for row in rows_of(tmp_path / "str_sweeps.csv")}
+    ours, theirs = rows["str", "tight"], rows["capuchin", "tight"]
+    assert ours["status"] in ("optimal", "feasible") and float(ours["cost"]) <= float(theirs["cost"])
+    assert int(ours["peak_bytes"]) <= int(ours["budget_bytes"])
+    assert (tmp_path / "str_sweeps.png").read_bytes().startswith(PNG)
+
+
 def test_absent_reference_data_is_said(tmp_path):
     text = experiment(tmp_path, "lower_sets_table.py", env={"REGEN_REFERENCE_DATA": str(tmp_path / "nowhere")})
     assert "reference data is absent" in text and text.count("\n") == 1
@@ -134,3 +144,10 @@ def test_monet_tables(tmp_path):
     assert float(newnode["bound_ms"]) <= 2591.99
     if newnode["objective_ms"]:
         assert float(newnode["objective_ms"]) >= 2591.99 * (1 - 0.000055)
+
+
+def test_auto_scale(tmp_path):
+    experiment(tmp_path, "auto_scale.py", "--sizes", 200, "--shares", 0.5, "--time-limit", 1)
+    [row] = rows_of(tmp_path / "auto_scale.csv")
+    assert row["status"] in ("feasible", "optimal") and int(row["ops"]) == 201
+    assert 0 <= float(row["gap"]) < 0.5

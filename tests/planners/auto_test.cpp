@@ -63,7 +63,7 @@ TEST(CoveringBound, AFasterLinkNeverRaisesIt) {
 
 TEST(Auto, IsNeverWorseThanAnyOtherPlanner) {
   int compared = 0;
-  const std::uint64_t seeds = exhaustive() ? 500 : 60;
+  const std::uint64_t seeds = exhaustive() ? 500 : 30;
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     Random random(seed);
     const Graph graph = testing::random_training_graph(random, {.max_layers = 10, .max_bytes = 50});
@@ -72,7 +72,7 @@ TEST(Auto, IsNeverWorseThanAnyOtherPlanner) {
     for (int point = 0; point < (exhaustive() ? 12 : 3); ++point) {
       const Bytes budget = low + (high - low) * point / (exhaustive() ? 12 : 3);
       const Problem problem{.graph = &graph, .link = seed % 2 ? kLink : Link{}, .budget = budget};
-      const Outcome mine = *solve("auto", problem, {.seconds = 10});
+      const Outcome mine = *solve("auto", problem, {.work = 1'500'000});
       for (const PlannerEntry& entry : planner_registry()) {
         const auto other = solve(entry.name, problem, {.work = 200'000});
         if (!other.ok() || !claims(*other)) continue;
@@ -84,7 +84,7 @@ TEST(Auto, IsNeverWorseThanAnyOtherPlanner) {
       EXPECT_TRUE(!claims(mine) || mine.lower_bound <= mine.simulation.cost * (1 + 1e-9));
     }
   }
-  EXPECT_GT(compared, 300);
+  EXPECT_GT(compared, 200);
 }
 
 TEST(Auto, TheSameWorkGivesTheSamePlan) {

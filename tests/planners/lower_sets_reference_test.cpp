@@ -324,7 +324,7 @@ TEST_F(LowerSetsReference, PlansOfThePublishedModel) {
     const Graph& graph = published_graph(row.graph);
     Problem problem{.graph = &graph};
     if (row.budget > 0) problem.budget = graph.fixed_bytes() + row.budget;
-    problem.options.lower_set_model = LowerSetModel::kPublished;
+    problem.options.model = PlanningModel::kPublished;
     problem.options.prefer = row.mode == "memory" ? Preference::kMemory : Preference::kTime;
     const std::map<std::string, const char*> planners{
         {"approx", "lower_sets_approx"}, {"exact", "lower_sets"}, {"chen", "chen_cuts"}};

@@ -16,10 +16,10 @@ TEST(LowerSets, EveryModelAndPreferenceGivesAllowedPlans) {
     const Graph graph = testing::random_training_graph(random, {.max_layers = 8, .oddities = 0.2});
     const Bytes keep = solve("keep_all", {.graph = &graph})->simulation.peak_bytes;
     for (const char* planner : {"lower_sets", "lower_sets_approx", "chen_cuts"}) {
-      for (const LowerSetModel model : {LowerSetModel::kLiveness, LowerSetModel::kPublished}) {
+      for (const PlanningModel model : {PlanningModel::kLiveness, PlanningModel::kPublished}) {
         for (const Preference prefer : {Preference::kTime, Preference::kMemory}) {
           Problem problem{.graph = &graph};
-          problem.options.lower_set_model = model;
+          problem.options.model = model;
           problem.options.prefer = prefer;
           if (seed % 2 == 0) problem.budget = keep - random.between(0, keep / 4);
           const auto outcome = solve(planner, problem);
