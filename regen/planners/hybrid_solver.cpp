@@ -13,11 +13,18 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Relative errors of sums; costs this close are equal.
 constexpr double kEqual = 1e-12;
-constexpr std::size_t kMostColumns = 300'000;      // of the relaxation
-constexpr std::size_t kMostWholeColumns = 20'000;  // of the integer program
-constexpr std::size_t kMostParts = 6'000'000;      // of step lists: some 1.5 GB
+constexpr std::size_t kMostColumns = 300'000;  // of the relaxation
+constexpr std::size_t kMostParts = 6'000'000;  // of step lists: some 1.5 GB
 constexpr std::size_t kFewOps = 24;  // up to here the step lists are searched before anything long
 constexpr int kRounds = 60;          // of the search over gaps in which nothing got better
+
+// The relaxation leaves time to make use of it.
+Limits half_of_the_rest(const Effort& effort) {
+  Limits limits = effort.limits();
+  if (limits.seconds < kInfinity) limits.seconds = std::max(0.0, effort.seconds_left()) / 2;
+  if (limits.work < std::numeric_limits<std::int64_t>::max()) limits.work = effort.work_left() / 2;
+  return limits;
+}
 
 std::vector<OpId> sequence_of(const Plan& plan) {
   std::vector<OpId> sequence;
@@ -153,14 +160,16 @@ void HybridSolver::offer_rounded(const TransferProgram& program,
   }
 }
 
-void HybridSolver::relax(bool whole) {
+void HybridSolver::relax() {
   const std::size_t columns = TransferProgram::count_columns(frontier_);
-  if (columns > (whole ? kMostWholeColumns : kMostColumns)) {
+  if (columns > kMostColumns) {
     note_ = "the relaxation has " + format_count(columns, "column") + ", too many to be solved";
     return;
   }
-  TransferProgram program(problem_, frontier_, most_extra(), whole);
-  const TransferBound answer = whole ? program.solve(cutoff(), effort_) : program.relax(effort_);
+  TransferProgram program(problem_, frontier_, most_extra());
+  Effort half(half_of_the_rest(effort_));
+  const TransferBound answer = program.relax(half);
+  effort_.add(half.work());
   if (answer.status == ProgramStatus::kInfeasible) {
     exclude_the_rest();
     return;
@@ -175,7 +184,7 @@ Proposal HybridSolver::solve() {
   if (!closed()) start_search();
   const bool few = can_search && frontier_.num_ops <= kFewOps;
   if (!closed() && few && !effort_.exhausted()) search_all_steps();
-  if (!closed() && !effort_.exhausted()) relax(/*whole=*/false);
+  if (!closed() && !effort_.exhausted()) relax();
   if (!closed() && !effort_.exhausted()) {
     search_.run(kRounds, bound_);
     offer_search();
@@ -191,7 +200,12 @@ Proposal HybridSolver::solve() {
 
 Proposal HybridSolver::round() {
   offer_plan(plan_keep_all(problem_, effort_));
-  if (!closed()) relax(/*whole=*/false);
+  if (!closed()) relax();
+  if (!closed() && !found()) {
+    // Nothing to round, or nothing that could be repaired.
+    search_.add_start(uniform_schedule(frontier_, search_.gaps(), GapWay::kKeep));
+    offer_search();
+  }
   Proposal result = proposal();
   // Rounding proves nothing but its bound.
   if (!found()) result.plan.reset();

@@ -28,7 +28,7 @@ class HybridSolver {
   void start_search();
   void search_all_steps();
   void exclude_the_rest();
-  void relax(bool whole);
+  void relax();
   void offer_rounded(const TransferProgram& program, const std::vector<double>& values);
   void raise_bound(double bound);
   void tell();

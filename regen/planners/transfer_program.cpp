@@ -14,7 +14,7 @@ constexpr double kScale = 1000;
 }  // namespace
 
 TransferProgram::TransferProgram(const Problem& problem, const Frontier& frontier,
-                                 double most_extra, bool whole)
+                                 double most_extra)
     : problem_(problem),
       frontier_(frontier),
       budget_(*problem.budget - frontier.fixed_bytes),
@@ -25,7 +25,7 @@ TransferProgram::TransferProgram(const Problem& problem, const Frontier& frontie
       fetched_(frontier.num_values),
       on_host_(frontier.num_values),
       arrived_(frontier.num_values) {
-  add_columns(most_extra, whole);
+  add_columns(most_extra);
   add_availability();
   if (moves_) add_transfers();
   add_lengths();
@@ -51,10 +51,10 @@ bool TransferProgram::may_move(ValueId v) const {
 }
 
 TransferProgram::Columns TransferProgram::add_range(std::size_t first_stage, std::size_t last_stage,
-                                                    double cost, double high, bool whole) {
+                                                    double high) {
   Columns columns{.first_stage = first_stage, .first = program_.num_columns()};
   for (std::size_t t = first_stage; t <= last_stage; ++t, ++columns.count) {
-    program_.add_column(cost, 0, high, whole);
+    program_.add_column(0, 0, high, false);
   }
   return columns;
 }
@@ -64,7 +64,7 @@ Ref TransferProgram::at(const Columns& columns, std::size_t stage) const {
   return columns.first + static_cast<int>(stage - columns.first_stage);
 }
 
-void TransferProgram::add_columns(double most_extra, bool whole) {
+void TransferProgram::add_columns(double most_extra) {
   const double extra = most_extra / cost_scale_;
   for (std::size_t t = 0; t <= frontier_.num_ops; ++t) {
     const double least = t < frontier_.num_ops ? frontier_.first_cost[OpId(t)] / cost_scale_ : 0.0;
@@ -76,18 +76,18 @@ void TransferProgram::add_columns(double most_extra, bool whole) {
     if (!again) continue;
     // What may run again before the last op may do so behind it, for an output.
     const bool behind = frontier_.rerun_until[op] + 1 == frontier_.num_ops;
-    run_[op] = add_range(i + 1, frontier_.rerun_until[op] + (behind ? 1 : 0), 0, 1, whole);
+    run_[op] = add_range(i + 1, frontier_.rerun_until[op] + (behind ? 1 : 0), 1);
   }
   for (ValueId v : IdRange<ValueId>(frontier_.num_values)) {
     const std::size_t first = frontier_.producer[v] + 1;
     const std::size_t last = frontier_.useful_until[v];
     if (last < first) continue;
-    kept_[v] = add_range(first, last, 0, 1, whole);
+    kept_[v] = add_range(first, last, 1);
     if (!may_move(v)) continue;
-    fetched_[v] = add_range(first, last, 0, 1, whole);
-    on_host_[v] = add_range(first, last, 0, 1, false);
+    fetched_[v] = add_range(first, last, 1);
+    on_host_[v] = add_range(first, last, 1);
     // At most the rest of an earlier fetch and one of this stage.
-    arrived_[v] = add_range(first, last, 0, 2, false);
+    arrived_[v] = add_range(first, last, 2);
   }
 }
 
@@ -223,18 +223,11 @@ void TransferProgram::add_memory() {
   }
 }
 
-TransferBound TransferProgram::answer(ProgramAnswer answer) const {
+TransferBound TransferProgram::relax(Effort& effort) {
+  ProgramAnswer answer = program_.solve_relaxation(effort);
   return {.status = answer.status,
           .bound = std::max(frontier_.base_cost, answer.bound * cost_scale_),
           .values = std::move(answer.values)};
-}
-
-TransferBound TransferProgram::relax(Effort& effort) {
-  return answer(program_.solve_relaxation(effort));
-}
-
-TransferBound TransferProgram::solve(double cutoff, Effort& effort) const {
-  return answer(program_.solve({.cutoff = cutoff / cost_scale_}, effort));
 }
 
 HybridSchedule TransferProgram::rounded(const std::vector<double>& values, double threshold) const {

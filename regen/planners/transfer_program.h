@@ -36,13 +36,10 @@ struct TransferBound {
 class TransferProgram {
  public:
   // Needs a budget. Stages may be `most_extra` longer than their op, which must be as much as any
-  // plan of interest costs above the base. Where `whole`, S, R and F are integers.
-  TransferProgram(const Problem& problem, const Frontier& frontier, double most_extra, bool whole);
+  // plan of interest costs above the base.
+  TransferProgram(const Problem& problem, const Frontier& frontier, double most_extra);
 
-  // The relaxation.
   TransferBound relax(Effort& effort);
-  // The integer program; only points below `cutoff` are wanted.
-  TransferBound solve(double cutoff, Effort& effort) const;
 
   // What `values` has on the device, or on the host while it is wanted again, to `threshold` at
   // least.
@@ -58,20 +55,18 @@ class TransferProgram {
     int first = 0;
   };
 
-  void add_columns(double most_extra, bool whole);
+  void add_columns(double most_extra);
   void add_availability();
   void add_transfers();
   void add_lengths();
   void add_memory();
-  Columns add_range(std::size_t first_stage, std::size_t last_stage, double cost, double high,
-                    bool whole);
+  Columns add_range(std::size_t first_stage, std::size_t last_stage, double high);
   Ref at(const Columns& columns, std::size_t stage) const;
   // On the device at some moment of the stage.
   Expression presence(std::size_t stage, ValueId v) const;
   void require_presence(std::size_t stage, ValueId v, Ref by);
   void at_least_zero(Expression expression);
   bool may_move(ValueId v) const;
-  TransferBound answer(ProgramAnswer answer) const;
 
   const Problem& problem_;
   const Frontier& frontier_;
