@@ -207,7 +207,8 @@ class StepSearch {
       if ((missing & masks_.useful[part.place.next]) != 0) compute(part, index, op);
     });
     if (!moves_) return;
-    each_bit(part.place.device & ~part.place.host, [&](std::size_t v) { offload(part, index, v); });
+    each_bit(part.place.device & ~part.place.host & masks_.useful[part.place.next],
+             [&](std::size_t v) { offload(part, index, v); });
     each_bit(
         part.place.host & ~part.place.device & ~part.place.last & masks_.useful[part.place.next],
         [&](std::size_t v) { fetch(part, index, v); });
@@ -348,11 +349,6 @@ class StepSearch {
   }
 
   void offload(const Part& part, std::uint32_t index, std::size_t v) {
-    // Of use only if it leaves after the coming first run, and comes back.
-    if ((masks_.useful[std::min<std::size_t>(part.place.next + 1, frontier_.num_ops)] & bit(v)) ==
-        0) {
-      return;
-    }
     const Bytes bytes = frontier_.bytes[ValueId(v)];
     if (bytes == 0 || !may_join(part.out)) return;
     if (problem_.host_budget && masks_.bytes(part.place.host) + bytes > *problem_.host_budget) {
