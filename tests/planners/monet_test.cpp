@@ -88,8 +88,20 @@ TEST(Monet, EvaluatorSeesDamage) {
   expect([](MonetSolution& x) { x.r[0][0] = x.p[0][0] = 0; }, "not in the forward pass");
   expect([](MonetSolution& x) { x.m[1] = std::vector<std::uint8_t>(x.m[1].size()); },
          "no implementation");
-  expect([](MonetSolution& x) { x.s[2].assign(x.s[2].size(), 0), x.s[3].assign(x.s[3].size(), 1); },
-         "stored from nowhere");
+  // What a stage neither had nor made cannot be stored after it; unless the stage misses it first.
+  int from_nowhere = 0;
+  for (std::size_t t = 1; t + 1 < answer->solution->s.size(); ++t) {
+    for (std::size_t i = 0; i < answer->solution->s[t].size(); ++i) {
+      const auto damage = [&](MonetSolution& x) {
+        x.s[t][i] = x.r[t][i] = x.p[t][i] = 0;
+        x.s[t + 1][i] = 1;
+      };
+      const std::string violation = verdict_of(damage, enough).violation;
+      EXPECT_NE(violation, "") << t << " " << i;
+      from_nowhere += violation.find("stored from nowhere") != std::string::npos;
+    }
+  }
+  EXPECT_GT(from_nowhere, 0);
   expect([](MonetSolution& x) { x.p[1][0] = 1; }, "present but not computed");
   expect([](MonetSolution& x) { x.ip[0][1] = 1; }, "in place against the list");
   const MonetVerdict dearer =
