@@ -124,9 +124,12 @@ TEST(Str, EqualsExhaustiveSearchOverStepLists) {
     moved += outcome->simulation.offloaded_bytes > 0 ? 1 : 0;
     recomputed += outcome->simulation.recomputed > 0 ? 1 : 0;
     if (HasFailure()) return;
+    if (exhaustive() && compared % 50 == 0) {
+      std::printf("%d compared, %d too large to compare\n", compared, too_large);
+      std::fflush(stdout);
+    }
   }
   RecordProperty("too_large", too_large);
-  if (exhaustive()) std::printf("%d compared, %d too large to compare\n", compared, too_large);
   // Enough of each for the above to say something.
   EXPECT_LE(too_large, graphs / 4);
   EXPECT_GT(moved, graphs / 7);
