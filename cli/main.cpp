@@ -16,6 +16,7 @@ void add_verbs(CLI::App& app, Action& action) {
   add_draw(app, action);
   add_pack(app, action);
   add_sweep(app, action);
+  add_advise(app, action);
   add_max_batch(app, action);
   declare_runtime_verbs(app);
   add_completion(app, action);

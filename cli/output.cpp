@@ -38,6 +38,10 @@ void warn(const std::string& message) {
   std::fprintf(stderr, "regen: %s\n", one_line(message).c_str());
 }
 
+Json json_or_null(bool known, Json value) {
+  return known ? std::move(value) : Json(nullptr);
+}
+
 Json json_number(double value) {
   constexpr double kExact = 9007199254740992.0;  // 2^53
   if (!std::isfinite(value)) return nullptr;

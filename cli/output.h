@@ -19,6 +19,8 @@ void warn(const std::string& message);
 // Whole numbers that a double holds exactly become JSON integers, so that a cost of
 // 58896187392 flop is not written as 5.8896187392e10. Infinite and undefined become null.
 Json json_number(double value);
+// The value, or null where there is none.
+Json json_or_null(bool known, Json value);
 
 // Whether standard output is a terminal that wants colours (NO_COLOR is respected).
 bool colours_wanted();

@@ -46,10 +46,6 @@ struct Report {
   }
 };
 
-Json json_or_null(bool known, Json value) {
-  return known ? std::move(value) : Json(nullptr);
-}
-
 Json report_json(const Graph& graph, const Report& report) {
   const Outcome& outcome = report.outcome;
   const Simulation& simulation = outcome.simulation;
@@ -70,6 +66,7 @@ Json report_json(const Graph& graph, const Report& report) {
       {"budget_bytes", report.budget ? Json(*report.budget) : Json(nullptr)},
       {"structural_bound_bytes", report.structural_bound},
       {"lower_bound", json_number(outcome.lower_bound)},
+      {"bound_kind", to_string(outcome.bound_kind)},
       {"gap", json_or_null(planned, json_number(outcome.gap))},
       {"seconds", json_number(outcome.seconds)},
       {"work", outcome.work},

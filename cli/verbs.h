@@ -23,6 +23,7 @@ void add_explain(CLI::App& app, Action& action);
 void add_draw(CLI::App& app, Action& action);
 void add_pack(CLI::App& app, Action& action);
 void add_sweep(CLI::App& app, Action& action);
+void add_advise(CLI::App& app, Action& action);
 void add_max_batch(CLI::App& app, Action& action);
 void add_completion(CLI::App& app, Action& action);
 

@@ -31,6 +31,7 @@ class SharedPlan(WrapPlan):
         self.first = dist.get_rank(group) == 0
         self.planned = False
         self.said = False
+        self.heard_link = None  # as rank 0 measured it
         try:
             super().__init__(captured, settings, caller)
         except Exception as error:
@@ -38,7 +39,7 @@ class SharedPlan(WrapPlan):
                 self.say({"error": str(error)})
             raise
         if self.first:
-            self.say({"profile": read_text(self.path)})
+            self.say({"profile": read_text(self.path), "link": self.link()})
         elif self.path is not None:
             os.unlink(self.path)
 
@@ -48,9 +49,14 @@ class SharedPlan(WrapPlan):
             self.path = super().profile_path() or temporary_name()
         else:
             self.path = temporary_name()
+            measured = self.hear("measuring")
+            self.heard_link = tuple(measured["link"])
             with open(self.path, "w") as file:
-                file.write(self.hear("measuring")["profile"])
+                file.write(measured["profile"])
         return self.path
+
+    def link(self):
+        return self.heard_link or super().link()
 
     def plan(self):
         if self.planned:
@@ -65,6 +71,7 @@ class SharedPlan(WrapPlan):
         except _runtime.RegenError as error:
             self.compare(f"none: {error}")  # the others wait for this
         self.report = found["report"]
+        self.planned_for = self.plan_key()
         self.compare(self.hash)
 
     def plan_for_all(self):

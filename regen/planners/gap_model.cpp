@@ -8,8 +8,8 @@
 
 namespace regen {
 
-GapModel::GapModel(const Graph& graph)
-    : graph_(graph), repeatable_(repeatable_ops(graph, /*forward_only=*/false)) {
+GapModel::GapModel(const Graph& graph, bool gradients_again)
+    : graph_(graph), repeatable_(repeatable_ops(graph, /*forward_only=*/!gradients_again)) {
   // The ops that use each tensor in the variant that is run, ascending.
   IdVector<TensorId, std::vector<std::uint32_t>> uses(graph.num_tensors());
   for (OpId op : graph.ops()) {

@@ -47,7 +47,8 @@ struct GapSequence {
 class GapModel {
  public:
   // check_sequences_possible() must hold for the graph, which must outlive the model.
-  explicit GapModel(const Graph& graph);
+  // Ops after the forward pass run again only with `gradients_again`.
+  explicit GapModel(const Graph& graph, bool gradients_again = true);
 
   std::size_t size() const { return gaps_.size(); }
   const Gap& gap(GapId g) const { return gaps_[g]; }

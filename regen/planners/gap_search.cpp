@@ -67,7 +67,7 @@ GapSearch::GapSearch(const Problem& problem, Effort& effort)
     : problem_(problem),
       graph_(*problem.graph),
       effort_(effort),
-      model_(*problem.graph),
+      model_(*problem.graph, problem.options.recompute_gradients),
       mark_(problem.graph->num_ops(), 0) {
   const RestingValues resting(graph_);
   turn_ = resting.turn();

@@ -8,8 +8,11 @@ namespace regen {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kKibPerUnit = 1 << 20;  // memory rows are written in GiB
-constexpr double kBroken = 1e-4;         // GiB: broken by more than this gets a row
+constexpr double kKibPerUnit = 1 << 20;       // memory rows are written in GiB
+constexpr double kBroken = 1e-4;              // GiB: broken by more than this gets a row
+constexpr double kOriginBroken = 0.02;        // of a tensor
+constexpr std::size_t kMostOriginRows = 400;  // a round
+constexpr double kSlow = 1e-4;  // a round that raises the bound by less than this share is slow
 
 double units(Kib kib) {
   return static_cast<double>(kib) / kKibPerUnit;
@@ -68,9 +71,12 @@ void MonetRelaxation::add_stage_columns(std::size_t t) {
           program_.add_column(static_cast<double>(node.in_place_ticks), 0, 1, true);
     }
     if (!node.conv) continue;
+    // An algorithm that does not fit beside what is there in any case cannot be chosen.
+    const Kib least = model_.stages[t].held_forward + node.ram + node.local;
     for (const MonetAlgorithm& each : t == 0 ? node.first_algorithms : node.again_algorithms) {
+      const bool fits = least + each.workspace <= model_.budget;
       algorithms_[t * nodes_ + i].push_back(
-          program_.add_column(static_cast<double>(each.ticks), 0, 1, true));
+          program_.add_column(static_cast<double>(each.ticks), 0, fits ? 1 : 0, true));
     }
   }
   const MonetStage& stage = model_.stages[t];
@@ -83,9 +89,14 @@ void MonetRelaxation::add_stage_columns(std::size_t t) {
   std::sort(read.begin(), read.end());
   read.erase(std::unique(read.begin(), read.end()), read.end());
   for (std::uint32_t i : read) used_[t].emplace_back(i, program_.add_column(0, 0, 1, false));
+  Kib least = stage.held_backward;
+  if (stage.implementations.size() == 1) {
+    for (std::uint32_t i : stage.implementations[0].args) least += model_.nodes[i].ram;
+  }
   for (const MonetAlgorithm& each : stage.algorithms) {
+    const bool fits = least + each.workspace <= model_.budget;
     backward_algorithms_[t].push_back(
-        program_.add_column(static_cast<double>(each.ticks), 0, 1, true));
+        program_.add_column(static_cast<double>(each.ticks), 0, fits ? 1 : 0, true));
   }
 }
 
@@ -305,8 +316,104 @@ int MonetRelaxation::add_broken_rows() {
   return added;
 }
 
+void MonetRelaxation::sum_recomputations() {
+  made_before_.assign((model_.num_stages() + 1) * nodes_, 0);
+  for (std::size_t t = 0; t < model_.num_stages(); ++t) {
+    for (std::size_t i = 0; i < nodes_; ++i) {
+      made_before_[(t + 1) * nodes_ + i] =
+          made_before_[t * nodes_ + i] + (t > 0 ? at(recomputed(t, i)) : 0);
+    }
+  }
+}
+
+void MonetRelaxation::cover(std::size_t begin, std::size_t end, Cover& cover) const {
+  for (std::size_t i = 0; i < nodes_; ++i) {
+    double made = made_before_[(end + 1) * nodes_ + i] - made_before_[begin * nodes_ + i];
+    cover.via[i] = i;
+    for (std::uint32_t input : model_.nodes[i].inputs) {
+      if (cover.most[input] >= made) continue;
+      made = cover.most[input];
+      cover.via[i] = input;
+    }
+    cover.most[i] = at(stored_column(begin, i)) + made;
+  }
+}
+
+double MonetRelaxation::demanded(std::size_t node, std::size_t end, bool read) const {
+  return read ? row_value(reading(end, node)) : at(stored_column(end + 1, node));
+}
+
+// For each tensor, stage and kind the range of stages that is broken most.
+std::vector<MonetRelaxation::Demand> MonetRelaxation::broken_demands() const {
+  const std::size_t stages = model_.num_stages();
+  std::vector<Demand> worst(stages * nodes_ * 2);
+  for (std::size_t end = 1; end < stages; ++end) {
+    for (std::size_t i = 0; i < nodes_; ++i) {
+      const auto reads = [&](const auto& pair) { return pair.first == i; };
+      const bool read = std::any_of(used_[end].begin(), used_[end].end(), reads);
+      worst[(end * nodes_ + i) * 2] = {i, 0, end, false, demanded(i, end, false)};
+      worst[(end * nodes_ + i) * 2 + 1] = {i, 0, end, true, read ? demanded(i, end, true) : 0};
+    }
+  }
+  std::vector<Demand> broken;
+  Cover here{std::vector<double>(nodes_), std::vector<std::size_t>(nodes_)};
+  for (std::size_t end = 1; end < stages; ++end) {
+    std::vector<double> least(nodes_, kInfinity);
+    std::vector<std::size_t> begin_of(nodes_, 0);
+    for (std::size_t begin = 1; begin <= end; ++begin) {
+      cover(begin, end, here);
+      for (std::size_t i = 0; i < nodes_; ++i) {
+        if (here.most[i] >= least[i]) continue;
+        least[i] = here.most[i];
+        begin_of[i] = begin;
+      }
+    }
+    for (std::size_t k = end * nodes_ * 2; k < (end + 1) * nodes_ * 2; ++k) {
+      Demand demand = worst[k];
+      demand.begin = begin_of[demand.node];
+      demand.violation -= least[demand.node];
+      if (demand.violation > kOriginBroken) broken.push_back(demand);
+    }
+  }
+  return broken;
+}
+
+void MonetRelaxation::add_origin_row(const Demand& demand) {
+  Cover here{std::vector<double>(nodes_), std::vector<std::size_t>(nodes_)};
+  cover(demand.begin, demand.end, here);
+  std::vector<Term> terms;
+  if (demand.read) {
+    terms = reading(demand.end, demand.node);
+  } else {
+    terms.push_back({stored_column(demand.end + 1, demand.node), 1});
+  }
+  std::size_t i = demand.node;
+  while (true) {
+    if (const int column = stored_column(demand.begin, i); column >= 0)
+      terms.push_back({column, -1});
+    if (here.via[i] == i) break;
+    i = here.via[i];
+  }
+  for (std::size_t t = demand.begin; t <= demand.end; ++t) {
+    if (recomputed(t, i) >= 0) terms.push_back({recomputed(t, i), -1});
+  }
+  program_.add_row(-kInfinity, 0, terms);
+}
+
+int MonetRelaxation::add_origin_rows() {
+  sum_recomputations();
+  std::vector<Demand> broken = broken_demands();
+  std::stable_sort(broken.begin(), broken.end(),
+                   [](const Demand& a, const Demand& b) { return a.violation > b.violation; });
+  if (broken.size() > kMostOriginRows) broken.resize(kMostOriginRows);
+  for (const Demand& demand : broken) add_origin_row(demand);
+  return static_cast<int>(broken.size());
+}
+
 void MonetRelaxation::tighten(Effort& effort) {
+  int slow_rounds = 0;
   while (!finished_ && !effort.exhausted()) {
+    const double before = bound_;
     ProgramAnswer answer = program_.solve_relaxation(effort);
     bound_ = std::max(bound_, answer.bound);
     if (answer.status == ProgramStatus::kInfeasible) {
@@ -315,7 +422,9 @@ void MonetRelaxation::tighten(Effort& effort) {
     }
     if (answer.status != ProgramStatus::kOptimal) return;
     answer_ = std::move(answer);
-    finished_ = add_broken_rows() == 0;
+    slow_rounds = bound_ < before * (1 + kSlow) ? slow_rounds + 1 : 0;
+    const int added = add_broken_rows() + add_origin_rows();
+    finished_ = added == 0 || slow_rounds > 2;
   }
 }
 

@@ -10,6 +10,9 @@
 //   - what is stored is not recomputed, unless the stage's backward node or a by-product asks;
 //   - a memory row of a recomputation counts for each local tensor the larger of "recomputed
 //     beside it" and "stored": a family of rows, added where the relaxation breaks them.
+//   - what appears between two stages was made there, from what was stored before them or made
+//     there as well: rows that stop the relaxation from making a tensor in many small parts, each
+//     from the same small part of its input.
 #pragma once
 
 #include "regen/planners/linear_program.h"
@@ -56,6 +59,25 @@ class MonetRelaxation {
   double row_value(const std::vector<Term>& terms) const;
   int add_broken_rows();
 
+  // Tensor `node` is there at the end of stage `end`: read in it, or stored after it.
+  struct Demand {
+    std::size_t node = 0, begin = 0, end = 0;
+    bool read = false;
+    double violation = 0;
+  };
+  // For stages [begin, end]: how much of each tensor can be there at most, and the input that says
+  // so (itself: the number of times it is made).
+  struct Cover {
+    std::vector<double> most;
+    std::vector<std::size_t> via;
+  };
+  void sum_recomputations();
+  void cover(std::size_t begin, std::size_t end, Cover& cover) const;
+  double demanded(std::size_t node, std::size_t end, bool read) const;
+  std::vector<Demand> broken_demands() const;
+  void add_origin_row(const Demand& demand);
+  int add_origin_rows();
+
   int recomputed(std::size_t t, std::size_t i) const { return recomputed_[t * nodes_ + i]; }
   int stored_column(std::size_t t, std::size_t i) const { return stored_[t * nodes_ + i]; }
   int in_place(std::size_t t, std::size_t i) const { return in_place_[t * nodes_ + i]; }
@@ -65,6 +87,7 @@ class MonetRelaxation {
   std::size_t nodes_;
   LinearProgram program_;
   ProgramAnswer answer_;
+  std::vector<double> made_before_;  // by stage and node: recomputations in all earlier stages
   double bound_ = 0;
   bool infeasible_ = false;
   bool finished_ = false;

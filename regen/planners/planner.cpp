@@ -86,6 +86,18 @@ std::string_view to_string(PlanStatus status) {
   return kNames[static_cast<std::size_t>(status)];
 }
 
+std::string_view to_string(BoundKind kind) {
+  switch (kind) {
+    case BoundKind::kEveryPlan:
+      return "every_plan";
+    case BoundKind::kOrder:
+      return "order";
+    case BoundKind::kOrderWithoutMovement:
+      return "order_without_movement";
+  }
+  return "?";
+}
+
 bool within_limits(const Problem& problem, const Simulation& simulation) {
   return (!problem.budget || simulation.peak_bytes <= *problem.budget) &&
          (!problem.host_budget || simulation.host_peak_bytes <= *problem.host_budget) &&
@@ -106,7 +118,10 @@ Result<Outcome> solve(std::string_view planner, const Problem& problem, const Li
   REGEN_ASSIGN(Proposal proposal, proposal_of(*entry, problem, effort));
   outcome.seconds = effort.seconds();
   outcome.work = effort.work();
-  outcome.lower_bound = std::max(outcome.lower_bound, proposal.lower_bound);
+  if (proposal.lower_bound > outcome.lower_bound) {
+    outcome.lower_bound = proposal.lower_bound;
+    outcome.bound_kind = proposal.bound_kind;
+  }
   outcome.note = std::move(proposal.note);
   outcome.figures = std::move(proposal.figures);
   outcome.status = proposal.status;

@@ -103,12 +103,22 @@ std::string_view to_string(PlanStatus status);
 // What a planner counts in its own model, beside what the judge counts: name and value.
 using Figures = std::vector<std::pair<std::string, double>>;
 
+// Which plans a lower bound is about.
+enum class BoundKind : std::uint8_t {
+  kEveryPlan,             // all that are valid
+  kOrder,                 // those whose first runs follow the order of the graph
+  kOrderWithoutMovement,  // of these, those that only recompute
+};
+
+std::string_view to_string(BoundKind kind);
+
 // What a planner returns. `status` is its own claim; a proposal over the budget is allowed and
 // comes out of solve() as kUnknown, with the plan for people to look at.
 struct Proposal {
   PlanStatus status = PlanStatus::kFeasible;
   std::optional<Plan> plan;
   double lower_bound = 0;  // proven; in the graph's unit
+  BoundKind bound_kind = BoundKind::kOrderWithoutMovement;
   std::string note;        // what was chosen, or why there is no plan, for people
   Figures figures = {};
 };
@@ -123,6 +133,7 @@ struct Outcome {
   Simulation simulation;  // of `plan`, if there is one
   double base_cost = 0;
   double lower_bound = 0;  // at least the trivial one: every op once, each in its cheapest way
+  BoundKind bound_kind = BoundKind::kEveryPlan;
   double gap = 0;          // (cost - lower_bound) / cost, 0 without a plan
   double seconds = 0;
   std::int64_t work = 0;

@@ -19,11 +19,11 @@ Result<Proposal> plan_lp_bound(const Problem& problem, Effort& effort);
 Result<Proposal> plan_chain(const Problem& problem, Effort& effort);
 Result<Proposal> plan_auto(const Problem& problem, Effort& effort);
 Result<Proposal> plan_vdnn(const Problem& problem, Effort& effort);
+Result<Proposal> plan_monet(const Problem& problem, Effort& effort);
 Result<Proposal> plan_capuchin(const Problem& problem, Effort& effort);
 Result<Proposal> plan_superneurons(const Problem& problem, Effort& effort);
 Result<Proposal> plan_str(const Problem& problem, Effort& effort);
 Result<Proposal> plan_str_lp(const Problem& problem, Effort& effort);  // in str.cpp
-Result<Proposal> plan_monet(const Problem& problem, Effort& effort);
 // These three are in lower_sets.cpp.
 Result<Proposal> plan_lower_sets(const Problem& problem, Effort& effort);
 Result<Proposal> plan_lower_sets_approx(const Problem& problem, Effort& effort);

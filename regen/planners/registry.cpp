@@ -35,6 +35,8 @@ const std::vector<PlannerEntry>& entries() {
        plan_chen_cuts},
       {"vdnn", "moves forward values to the host and back by rule, recomputes the cheap ones",
        plan_vdnn},
+      {"monet", "MONeT's program: recomputation and the implementation of each op, with a bound",
+       plan_monet},
       {"superneurons", "moves what dear layers make, recomputes what lies between them",
        plan_superneurons},
       {"capuchin", "moves what is away longest until the link is full, then recomputes the rest",
@@ -43,8 +45,6 @@ const std::vector<PlannerEntry>& entries() {
        true},
       {"str_lp", "the relaxation of str, rounded to schedules within the budget", plan_str_lp,
        true},
-      {"monet", "MONeT's program: recomputation and the implementation of each op, with a bound",
-       plan_monet},
   };
   return kEntries;
 }

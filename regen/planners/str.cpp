@@ -36,6 +36,12 @@ Result<Proposal> plan_published(const Problem& problem, Effort& effort) {
   return proposal;
 }
 
+// Its bound is about any movement.
+Result<Proposal> about_order(Result<Proposal> proposal) {
+  if (proposal.ok()) proposal->bound_kind = BoundKind::kOrder;
+  return proposal;
+}
+
 }  // namespace
 
 Result<Proposal> plan_str(const Problem& problem, Effort& effort) {
@@ -47,7 +53,7 @@ Result<Proposal> plan_str(const Problem& problem, Effort& effort) {
     proposal.note = "more than " + format_grouped(kMostOps) + " ops: only capuchin was asked";
     return proposal;
   }
-  return HybridSolver(problem, effort).solve();
+  return about_order(HybridSolver(problem, effort).solve());
 }
 
 Result<Proposal> plan_str_lp(const Problem& problem, Effort& effort) {
@@ -56,7 +62,7 @@ Result<Proposal> plan_str_lp(const Problem& problem, Effort& effort) {
   if (problem.graph->num_ops() > kMostOps) {
     return limit_reached("more than " + format_grouped(kMostOps) + " ops");
   }
-  return HybridSolver(problem, effort).round();
+  return about_order(HybridSolver(problem, effort).round());
 }
 
 }  // namespace regen

@@ -7,7 +7,7 @@ import os
 import pytest
 
 VERBS = [
-    "zoo", "convert", "plan", "simulate", "validate", "explain", "draw", "pack", "sweep",
+    "zoo", "convert", "plan", "simulate", "validate", "explain", "draw", "pack", "sweep", "advise",
     "max-batch", "completion",
 ]
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -80,7 +80,7 @@ def test_a_graph_file_plans_like_the_zoo(regen):
 
 FIELDS = (
     "planner status cost base_cost cost_unit overhead peak_bytes fixed_bytes "
-    "activation_peak_bytes budget_bytes lower_bound gap seconds work steps recomputed "
+    "activation_peak_bytes budget_bytes lower_bound bound_kind gap seconds work steps recomputed "
     "offloaded_bytes stall host_peak_bytes note structural_bound_bytes accounting"
 ).split()
 
@@ -438,3 +438,24 @@ def test_a_bad_schedule_is_refused_with_its_line(regen):
     assert "s.txt: line 2: the value of variable 2 is not there" in line
     assert "VGG19" in regen.fails(2, "simulate", "zoo:vgg19", "s.txt")
     assert "'VGG19'" in regen.fails(2, "plan", "zoo:vgg19", "--write-schedule", "s2.txt")
+
+
+# --- advise
+
+
+def test_advise_prices_memory(regen):
+    rows = regen.json("advise", "zoo:vgg19@16", "--points", 5, "--work-limit", 200000)
+    assert len(rows) == 5 and rows[0]["budget_bytes"] < rows[-1]["budget_bytes"]
+    costs = [row["cost"] for row in rows if row["cost"] is not None]
+    assert costs == sorted(costs, reverse=True) and rows[-1]["overhead"] == 0
+    for row, following in zip(rows, rows[1:]):
+        if row["cost"] is not None:
+            assert row["peak_bytes"] <= row["budget_bytes"] and row["lower_bound"] <= row["cost"] * (1 + 1e-9)
+            gib = (following["budget_bytes"] - row["budget_bytes"]) / 2**30
+            assert row["saved_per_gib"] == pytest.approx((row["cost"] - following["cost"]) / gib)
+    assert "one more GiB saves" in regen.ok("advise", "zoo:vgg19@16", "--points", 3, "--work-limit", 100000)
+
+
+@pytest.mark.parametrize("points", ["1", "0", "1001", "x"])
+def test_advise_refuses_points(regen, points):
+    assert "--points" in regen.fails(2, "advise", "zoo:vgg19", "--points", points)

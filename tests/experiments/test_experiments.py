@@ -144,3 +144,10 @@ def test_monet_tables(tmp_path):
     assert float(newnode["bound_ms"]) <= 2591.99
     if newnode["objective_ms"]:
         assert float(newnode["objective_ms"]) >= 2591.99 * (1 - 0.000055)
+
+
+def test_auto_scale(tmp_path):
+    experiment(tmp_path, "auto_scale.py", "--sizes", 200, "--shares", 0.5, "--time-limit", 1)
+    [row] = rows_of(tmp_path / "auto_scale.csv")
+    assert row["status"] in ("feasible", "optimal") and int(row["ops"]) == 201
+    assert 0 <= float(row["gap"]) < 0.5

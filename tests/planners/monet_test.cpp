@@ -59,6 +59,57 @@ TEST(Monet, EqualsExhaustiveSearchOnSmallInstances) {
   EXPECT_GT(infeasible, 2);
 }
 
+// Any single flip that matters is found, and the objective follows the matrices.
+TEST(Monet, EvaluatorSeesDamage) {
+  Random random(1);
+  MonetInstance instance = testing::random_monet_instance(random);
+  while (!instance.inplace_list.empty() || !instance.conv_list.empty()) {
+    instance = testing::random_monet_instance(random);
+  }
+  Effort effort;
+  const auto answer = solve_monet({.instance = &instance}, effort);
+  ASSERT_TRUE(answer.ok() && answer->solution);
+  const Bytes enough = Bytes{1} << 30;
+  const auto verdict_of = [&](const auto& damage, Bytes budget) {
+    MonetSolution damaged = *answer->solution;
+    damage(damaged);
+    return evaluate_monet(instance, damaged, budget, {});
+  };
+  const auto nothing = [](MonetSolution&) {};
+  const MonetVerdict whole = verdict_of(nothing, enough);
+  EXPECT_EQ(whole.violation, "");
+  EXPECT_EQ(whole.objective, answer->objective);
+  EXPECT_EQ(verdict_of(nothing, whole.peak * 1024).violation, "");
+  EXPECT_THAT(verdict_of(nothing, (whole.peak - 1) * 1024).violation, HasSubstr("over the budget"));
+  const auto expect = [&](const auto& damage, const char* reason) {
+    EXPECT_THAT(verdict_of(damage, enough).violation, HasSubstr(reason));
+  };
+  expect([](MonetSolution& x) { x.s[0][0] = 1; }, "stored before the step");
+  expect([](MonetSolution& x) { x.r[0][0] = x.p[0][0] = 0; }, "not in the forward pass");
+  expect([](MonetSolution& x) { x.m[1] = std::vector<std::uint8_t>(x.m[1].size()); },
+         "no implementation");
+  // What a stage neither had nor made cannot be stored after it; unless the stage misses it first.
+  int from_nowhere = 0;
+  for (std::size_t t = 1; t + 1 < answer->solution->s.size(); ++t) {
+    for (std::size_t i = 0; i < answer->solution->s[t].size(); ++i) {
+      const auto damage = [&](MonetSolution& x) {
+        x.s[t][i] = x.r[t][i] = x.p[t][i] = 0;
+        x.s[t + 1][i] = 1;
+      };
+      const std::string violation = verdict_of(damage, enough).violation;
+      EXPECT_NE(violation, "") << t << " " << i;
+      from_nowhere += violation.find("stored from nowhere") != std::string::npos;
+    }
+  }
+  EXPECT_GT(from_nowhere, 0);
+  expect([](MonetSolution& x) { x.p[1][0] = 1; }, "present but not computed");
+  expect([](MonetSolution& x) { x.ip[0][1] = 1; }, "in place against the list");
+  const MonetVerdict dearer =
+      verdict_of([](MonetSolution& x) { x.r[1][0] = x.p[1][0] = 1; }, enough);
+  EXPECT_EQ(dearer.violation, "");
+  EXPECT_EQ(dearer.objective, whole.objective + monet_ticks(instance.nodes[0].rerun.ms[0]));
+}
+
 // Annealing and exact neighbourhoods alone, without the integer program.
 TEST(Monet, SearchComesToTheOptimumOfSmallInstances) {
   int feasible = 0, equal = 0;

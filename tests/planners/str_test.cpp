@@ -8,6 +8,7 @@
 #include "regen/models/zoo.h"
 #include "regen/plan/explain.h"
 #include "regen/plan/validate.h"
+#include "regen/planners/covering_bound.h"
 #include "regen/planners/planner.h"
 #include "tests/support/frontier_oracle.h"
 #include "tests/support/naive_interpreter.h"
@@ -85,6 +86,22 @@ bool compare_with_all_lists(const Case& tiny, const Outcome& outcome) {
   return true;
 }
 
+// The planner that decides everything finds the same, and its own bound is no higher.
+void expect_same_from_auto(const Problem& problem, const Outcome& exact) {
+  const auto outcome = solve("auto", problem);
+  ASSERT_TRUE(outcome.ok()) << outcome.error().message;
+  if (exact.status != PlanStatus::kOptimal) {
+    EXPECT_FALSE(outcome->status == PlanStatus::kOptimal ||
+                 outcome->status == PlanStatus::kFeasible);
+    return;
+  }
+  EXPECT_EQ(outcome->status, PlanStatus::kOptimal) << outcome->note;
+  EXPECT_DOUBLE_EQ(outcome->simulation.cost, exact.simulation.cost) << outcome->note;
+  Effort effort;
+  EXPECT_LE(covering_bound(*problem.graph, problem.link, *problem.budget, effort).cost,
+            exact.simulation.cost * (1 + 1e-9));
+}
+
 TEST(Str, EqualsExhaustiveSearchOverStepLists) {
   const int graphs = exhaustive() ? 1000 : 150;
   const int most_layers = exhaustive() ? 7 : 3;
@@ -101,6 +118,7 @@ TEST(Str, EqualsExhaustiveSearchOverStepLists) {
     ASSERT_TRUE(found || outcome->status == PlanStatus::kInfeasible)
         << to_string(outcome->status) << " " << outcome->note;
     if (found) expect_sound(tiny.problem, *outcome);
+    expect_same_from_auto(tiny.problem, *outcome);
     if (HasFatalFailure()) return;
     (compare_with_all_lists(tiny, *outcome) ? compared : too_large) += 1;
     moved += outcome->simulation.offloaded_bytes > 0 ? 1 : 0;
