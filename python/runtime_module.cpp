@@ -235,6 +235,12 @@ class Step {
     return limits;
   }
 
+  // The highest sum of what lives at once, whatever the addresses are.
+  Bytes highest_live_bytes(Plan plan) const {
+    plan.addresses.reset();
+    return value_or_raise(simulate(step_->graph, plan)).peak_bytes;
+  }
+
   py::dict report(const Outcome& outcome) {
     plan_ = outcome.plan;
     py::dict report;
@@ -248,6 +254,7 @@ class Step {
     report["seconds"] = outcome.seconds;
     report["work"] = outcome.work;
     report["peak_bytes"] = outcome.simulation.peak_bytes;
+    report["live_bytes"] = outcome.plan ? highest_live_bytes(*outcome.plan) : Bytes{0};
     report["host_peak_bytes"] = outcome.simulation.host_peak_bytes;
     report["offloaded_bytes"] = outcome.simulation.offloaded_bytes;
     report["recomputed"] = outcome.simulation.recomputed;
