@@ -40,17 +40,16 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what PyTorch asks
 
 
 def timed(step, warmup, repeats):
+    """The median of steps that follow each other as in training: the host does not wait for one before it issues the next."""
     for _ in range(warmup):
         step()
-    times = []
-    for _ in range(repeats):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(repeats + 1)]
+    for event in events[:-1]:
+        event.record()
         step()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(begin.elapsed_time(end))
-    return statistics.median(times)
+    events[-1].record()
+    torch.cuda.synchronize()
+    return statistics.median(begin.elapsed_time(end) for begin, end in zip(events, events[1:]))
 
 
 def make(name, batch, channels_last):

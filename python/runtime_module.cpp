@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "python/model_watch.h"
 #include "regen/execute/executor.h"
 #include "regen/execute/link.h"
 #include "regen/execute/memory_meter.h"
@@ -238,7 +239,8 @@ class Step {
   // The highest sum of what lives at once, whatever the addresses are.
   Bytes highest_live_bytes(Plan plan) const {
     plan.addresses.reset();
-    return value_or_raise(simulate(step_->graph, plan)).peak_bytes;
+    return value_or_raise(simulate(step_->graph, plan, {.link = {1, 1, 1}}))
+        .peak_bytes;  // any link
   }
 
   py::dict report(const Outcome& outcome) {
@@ -320,6 +322,15 @@ void bind_step(py::module_& module) {
       });
 }
 
+void bind_model_watch(py::module_& module) {
+  module.def("module_structure",
+             [](py::handle model) { return py::bytes(module_structure(model)); });
+  py::class_<TensorLayouts>(module, "TensorLayouts")
+      .def(py::init<>())
+      .def("add", &TensorLayouts::add)
+      .def("first_change", &TensorLayouts::first_change);
+}
+
 void bind_memory(py::module_& module) {
   module.def("install_memory_meter", [] { check(install_memory_meter()); });
   module.def("remove_memory_meter", [] { check(remove_memory_meter()); });
@@ -359,5 +370,6 @@ PYBIND11_MODULE(_runtime, module) {
   py::register_exception<regen::RegenError>(module, "RegenError", PyExc_RuntimeError);
   py::register_exception<regen::BudgetError>(module, "BudgetError", PyExc_MemoryError);
   regen::bind_step(module);
+  regen::bind_model_watch(module);
   regen::bind_memory(module);
 }

@@ -166,6 +166,7 @@ Status Executor::set_scalars(std::span<const double> scalars) {
     return bad_input(std::to_string(scalars.size()) + " scalars, expected " +
                      std::to_string(program.scalars.size()));
   }
+  if (std::ranges::equal(scalars, scalars_)) return {};
   const ArgumentSource source{{}, scalars, device_->torch_device()};
   for (ComputeInstruction& call : list_.computes) {
     const auto& schema = call.handle.schema();
@@ -175,6 +176,7 @@ Status Executor::set_scalars(std::span<const double> scalars) {
                    make_argument(*json, schema.arguments()[position], source));
     }
   }
+  scalars_.assign(scalars.begin(), scalars.end());
   return {};
 }
 

@@ -130,6 +130,7 @@ class Executor {
   std::unique_ptr<Reserve> reserve_;
   InstructionList list_;
   std::vector<Part> parts_;
+  std::vector<double> scalars_;     // as last set
   std::vector<std::size_t> maker_;  // of each program result: the instruction that completes it
   std::size_t boundary_ = 0;        // its instruction, or their number
   std::size_t next_part_ = 0;
