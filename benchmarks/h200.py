@@ -144,17 +144,19 @@ def fill_card(step):
 
 
 def make_step(model, loss, optimizer, args, budget, options):
-    """With the budget, or with the least one that works if it is too small."""
     # Kernels are loaded into memory of the driver's own when they are first called: measuring does that before the card is full.
     cache = options.cache if options.cache and isinstance(budget, str) else False
-    settings = dict(planner="keep_all" if options.move else options.planner, time_limit=options.seconds, cache=cache)
-    try:
-        return regen.step(model, loss, optimizer, args, budget=budget, **settings)
-    except regen.BudgetError as error:
-        least = re.search(r"least budget found to work is ([0-9,]+) bytes", str(error))
-        if least is None:
-            raise
-        return regen.step(model, loss, optimizer, args, budget=int(least[1].replace(",", "")) + 4096, **settings)
+    planner = "keep_all" if options.move else options.planner
+    return regen.step(model, loss, optimizer, args, budget=budget, planner=planner, time_limit=options.seconds, cache=cache)
+
+
+def run_again_with_least(error):
+    """In place of this process, so that nothing of the refused attempt counts."""
+    least = re.search(r"least budget found to work is ([0-9,]+) bytes", str(error))
+    if least is None or "--least" in sys.argv:
+        raise error
+    print(f"{error}", flush=True)
+    os.execv(sys.executable, [sys.executable, *sys.argv, "--least", str(int(least[1].replace(",", "")) + 4096)])
 
 
 def move_beside(runner, total_bytes):
@@ -210,6 +212,7 @@ def planned_run(name, options):
     share = float(options.share.removeprefix("e"))
     losses, state, reserved = torch.load(options.reference)
     budget = "130GiB" if share == 1 else int(share * reserved) if of_reserved else share
+    budget = options.least or budget
     model, args, loss = make(name, options.batch, options.channels_last)
     optimizer = optimizer_of(model)
     profile = cProfile.Profile() if options.profile_start else None
@@ -286,6 +289,7 @@ def main():
     parser.add_argument("--shares", nargs="*", default=["plain", "1"], help="plain, checkpoint, shares of the unplanned peak, or, with an e, of what plain reserved")
     parser.add_argument("--share", help=argparse.SUPPRESS)
     parser.add_argument("--reference", help=argparse.SUPPRESS)
+    parser.add_argument("--least", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--batch", type=int)
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--repeats", type=int, default=10)
@@ -302,12 +306,15 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             run_children(options, folder)
         return
-    sys.stdin.readline()  # until the GPU is free
+    if not options.least:
+        sys.stdin.readline()  # until the GPU is free
     name = options.models[0]
     use_deterministic_kernels(name)
     try:
         row = RUNS.get(options.share, planned_run)(name, options)
         print(json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}), flush=True)
+    except regen.BudgetError as error:
+        run_again_with_least(error)
     except (RuntimeError, MemoryError, ValueError) as error:
         print(name, options.share, type(error).__name__, str(error)[:600], flush=True)
 

@@ -45,7 +45,7 @@ class TrainingStep:
             self.activate(self.runner_for(args))
         except Exception:
             for runner in self.runners.values():
-                runner.captured.updates.undo(self.optimizer)
+                runner.let_go()
             raise
 
     def __call__(self, *args):
@@ -104,6 +104,11 @@ class StepRunner:
                     self.parameters[len(self.owned.names) - 1] = tensor
             elif role != "input":
                 self.constants.append((storage, tensor, tensor.storage_offset()))
+
+    def let_go(self):
+        """No step will be taken: nothing of it stays in memory, though the error on its way still knows this object."""
+        self.captured.updates.undo(self.optimizer)
+        self.captured.tensors, self.constants, self.parameters = {}, [], {}
 
     def make_ready(self):
         if not self.runner.compiled:
