@@ -1,6 +1,7 @@
 // The planner that decides everything: never worse than any other, never above the budget, and its
 // bound never above the best that exhaustive search finds.
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <cstdlib>
 
@@ -92,10 +93,11 @@ TEST(Auto, IsNeverWorseThanAnyOtherPlanner) {
 TEST(Auto, TheSameWorkGivesTheSamePlan) {
   const Graph graph = *zoo_graph("MobileNet");
   const Bytes budget = live_bytes_keep_all(graph).peak_bytes / 2;
-  const Problem problem{.graph = &graph, .link = {1e9, 1e9, 2e9}, .budget = budget};
+  const Problem problem{.graph = &graph, .link = {0.02, 0.02, 0.04}, .budget = budget};
   const Outcome first = *solve("auto", problem, {.work = 300'000});
   const Outcome second = *solve("auto", problem, {.work = 300'000});
   ASSERT_TRUE(first.plan && second.plan);
+  EXPECT_GE(first.work, 300'000);
   EXPECT_EQ(first.plan->steps, second.plan->steps);
 }
 
@@ -113,6 +115,38 @@ Graph graph_with_algorithms() {
     values.push_back(t);
   }
   return std::move(builder).build().value();
+}
+
+// While it lives, the process has one processor.
+class OneProcessor {
+ public:
+  OneProcessor() {
+    sched_getaffinity(0, sizeof(before_), &before_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    int first = 0;
+    while (!CPU_ISSET(first, &before_)) ++first;
+    CPU_SET(first, &one);
+    sched_setaffinity(0, sizeof(one), &one);
+  }
+  ~OneProcessor() { sched_setaffinity(0, sizeof(before_), &before_); }
+
+ private:
+  cpu_set_t before_;
+};
+
+TEST(Auto, TheNumberOfProcessorsMakesNoDifference) {
+  const Graph graph = *zoo_graph("MobileNet");
+  const Bytes budget = live_bytes_keep_all(graph).peak_bytes / 2;
+  const Problem problem{.graph = &graph, .link = {0.02, 0.02, 0.04}, .budget = budget};
+  const Outcome all = *solve("auto", problem, {.work = 3'000'000});
+  const OneProcessor one;
+  const Outcome alone = *solve("auto", problem, {.work = 3'000'000});
+  ASSERT_TRUE(all.plan && alone.plan);
+  EXPECT_EQ(all.note, "search over gaps");  // what goes on on all processors
+  EXPECT_GE(all.work, 3'000'000);
+  EXPECT_EQ(all.plan->steps, alone.plan->steps);
+  EXPECT_EQ(all.work, alone.work);
 }
 
 TEST(Auto, TakesTheFastestAlgorithmThatFits) {
