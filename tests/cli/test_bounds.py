@@ -58,7 +58,7 @@ def test_explain_tells_people_where_memory_binds(regen):
 
 def test_explain_says_why_a_plan_is_not_better(regen):
     regen.write("g.json", SHORT)
-    plan = regen.json("plan", "g.json", "--budget", 10510, "-o", "plan.json")
+    plan = regen.json("plan", "g.json", "--budget", 10510, "--planner", "str", "-o", "plan.json")
     assert plan["cost"] == 13  # b is made again, whole
     price = regen.json("explain", "g.json", "plan.json", "--budget", 10510)["memory_price"]
     assert price["plan"]["cost"] == 13 and price["plan"]["keeps_order"] is True
@@ -69,6 +69,15 @@ def test_explain_says_why_a_plan_is_not_better(regen):
     assert "Why not better" in text and "in the plan" in text
     line = regen.fails(2, "explain", "g.json", "plan.json", "--budget", 9000)
     assert "9,000" in line and "plan.json" in line
+
+
+def test_explain_a_plan_in_an_order_of_its_own(regen):
+    regen.write("g.json", SHORT)
+    plan = regen.json("plan", "g.json", "--budget", 10510, "-o", "plan.json")  # m and n first, then a and b
+    assert (plan["cost"], plan["status"], plan["lower_bound"], plan["bound_kind"]) == (12, "optimal", 12, "every_plan")
+    price = regen.json("explain", "g.json", "plan.json", "--budget", 10510)["memory_price"]
+    assert price["plan"] == {"cost": 12, "keeps_order": False, "gap": None}
+    assert "in an order of its own" in regen.ok("explain", "g.json", "plan.json", "--budget", 10510)
 
 
 def test_explain_a_plan_that_moves_needs_the_link(regen):

@@ -164,7 +164,7 @@ TEST(MemoryPrice, TheSumOverRowsIsThePrice) {
     for (std::size_t i = 0; i < found.rows.size(); ++i) {
       sum += found.rows[i].price;
       EXPECT_GT(found.rows[i].price, 0);
-      if (i > 0) EXPECT_LE(found.rows[i].price, found.rows[i - 1].price);
+      EXPECT_LE(found.rows[i].price, found.rows[i == 0 ? 0 : i - 1].price);
     }
     EXPECT_DOUBLE_EQ(sum, found.per_byte);
   }
