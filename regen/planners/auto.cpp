@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "regen/plan/explain.h"
+#include "regen/plan/whereabouts.h"
 #include "regen/planners/checkpoint_plan.h"
 #include "regen/planners/covering_bound.h"
 #include "regen/planners/gap_search.h"
@@ -41,7 +42,9 @@ constexpr Proposer kSlowProposers[] = {
     {"checkmate_lp", 0.2, 100},
     {"str_lp", 0.2, 100},
 };
-constexpr double kBoundShare = 0.3;  // of what the quick ones leave
+constexpr double kBoundShare = 0.3;                  // of what the quick ones leave
+constexpr double kEveryOrderShare = 0.02;            // of all that there was
+constexpr std::size_t kMostOpsInEveryOrder = 3'000;  // beyond these its tables are too large
 
 // Of a search that was given no limit; about 8 seconds.
 constexpr std::int64_t kDefaultWork = 8'000'000;
@@ -118,7 +121,8 @@ class Auto {
     if (!outcome.ok()) return {};  // a graph that this one cannot take
     effort_.add(outcome->work);
     // Its bound is for the same plans as ours: any movement, first runs in the order of the graph.
-    const bool same_plans = std::string_view(proposer.name) == "str" && &original_ == &graph_;
+    const bool same_plans = std::string_view(proposer.name) == "str" && &original_ == &graph_ &&
+                            problem_.options.recompute_gradients;
     if (same_plans) bound_ = std::max(bound_, outcome->lower_bound);
     if (!outcome->plan) return {};
     if (search != nullptr) search->start_from(*outcome->plan);
@@ -151,24 +155,31 @@ class Auto {
     const Simulation simulation = best_.best() ? best_.best()->simulation : Simulation{};
     const double cost = simulation.cost;
     Proposal proposal = std::move(best_).proposal("no planner found anything");
-    if (!proposal.plan || !keeps_order(*proposal.plan)) return proposal;
-    proposal.lower_bound = std::min(bound_, cost);
-    proposal.bound_kind = BoundKind::kOrder;
+    if (!proposal.plan) return proposal;
+    const bool in_order = keeps_order(*proposal.plan);
+    const double bound = in_order ? bound_ : bound_of_every_order();
+    proposal.lower_bound = std::min(bound, cost);
+    proposal.bound_kind = in_order ? BoundKind::kOrder : BoundKind::kEveryPlan;
     const bool fits = within_limits(problem_, simulation);
-    if (fits && cost <= std::max(bound_, least_cost_) * (1 + kSame)) {
+    if (fits && cost <= std::max(bound, least_cost_) * (1 + kSame)) {
       proposal.status = PlanStatus::kOptimal;
     }
     return proposal;
   }
 
-  // The bound is for first runs in the order of the graph.
-  bool keeps_order(const Plan& plan) const {
-    std::size_t next = 0;
-    for (const Step& step : plan.steps) {
-      if (step.kind() != StepKind::kCompute || step.op().index() < next) continue;
-      if (step.op().index() > next++) return false;
-    }
-    return true;
+  // Only asked for where the best plan has an order of its own, which the search cannot know: so it
+  // has a little time even when nothing is left.
+  double bound_of_every_order() {
+    if (original_.num_ops() > kMostOpsInEveryOrder) return 0;
+    Limits limits = share_of_rest(1);
+    limits.seconds = std::max(limits.seconds, effort_.limits().seconds * kEveryOrderShare);
+    const auto work = static_cast<double>(effort_.limits().work) * kEveryOrderShare;
+    limits.work = std::max(limits.work, static_cast<std::int64_t>(work));
+    Effort own(limits);
+    const LivenessInEveryOrder live(original_);
+    const CoveringBound bound = covering_bound(live, problem_.link, *problem_.budget, own);
+    effort_.add(own.work());
+    return std::isfinite(bound.cost) ? bound.cost : 0;
   }
 
   const Problem& problem_;
