@@ -132,7 +132,8 @@ def make_step(model, loss, optimizer, args, budget, options):
     """With the budget, or with the least one that works if it is too small."""
     # Kernels are loaded into memory of the driver's own when they are first called: measuring does that before the card is full.
     cache = options.cache if options.cache and isinstance(budget, str) else False
-    settings = dict(planner="keep_all" if options.move else options.planner, time_limit=options.seconds, cache=cache)
+    settings = dict(planner="keep_all" if options.move else options.planner, time_limit=options.seconds, cache=cache,
+                    improve=False)  # a plan that stays is measured
     try:
         return regen.step(model, loss, optimizer, args, budget=budget, **settings)
     except regen.BudgetError as error:
