@@ -7,6 +7,7 @@
 #include "regen/plan/addresses.h"
 #include "regen/plan/explain.h"
 #include "regen/plan/plan_json.h"
+#include "regen/plan/validate.h"
 #include "regen/planners/least_budget.h"
 #include "regen/simulate/simulate.h"
 
@@ -211,6 +212,13 @@ Problem RuntimeStep::make_problem(const PlanRequest& request) const {
   return problem;
 }
 
+// The highest sum of what lives at once, whatever the addresses are. The validator needs no link
+// for it.
+Bytes RuntimeStep::highest_live_bytes(Plan plan) const {
+  plan.addresses.reset();
+  return value_or_raise(validate(step_->graph, plan, {})).peak_bytes;
+}
+
 py::dict RuntimeStep::report(const Outcome& outcome) {
   plan_ = outcome.plan;
   py::dict report;
@@ -224,6 +232,7 @@ py::dict RuntimeStep::report(const Outcome& outcome) {
   report["seconds"] = outcome.seconds;
   report["work"] = outcome.work;
   report["peak_bytes"] = outcome.simulation.peak_bytes;
+  report["live_bytes"] = outcome.plan ? highest_live_bytes(*outcome.plan) : Bytes{0};
   report["host_peak_bytes"] = outcome.simulation.host_peak_bytes;
   report["offloaded_bytes"] = outcome.simulation.offloaded_bytes;
   report["recomputed"] = outcome.simulation.recomputed;

@@ -78,6 +78,7 @@ class RuntimeStep {
  private:
   Problem make_problem(const PlanRequest& request) const;
   AddressOptions addresses() const { return {device_->alignment()}; }
+  Bytes highest_live_bytes(Plan plan) const;
   pybind11::dict report(const Outcome& outcome);
 
   Program program_;
