@@ -10,6 +10,8 @@ namespace regen {
 namespace {
 
 constexpr int kTries = 6;
+// Even the least search for a plan gets so much for its addresses.
+constexpr std::int64_t kLeastPackWork = 50'000;
 
 Status judge_again(const Problem& problem, Outcome& outcome) {
   SimulateOptions options;
@@ -36,7 +38,7 @@ Result<Bytes> give_addresses(const Problem& problem, const AddressOptions& optio
   const Graph& graph = *problem.graph;
   PackOptions pack_options;
   pack_options.alignment = options.alignment;
-  pack_options.limits.work = options.pack_work;
+  pack_options.limits.work = std::min(options.pack_work, std::max(limits.work, kLeastPackWork));
   pack_options.limits.interrupt = limits.interrupt;
   if (problem.budget) {
     pack_options.capacity = std::max<Bytes>(0, *problem.budget - graph.fixed_bytes());

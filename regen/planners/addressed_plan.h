@@ -11,7 +11,7 @@ namespace regen {
 
 struct AddressOptions {
   Bytes alignment = 1;
-  std::int64_t pack_work = 1'000'000;  // for each packing; about a microsecond a unit
+  std::int64_t pack_work = 1'000'000;  // for each packing, at most; about a microsecond a unit
 };
 
 // As solve(), but the plan of the outcome has addresses, and its simulated peak counts them. Where

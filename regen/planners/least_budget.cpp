@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "regen/graph/analysis.h"
+#include "regen/plan/explain.h"
 
 namespace regen {
 namespace {
