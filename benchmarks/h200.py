@@ -147,7 +147,8 @@ def make_step(model, loss, optimizer, args, budget, options):
     # Kernels are loaded into memory of the driver's own when they are first called: measuring does that before the card is full.
     cache = options.cache if options.cache and isinstance(budget, str) else False
     planner = "keep_all" if options.move else options.planner
-    return regen.step(model, loss, optimizer, args, budget=budget, planner=planner, time_limit=options.seconds, cache=cache)
+    return regen.step(model, loss, optimizer, args, budget=budget, planner=planner, time_limit=options.seconds, cache=cache,
+                      improve=False)  # a plan that stays is measured
 
 
 def run_again_with_least(error):

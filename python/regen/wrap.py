@@ -10,8 +10,7 @@ from regen import _runtime, distributed
 from regen.caller_memory import CallerMemory
 from regen.capture import capture, device_of
 from regen.errors import CaptureError
-from regen.report import PlanReport
-from regen.runner import Settings
+from regen.settings import Settings
 from regen.wrap_runner import GRADIENT_CHUNK, WrapPlan, WrapRunner
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -80,8 +79,7 @@ class Wrapped:
     def plan(self):
         if self.active is None:
             return "no step has been planned yet"
-        clock = self.active.seconds
-        return PlanReport(self.active.plan, self.caller, clock.total if clock is not None else None)
+        return self.active.report()
 
     def save_plan(self, path):
         """Writes the plan in use, for `wrap(..., plan_file=path)`."""
@@ -129,7 +127,9 @@ class Wrapped:
 
     def runner_for(self, model, args, kwargs, key, group=None):
         if key not in self.runners:
-            self.release()  # measuring needs room
+            self.release()  # measuring needs room, and quiet
+            for runner in self.runners.values():
+                runner.plan.improvement.stop()
             self.runners[key] = self.make_runner(model, args, kwargs, group)
         return self.runners[key]
 
