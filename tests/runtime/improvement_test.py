@@ -318,7 +318,7 @@ def run_script(ending):
     root = pathlib.Path(__file__).resolve().parents[2]
     paths = os.pathsep.join(str(p) for p in (root / "python", root / "tests" / "support", root))
     return subprocess.run([sys.executable, "-c", textwrap.dedent(SCRIPT) + textwrap.dedent(ending)], capture_output=True, text=True,
-                          env={**os.environ, "PYTHONPATH": paths}, timeout=300)
+                          env={**os.environ, "PYTHONPATH": paths}, timeout=120)
 
 
 @pytest.mark.parametrize("ending, status", [
@@ -329,8 +329,9 @@ def run_script(ending):
     ("""
      child = os.fork()
      if child == 0:
-         del search, model
-         sys.exit(5)
+         del search
+         model.regen.active.plan.improvement.stop()
+         os._exit(5)
      assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
      print('done')
      """, 0),
