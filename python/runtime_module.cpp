@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "regen/execute/executor.h"
@@ -67,8 +68,10 @@ class Step {
       : program_(value_or_raise(read_program(json, "program"))),
         device_(value_or_raise(open_device(device))) {}
 
+  // Without Python's lock: an operator may be written in Python and tried on another thread.
   void record(const std::map<std::size_t, at::Tensor>& samples, int repeats,
-              const std::string& cache_path) {
+              const std::string& cache_path, const std::string& algorithms) {
+    const py::gil_scoped_release unlocked;
     RecordCache cache;
     if (!cache_path.empty()) {
       cache = value_or_raise(RecordCache::load(cache_path, device_->name()));
@@ -76,6 +79,7 @@ class Step {
     RecordOptions options;
     options.repeats = repeats;
     options.cache = &cache;
+    options.algorithms = value_or_raise(parse_algorithms(algorithms));
     options.sample = [&](StorageId storage) {
       const auto found = samples.find(storage.index());
       return found == samples.end() ? at::Tensor() : found->second;
@@ -213,6 +217,14 @@ class Step {
   }
 
  private:
+  static std::size_t ops_in_other_variants(const Plan& plan) {
+    std::set<OpId> ops;
+    for (const auto& step : plan.steps) {
+      if (step.kind() == StepKind::kCompute && step.choice() > 0) ops.insert(step.op());
+    }
+    return ops.size();
+  }
+
   void give_addresses() {
     PackOptions options;
     options.alignment = device_->alignment();
@@ -252,6 +264,7 @@ class Step {
     report["offloaded_bytes"] = outcome.simulation.offloaded_bytes;
     report["recomputed"] = outcome.simulation.recomputed;
     report["steps"] = outcome.plan ? outcome.plan->steps.size() : 0;
+    report["other_algorithms"] = outcome.plan ? ops_in_other_variants(*outcome.plan) : 0;
     report["note"] = outcome.note;
     return report;
   }

@@ -39,6 +39,8 @@ class PlanReport:
             f"  recomputed  {report['recomputed']} ops",
             f"  moved       {size(report['offloaded_bytes'])} to the host and back",
         ]
+        if report.get("other_algorithms"):
+            lines.append(f"  algorithms  {report['other_algorithms']} ops run otherwise than by default")
         memory = step.memory() if self.runner.compiled else {}
         if memory:
             lines.append(f"  arena       {size(memory['arena'])}, host {size(memory['host'])}")

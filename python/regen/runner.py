@@ -36,6 +36,11 @@ class Settings:
     cache: object = None  # folder; None: ~/.cache/regen; False: none
     link: tuple = None  # bytes per second to the host, to the device, both together
     plan_file: object = None
+    algorithms: str = "default"  # those of plain PyTorch, so its bits; "any": faster or smaller ones too
+
+    def __post_init__(self):
+        if self.algorithms not in ("default", "any"):
+            raise ValueError(f"algorithms={self.algorithms!r} found, expected 'default' or 'any'")
 
 
 class Runner:
@@ -57,7 +62,7 @@ class Runner:
         """Measures every op; returns what libraries (cuBLAS) took for good while that was done, and what the device's
         allocator has reserved around the caller's tensors without using it: bytes of the card that nobody else can have."""
         before = _runtime.memory_use(self.device)["allocated"]
-        self.step.record(self.samples(), 3 if self.kind == "cpu" else 5, self.profile_path())
+        self.step.record(self.samples(), 3 if self.kind == "cpu" else 5, self.profile_path(), self.settings.algorithms)
         if self.kind == "cpu":
             return 0
         torch.cuda.empty_cache()

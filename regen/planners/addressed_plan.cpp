@@ -6,6 +6,7 @@
 #include "regen/graph/analysis.h"
 #include "regen/plan/addresses.h"
 #include "regen/plan/explain.h"
+#include "regen/planners/variant_choice.h"
 
 namespace regen {
 namespace {
@@ -57,6 +58,49 @@ Result<Bytes> give_addresses(const Problem& problem, const AddressOptions& optio
   return Bytes{0};
 }
 
+Result<Outcome> least_of_graph(std::string_view planner, Problem problem,
+                               const AddressOptions& options, const Limits& limits) {
+  const Graph& graph = *problem.graph;
+  Bytes low = structural_bound(graph).bytes;
+  Bytes high = live_bytes_keep_all(graph).peak_bytes;
+  problem.budget = low;
+  REGEN_ASSIGN(Outcome best, solve_addressed(planner, problem, options, limits));
+  if (has_plan(best)) return best;
+  problem.budget.reset();
+  REGEN_ASSIGN(best, solve_addressed("keep_all", problem, options, limits));
+  high = std::max(high, best.simulation.peak_bytes);
+  const Bytes precision = std::max<Bytes>(options.alignment, (high - low) / 100);
+  while (high - low > precision) {
+    problem.budget = low + (high - low) / 2;
+    REGEN_ASSIGN(Outcome next, solve_addressed(planner, problem, options, limits));
+    if (has_plan(next)) {
+      high = std::min(*problem.budget, next.simulation.peak_bytes);
+      best = std::move(next);
+    } else {
+      low = *problem.budget;
+    }
+  }
+  return best;
+}
+
+// Planners that know of one way for each op are given the way with the least workspace.
+Result<Outcome> least_of_smallest(std::string_view planner, const Problem& problem,
+                                  const AddressOptions& options, const Limits& limits) {
+  const Graph& graph = *problem.graph;
+  REGEN_ASSIGN(const VariantView view, VariantView::make(graph, smallest_choice(graph)));
+  Problem inner = problem;
+  inner.graph = &view.graph();
+  REGEN_ASSIGN(Outcome outcome, least_of_graph(planner, inner, options, limits));
+  if (!outcome.plan) return outcome;
+  outcome.plan = view.original(std::move(*outcome.plan));
+  outcome.plan->fingerprint = graph.fingerprint();
+  outcome.base_cost = graph.base_cost();
+  outcome.lower_bound = 0;  // it was one for that choice
+  outcome.gap = 1;
+  REGEN_TRY(judge_again(problem, outcome));
+  return outcome;
+}
+
 }  // namespace
 
 Result<Outcome> solve_addressed(std::string_view planner, const Problem& problem,
@@ -81,27 +125,10 @@ Result<Outcome> solve_addressed(std::string_view planner, const Problem& problem
 
 Result<Outcome> least_budget(std::string_view planner, Problem problem,
                              const AddressOptions& options, const Limits& limits) {
-  const Graph& graph = *problem.graph;
-  Bytes low = structural_bound(graph).bytes;
-  Bytes high = live_bytes_keep_all(graph).peak_bytes;
-  problem.budget = low;
-  REGEN_ASSIGN(Outcome best, solve_addressed(planner, problem, options, limits));
-  if (has_plan(best)) return best;
-  problem.budget.reset();
-  REGEN_ASSIGN(best, solve_addressed("keep_all", problem, options, limits));
-  high = std::max(high, best.simulation.peak_bytes);
-  const Bytes precision = std::max<Bytes>(options.alignment, (high - low) / 100);
-  while (high - low > precision) {
-    problem.budget = low + (high - low) / 2;
-    REGEN_ASSIGN(Outcome next, solve_addressed(planner, problem, options, limits));
-    if (has_plan(next)) {
-      high = std::min(*problem.budget, next.simulation.peak_bytes);
-      best = std::move(next);
-    } else {
-      low = *problem.budget;
-    }
+  if (variant_decisions(*problem.graph).empty()) {
+    return least_of_graph(planner, std::move(problem), options, limits);
   }
-  return best;
+  return least_of_smallest(planner, problem, options, limits);
 }
 
 }  // namespace regen

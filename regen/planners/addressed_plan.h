@@ -18,7 +18,8 @@ Result<Outcome> solve_addressed(std::string_view planner, const Problem& problem
                                 const AddressOptions& options, const Limits& limits = {});
 
 // The smallest budget that the planner is seen to meet with addresses: bisection between the
-// structural bound and the memory of keeping everything, to within a hundredth of the span.
+// structural bound and the memory of keeping everything, to within a hundredth of the span. Where
+// ops have several algorithms, the smallest are taken.
 Result<Outcome> least_budget(std::string_view planner, Problem problem,
                              const AddressOptions& options, const Limits& limits = {});
 
