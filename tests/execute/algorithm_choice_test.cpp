@@ -72,7 +72,8 @@ class Chain {
 
   void record_again(Algorithms algorithms, RecordCache* cache = nullptr) {
     auto recording =
-        regen::record(program_, *device_, {.repeats = 1, .cache = cache, .algorithms = algorithms});
+        regen::record(program_, *device_,
+                      {.repeats = 3, .patience = 1, .cache = cache, .algorithms = algorithms});
     EXPECT_TRUE(recording.ok()) << recording.error().message;
     recording_ = std::make_shared<const Recording>(std::move(*recording));
     auto step = make_step_graph(*recording_, {.alignment = device_->alignment()});
@@ -217,9 +218,8 @@ TEST(AlgorithmSearch, CallsOfOneProblemAreOneGroup) {
 // All ways take as long as each other here.
 RepeatableCall choosy_call(std::int64_t kind) {
   RepeatableCall call;
-  call.run = [kind] {
+  call.run = [kind, x = at::ones({100})] {
     const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow("regen_test::choosy", "");
-    const at::Tensor x = at::ones({100});
     torch::jit::Stack stack{x, x, kind, c10::List<bool>({true})};
     handle.callBoxed(stack);
     return std::vector<at::Tensor>{stack[0].toTensor()};
