@@ -13,16 +13,17 @@ from regen.check import same_bits
 MIB = 1 << 20
 WIDTH = 1 << 14
 # Scratch bytes and seconds.
-ALGORITHMS = [(4 * MIB, 0.0), (2 * MIB, 0.004), (0, 0.008)]
+ALGORITHMS = [(4 * MIB, 0.0), (2 * MIB, 0.02), (0, 0.06)]
 TIGHT = 3 * MIB // 2
 
-memory = threading.local()
+# By thread: Python's own thread-local values last no longer than a call where the thread is not Python's.
+memory = {}
 
 
 @torch.library.custom_op("regen_python_test::choosy", mutates_args=())
 def choosy(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     out = torch.empty_like(x)
-    remembered = memory.__dict__.setdefault("algorithms", {})
+    remembered = memory.setdefault(threading.get_native_id(), {})
     known = [remembered[x.shape]] if x.shape in remembered else []
     for number in known + list(range(len(ALGORITHMS))):
         scratch, seconds = ALGORITHMS[number]
@@ -43,12 +44,16 @@ def _(x, w):
     return torch.empty_like(x)
 
 
-def backward(context, gradient):
-    x, w = context.saved_tensors
+def setup_context(ctx, inputs, output):
+    ctx.save_for_backward(*inputs)
+
+
+def backward(ctx, gradient):
+    x, w = ctx.saved_tensors
     return gradient * w, gradient * x
 
 
-choosy.register_autograd(backward, setup_context=lambda context, inputs, output: context.save_for_backward(*inputs))
+choosy.register_autograd(backward, setup_context=setup_context)
 
 
 class Chain(torch.nn.Module):
@@ -65,9 +70,9 @@ class Chain(torch.nn.Module):
 
 @pytest.fixture(autouse=True)
 def nothing_remembered():
-    memory.__dict__.clear()
+    memory.clear()
     yield
-    memory.__dict__.clear()
+    memory.clear()
 
 
 def sample():
@@ -97,7 +102,7 @@ def test_a_budget_below_the_default_scratch_fits_with_any():
 def test_wrap_runs_what_the_plan_has_chosen_within_the_budget():
     x, plain, model = sample(), Chain(), Chain()
     by_default = left_behind(plain, x)
-    memory.__dict__.clear()
+    memory.clear()
     wrapped = regen.wrap(model, (x,), TIGHT, reserve=0, time_limit=2, algorithms="any", debug=True, cache=False)
     found = left_behind(wrapped, x)
     runner = wrapped.regen.plan.runner
@@ -141,7 +146,7 @@ def test_measurements_with_alternatives_serve_both_from_one_cache(tmp_path):
     assert again.regen.plan.runner.report["other_algorithms"] == 3
     with pytest.raises(regen.BudgetError):
         regen.wrap(Chain(), (x,), TIGHT, **options)
-    memory.__dict__.clear()
+    memory.clear()
     expected = left_behind(Chain(), x)
     assert equal(left_behind(regen.wrap(Chain(), (x,), "16MiB", **options), x), expected)
 
