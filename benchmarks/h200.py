@@ -148,7 +148,7 @@ def make_step(model, loss, optimizer, args, budget, options):
     cache = options.cache if options.cache and isinstance(budget, str) else False
     planner = "keep_all" if options.move else options.planner
     return regen.step(model, loss, optimizer, args, budget=budget, planner=planner, time_limit=options.seconds, cache=cache,
-                      improve=False)  # a plan that stays is measured
+                      algorithms=options.algorithms, improve=False)  # a plan that stays is measured
 
 
 def run_again_with_least(error):
@@ -243,13 +243,13 @@ def planned_run(name, options):
         "live": report["live_bytes"] / GIB, "predicted": report["peak_bytes"] / GIB, "measured": (torch.cuda.max_memory_allocated() + memory["arena"] - beside) / GIB,
         "reserved": (torch.cuda.max_memory_reserved() + memory["arena"] - beside) / GIB,
         "unplanned": runner.step.unplanned_bytes / GIB, "recomputed": report["recomputed"], "moved": report["offloaded_bytes"] / GIB,
-        "losses_equal": all(same_bits(a, b) for a, b in zip(losses, found)), "different": different[:3],
+        "other_algorithms": report.get("other_algorithms", 0), "losses_equal": all(same_bits(a, b) for a, b in zip(losses, found)), "different": different[:3],
         "dispatch_us": dispatch_microseconds(runner, lambda: step(*args)), "deviations": memory["deviations"], "plan_s": report["seconds"], "gap": report["gap"], "overhead": report["overhead"]}
 
 
 def child_command(name, share, options, reference):
     command = [sys.executable, __file__, name, "--share", str(share), "--reference", reference, "--repeats", str(options.repeats),
-               "--planner", options.planner, "--seconds", str(options.seconds)]
+               "--planner", options.planner, "--seconds", str(options.seconds), "--algorithms", options.algorithms]
     for flag, value in (("--batch", options.batch), ("--cache", options.cache), ("--graphs", options.graphs),
                         ("--kernels", options.kernels), ("--move", options.move)):
         command += [flag, str(value)] if value else []
@@ -295,6 +295,7 @@ def main():
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--planner", default="auto")
+    parser.add_argument("--algorithms", default="default", choices=("default", "any"), help="of convolutions; with any the bits differ")
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--cache")
     parser.add_argument("--graphs", help="folder for the measured graphs")

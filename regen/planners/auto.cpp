@@ -16,7 +16,7 @@
 #include "regen/planners/gap_search.h"
 #include "regen/planners/planner_list.h"
 #include "regen/planners/recompute.h"
-#include "regen/planners/variant_view.h"
+#include "regen/planners/variant_choice.h"
 
 namespace regen {
 namespace {
@@ -192,93 +192,17 @@ class Auto {
   double least_cost_ = 0;  // of every op once, each in its cheapest way
 };
 
-// Chooses among alternatives that differ in cost and workspace: the fastest within a cap, the same
-// for all ops, that a first plan says is best; then faster ones wherever that plan has room.
-class VariantChoice {
- public:
-  VariantChoice(const Problem& problem, Effort& effort)
-      : problem_(problem), graph_(*problem.graph), effort_(effort) {
-    problem_.observer = nullptr;
-  }
-
-  Result<VariantView> best() {
-    for (const Bytes cap : caps()) {
-      IdVector<OpId, VariantId> chosen(graph_.num_ops());
-      for (OpId op : graph_.ops()) chosen[op] = fastest_within(graph_, op, cap);
-      REGEN_TRY(offer(std::move(chosen)));
-    }
-    if (!stage_bytes_.empty()) REGEN_TRY(offer(with_room_used()));
-    return std::move(*view_);
-  }
-
- private:
-  // All workspaces, or some of them from the smallest to the largest.
-  std::vector<Bytes> caps() const {
-    std::vector<Bytes> sizes;
-    for (OpId op : graph_.ops()) {
-      for (VariantId v : plain_alternatives(graph_, op)) sizes.push_back(graph_.workspace(v));
-    }
-    std::ranges::sort(sizes, std::ranges::greater{});
-    const auto rest = std::ranges::unique(sizes);
-    sizes.erase(rest.begin(), rest.end());
-    std::vector<Bytes> some;
-    for (std::size_t i = 0; i < kMostCaps; ++i) {
-      some.push_back(sizes[i * (sizes.size() - 1) / (kMostCaps - 1)]);
-    }
-    const auto repeated = std::ranges::unique(some);
-    some.erase(repeated.begin(), repeated.end());
-    return some;
-  }
-
-  Status offer(IdVector<OpId, VariantId> chosen) {
-    if (view_ && effort_.exhausted()) return {};
-    REGEN_ASSIGN(VariantView view, VariantView::make(graph_, std::move(chosen)));
-    Problem problem = problem_;
-    problem.graph = &view.graph();
-    const bool fits = structural_bound(view.graph()).bytes <= *problem.budget &&
-                      check_sequences_possible(view.graph()).ok();
-    std::optional<GapPlan> plan;
-    if (fits) {
-      GapSearch search(problem, effort_);
-      search.start();
-      plan = search.best();
-    }
-    // Without a plan the smaller workspaces are the better choice.
-    const double cost = plan ? plan->cost : std::numeric_limits<double>::infinity();
-    if (view_ && (cost > cost_ || (cost == cost_ && plan))) return {};
-    cost_ = cost;
-    stage_bytes_ = plan ? std::move(plan->stage_bytes) : std::vector<Bytes>();
-    view_ = std::move(view);
-    return {};
-  }
-
-  IdVector<OpId, VariantId> with_room_used() const {
-    IdVector<OpId, VariantId> chosen = view_->chosen();
-    for (OpId op : graph_.ops()) {
-      const Bytes room = *problem_.budget - stage_bytes_[op.index()];
-      chosen[op] = fastest_within(graph_, op, graph_.workspace(chosen[op]) + room);
-    }
-    return chosen;
-  }
-
-  static constexpr std::size_t kMostCaps = 12;
-  Problem problem_;
-  const Graph& graph_;
-  Effort& effort_;
-  std::optional<VariantView> view_;
-  double cost_ = std::numeric_limits<double>::infinity();
-  std::vector<Bytes> stage_bytes_;
-};
-
-bool has_alternatives(const Graph& graph) {
-  return std::ranges::any_of(graph.ops(),
-                             [&](OpId op) { return plain_alternatives(graph, op).size() > 1; });
-}
-
 Result<Proposal> decide(const Problem& problem, Effort& effort) {
   const Graph& graph = *problem.graph;
-  if (!problem.budget || !has_alternatives(graph)) return Auto(problem, graph, effort).run();
-  REGEN_ASSIGN(const VariantView view, VariantChoice(problem, effort).best());
+  if (!problem.budget || variant_decisions(graph).empty()) {
+    return Auto(problem, graph, effort).run();
+  }
+  if (few_choices(graph)) {
+    return plan_every_choice(problem, effort, [](const Problem& one, Effort& own) {
+      return Auto(one, *one.graph, own).run();
+    });
+  }
+  REGEN_ASSIGN(const VariantView view, choose_variants(problem, effort));
   Problem inner = problem;
   inner.graph = &view.graph();
   REGEN_ASSIGN(Proposal proposal, Auto(inner, graph, effort).run());

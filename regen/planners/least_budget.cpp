@@ -6,6 +6,8 @@
 
 #include "regen/graph/analysis.h"
 #include "regen/plan/explain.h"
+#include "regen/planners/variant_choice.h"
+#include "regen/simulate/simulate.h"
 
 namespace regen {
 namespace {
@@ -82,10 +84,8 @@ class LeastBudget {
   Outcome best_;
 };
 
-}  // namespace
-
-Result<Outcome> least_budget(std::string_view planner, const Problem& problem,
-                             const AddressOptions& options, const Limits& limits) {
+Result<Outcome> least_of_graph(std::string_view planner, const Problem& problem,
+                               const AddressOptions& options, const Limits& limits) {
   LeastBudget search(problem, options, limits);
   REGEN_TRY(search.begin());
   if (planner == "auto") {
@@ -94,6 +94,33 @@ Result<Outcome> least_budget(std::string_view planner, const Problem& problem,
   }
   REGEN_TRY(search.descend(planner));
   return std::move(search).take();
+}
+
+// Planners that know of one way for each op are given the way with the least workspace.
+Result<Outcome> least_of_smallest(std::string_view planner, const Problem& problem,
+                                  const AddressOptions& options, const Limits& limits) {
+  const Graph& graph = *problem.graph;
+  REGEN_ASSIGN(const VariantView view, VariantView::make(graph, smallest_choice(graph)));
+  Problem inner = problem;
+  inner.graph = &view.graph();
+  REGEN_ASSIGN(Outcome outcome, least_of_graph(planner, inner, options, limits));
+  if (!outcome.plan) return outcome;
+  outcome.plan = view.original(std::move(*outcome.plan));
+  outcome.plan->fingerprint = graph.fingerprint();
+  outcome.base_cost = graph.base_cost();
+  outcome.lower_bound = 0;  // it was one for that choice
+  outcome.gap = 1;
+  REGEN_ASSIGN(outcome.simulation, simulate(graph, *outcome.plan, {.link = problem.link}));
+  return outcome;
+}
+
+}  // namespace
+
+Result<Outcome> least_budget(std::string_view planner, const Problem& problem,
+                             const AddressOptions& options, const Limits& limits) {
+  const bool one_way = variant_decisions(*problem.graph).empty();
+  return one_way ? least_of_graph(planner, problem, options, limits)
+                 : least_of_smallest(planner, problem, options, limits);
 }
 
 }  // namespace regen
