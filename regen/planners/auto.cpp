@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "regen/plan/explain.h"
 #include "regen/planners/checkpoint_plan.h"
@@ -15,6 +16,7 @@
 #include "regen/planners/gap_search.h"
 #include "regen/planners/planner_list.h"
 #include "regen/planners/recompute.h"
+#include "regen/planners/variant_refinement.h"
 #include "regen/planners/variant_view.h"
 
 namespace regen {
@@ -42,20 +44,35 @@ constexpr Proposer kSlowProposers[] = {
     {"str_lp", 0.2, 100},
 };
 constexpr double kBoundShare = 0.3;  // of what the quick ones leave
+// Of the effort, where ops have several ways to run: for those that a first plan chose.
+constexpr double kChosenShare = 0.5;
+// Up to this many ops the exact search comes to its end by itself, and may do so where nobody set a
+// limit.
+constexpr std::size_t kMostExactOps = 20;
 
 // Of a search that was given no limit; about 8 seconds.
 constexpr std::int64_t kDefaultWork = 8'000'000;
 // Costs that differ by less are the same up to rounding.
 constexpr double kSame = 1e-9;
 
+// A part of what is left of an effort.
+Limits share_of(const Effort& effort, double share) {
+  Limits limits = effort.limits();
+  limits.seconds = std::max(0.0, effort.seconds_left()) * share;
+  const auto work = static_cast<double>(std::max<std::int64_t>(0, effort.work_left()));
+  if (limits.work != Limits{}.work) limits.work = static_cast<std::int64_t>(work * share);
+  return limits;
+}
+
 class Auto {
  public:
   // The bound is about `original`, of which the problem's graph may be a view.
-  Auto(const Problem& problem, const Graph& original, Effort& effort)
+  Auto(const Problem& problem, const Graph& original, bool unlimited, Effort& effort)
       : problem_(problem),
         original_(original),
         quiet_(problem),
         graph_(*problem.graph),
+        unlimited_(unlimited),
         effort_(effort),
         best_(problem) {
     quiet_.observer = nullptr;
@@ -86,12 +103,12 @@ class Auto {
   }
 
  private:
-  Limits share_of_rest(double share) const {
-    Limits limits = effort_.limits();
-    limits.seconds = std::max(0.0, effort_.seconds_left()) * share;
-    const auto work = static_cast<double>(std::max<std::int64_t>(0, effort_.work_left()));
-    if (limits.work != Limits{}.work) limits.work = static_cast<std::int64_t>(work * share);
-    return limits;
+  Limits limits_of(const Proposer& proposer) const {
+    const bool to_the_end = unlimited_ && graph_.num_ops() <= kMostExactOps;
+    if (!to_the_end || std::string_view(proposer.name) != "str") {
+      return share_of(effort_, proposer.share);
+    }
+    return {.interrupt = effort_.limits().interrupt, .enough = effort_.limits().enough};
   }
 
   Status ask_all(std::span<const Proposer> proposers, GapSearch* search) {
@@ -104,7 +121,7 @@ class Auto {
   }
 
   void find_bound(GapSearch& search) {
-    Effort own(share_of_rest(kBoundShare));
+    Effort own(share_of(effort_, kBoundShare));
     const CoveringBound bound = covering_bound(original_, problem_.link, *problem_.budget, own);
     effort_.add(own.work());
     if (std::isfinite(bound.cost)) bound_ = std::max(bound_, bound.cost);
@@ -114,16 +131,28 @@ class Auto {
   }
 
   Status ask(const Proposer& proposer, GapSearch* search) {
-    auto outcome = solve(proposer.name, quiet_, share_of_rest(proposer.share));
+    auto outcome = solve(proposer.name, quiet_, limits_of(proposer));
     if (!outcome.ok()) return {};  // a graph that this one cannot take
     effort_.add(outcome->work);
     // Its bound is for the same plans as ours: any movement, first runs in the order of the graph.
     const bool same_plans = std::string_view(proposer.name) == "str" && &original_ == &graph_;
     if (same_plans) bound_ = std::max(bound_, outcome->lower_bound);
-    if (!outcome->plan) return {};
+    if (!outcome->plan || !allowed(*outcome->plan)) return {};
     if (search != nullptr) search->start_from(*outcome->plan);
     best_.offer({std::move(*outcome->plan), outcome->simulation, std::string(proposer.name)});
     return {};
+  }
+
+  // Not every planner asks whether gradients may be made twice.
+  bool allowed(const Plan& plan) const {
+    if (problem_.options.recompute_gradients) return true;
+    IdVector<OpId, char> ran(graph_.num_ops(), 0);
+    return std::ranges::none_of(plan.steps, [&](const Step& step) {
+      if (step.kind() != StepKind::kCompute || graph_.phase(step.op()) == Phase::kForward) {
+        return false;
+      }
+      return std::exchange(ran[step.op()], 1) != 0;
+    });
   }
 
   void take(const GapSearch& search) {
@@ -175,6 +204,7 @@ class Auto {
   const Graph& original_;
   Problem quiet_;  // the same for those who are asked: only what is best of all is told
   const Graph& graph_;
+  bool unlimited_;  // the effort's limits are our own, not the caller's
   Effort& effort_;
   BestCandidate best_;
   double bound_ = 0;
@@ -264,15 +294,56 @@ bool has_alternatives(const Graph& graph) {
                              [&](OpId op) { return plain_alternatives(graph, op).size() > 1; });
 }
 
-Result<Proposal> decide(const Problem& problem, Effort& effort) {
+// Plans a graph with one way for each op, and then lets each run take the fastest that fits.
+Result<Proposal> decide_in_view(const Problem& problem, const VariantView& view, bool unlimited,
+                                Effort& effort) {
   const Graph& graph = *problem.graph;
-  if (!problem.budget || !has_alternatives(graph)) return Auto(problem, graph, effort).run();
-  REGEN_ASSIGN(const VariantView view, VariantChoice(problem, effort).best());
   Problem inner = problem;
   inner.graph = &view.graph();
-  REGEN_ASSIGN(Proposal proposal, Auto(inner, graph, effort).run());
-  if (proposal.plan) proposal.plan = view.original(std::move(*proposal.plan));
+  REGEN_ASSIGN(Proposal proposal, Auto(inner, graph, unlimited, effort).run());
+  if (!proposal.plan) return proposal;
+  REGEN_ASSIGN(proposal.plan, with_fastest_variants(graph, view.original(std::move(*proposal.plan)),
+                                                    *problem.budget));
   return proposal;
+}
+
+// Whether the first is the better one, as the simulator sees it.
+Result<bool> better(const Problem& problem, const Proposal& a, const Proposal& b) {
+  if (!a.plan || !b.plan) return a.plan.has_value();
+  REGEN_ASSIGN(const Simulation of_a, simulate(*problem.graph, *a.plan, {.link = problem.link}));
+  REGEN_ASSIGN(const Simulation of_b, simulate(*problem.graph, *b.plan, {.link = problem.link}));
+  const bool a_fits = within_limits(problem, of_a);
+  const bool b_fits = within_limits(problem, of_b);
+  if (a_fits != b_fits) return a_fits;
+  return a_fits ? of_a.cost < of_b.cost : of_a.peak_bytes < of_b.peak_bytes;
+}
+
+// With the ways that were chosen for a first plan, and with those that all other planners take.
+Result<Proposal> decide_with_variants(const Problem& problem, bool unlimited, Effort& effort) {
+  const Graph& graph = *problem.graph;
+  REGEN_ASSIGN(const VariantView view, VariantChoice(problem, effort).best());
+  IdVector<OpId, VariantId> base(graph.num_ops());
+  for (OpId op : graph.ops()) base[op] = base_variant(graph, op);
+  if (view.chosen() == base) return decide_in_view(problem, view, unlimited, effort);
+  Effort first(share_of(effort, kChosenShare));
+  REGEN_ASSIGN(Proposal chosen, decide_in_view(problem, view, unlimited, first));
+  effort.add(first.work());
+  if (chosen.status == PlanStatus::kOptimal) return chosen;
+  REGEN_ASSIGN(const VariantView base_view, VariantView::make(graph, std::move(base)));
+  REGEN_ASSIGN(Proposal other, decide_in_view(problem, base_view, unlimited, effort));
+  const double bound = std::max(chosen.lower_bound, other.lower_bound);
+  REGEN_ASSIGN(const bool other_is_better, better(problem, other, chosen));
+  if (other_is_better) std::swap(chosen, other);
+  if (chosen.bound_kind == other.bound_kind) chosen.lower_bound = bound;
+  return chosen;
+}
+
+Result<Proposal> decide(const Problem& problem, bool unlimited, Effort& effort) {
+  const Graph& graph = *problem.graph;
+  if (!problem.budget || !has_alternatives(graph)) {
+    return Auto(problem, graph, unlimited, effort).run();
+  }
+  return decide_with_variants(problem, unlimited, effort);
 }
 
 }  // namespace
@@ -283,10 +354,10 @@ Result<Proposal> plan_auto(const Problem& problem, Effort& effort) {
   }
   Limits limits = effort.limits();
   const bool unlimited = std::isinf(limits.seconds) && limits.work == Limits{}.work;
-  if (!unlimited) return decide(problem, effort);
+  if (!unlimited) return decide(problem, false, effort);
   limits.work = kDefaultWork;
   Effort own(limits);
-  auto proposal = decide(problem, own);
+  auto proposal = decide(problem, true, own);
   effort.add(own.work());
   return proposal;
 }
