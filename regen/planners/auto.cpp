@@ -303,7 +303,7 @@ Result<Proposal> decide_in_view(const Problem& problem, const VariantView& view,
   REGEN_ASSIGN(Proposal proposal, Auto(inner, graph, unlimited, effort).run());
   if (!proposal.plan) return proposal;
   REGEN_ASSIGN(proposal.plan, with_fastest_variants(graph, view.original(std::move(*proposal.plan)),
-                                                    *problem.budget));
+                                                    problem.link, *problem.budget));
   return proposal;
 }
 

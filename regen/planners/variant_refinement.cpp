@@ -33,8 +33,8 @@ std::size_t fastest_choice(const Graph& graph, const Step& step, bool again, Byt
 
 }  // namespace
 
-Result<Plan> with_fastest_variants(const Graph& graph, Plan plan, Bytes budget) {
-  REGEN_ASSIGN(const Simulation simulation, simulate(graph, plan, {.record = true}));
+Result<Plan> with_fastest_variants(const Graph& graph, Plan plan, const Link& link, Bytes budget) {
+  REGEN_ASSIGN(const Simulation simulation, simulate(graph, plan, {.link = link, .record = true}));
   IdVector<OpId, char> ran(graph.num_ops(), 0);
   for (std::size_t k = 0; k < plan.steps.size(); ++k) {
     Step& step = plan.steps[k];

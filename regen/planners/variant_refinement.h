@@ -11,6 +11,6 @@ namespace regen {
 
 // `budget` counts every byte. The plan must have a meaning (simulate()); one over the budget comes
 // back as it is wherever it is over.
-Result<Plan> with_fastest_variants(const Graph& graph, Plan plan, Bytes budget);
+Result<Plan> with_fastest_variants(const Graph& graph, Plan plan, const Link& link, Bytes budget);
 
 }  // namespace regen
