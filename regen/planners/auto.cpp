@@ -43,6 +43,12 @@ constexpr Proposer kSlowProposers[] = {
     {"checkmate_lp", 0.2, 100},
     {"str_lp", 0.2, 100},
 };
+// Asked before anything else that takes long while no plan fits: rounding finds some where searches
+// end above the budget.
+constexpr Proposer kRescuers[] = {
+    {"checkmate_lp", 0.6, 100},
+    {"str_lp", 0.4, 100},
+};
 constexpr double kBoundShare = 0.3;  // of what the quick ones leave
 // Of the effort, where ops have several ways to run: for those that a first plan chose.
 constexpr double kChosenShare = 0.5;
@@ -92,6 +98,7 @@ class Auto {
       take(*search);
     }
     REGEN_TRY(ask_all(kQuickProposers, search ? &*search : nullptr));
+    if (!fits()) REGEN_TRY(ask_all(kRescuers, search ? &*search : nullptr));
     if (search && !nothing_better()) {
       find_bound(*search);
       REGEN_TRY(ask_all(kSlowProposers, &*search));
@@ -165,15 +172,15 @@ class Auto {
   }
 
   void tell() const {
-    if (!problem_.observer || !best_.best() || !keeps_order(best_.best()->plan)) return;
-    if (!within_limits(problem_, best_.best()->simulation)) return;
+    if (!problem_.observer || !fits() || !keeps_order(best_.best()->plan)) return;
     const double cost = best_.best()->simulation.cost;
     problem_.observer(effort_.seconds(), cost, std::min(bound_, cost));
   }
 
+  bool fits() const { return best_.best() && within_limits(problem_, best_.best()->simulation); }
+
   bool nothing_better() const {
-    return best_.best() && within_limits(problem_, best_.best()->simulation) &&
-           best_.best()->simulation.cost <= std::max(bound_, least_cost_) * (1 + kSame);
+    return fits() && best_.best()->simulation.cost <= std::max(bound_, least_cost_) * (1 + kSame);
   }
 
   Result<Proposal> proposal() {
