@@ -139,13 +139,14 @@ Result<std::optional<CallRecord>> follow_caps(const RepeatableCall& call,
                                               ExecutionDevice& device) {
   Search search(call, device);
   bool all = true;
-  REGEN_TRY(run_search(device, [&]() -> Status {
+  const auto follow = [&]() -> Status {
     REGEN_TRY(search.start());
     for (std::size_t i = 0; i < caps.size() && all; ++i) {
       REGEN_ASSIGN(all, search.try_cap(caps[i]));
     }
     return {};
-  }));
+  };
+  REGEN_TRY(run_search(device, follow));
   if (!all) return std::optional<CallRecord>();
   return std::optional(search.take());
 }
@@ -197,10 +198,11 @@ Result<CallRecord> search_algorithms(const RepeatableCall& call, ExecutionDevice
     if (followed) return std::move(*followed);
   }
   Search search(call, device);
-  REGEN_TRY(run_search(device, [&]() -> Status {
+  const auto lower = [&]() -> Status {
     REGEN_TRY(search.start());
     return search.lower(limits);
-  }));
+  };
+  REGEN_TRY(run_search(device, lower));
   CallRecord record = search.take();
   drop_dominated(record);
   return record;

@@ -64,10 +64,14 @@ TEST(CoveringBound, AFasterLinkNeverRaisesIt) {
   }
 }
 
-TEST(Auto, IsNeverWorseThanAnyOtherPlanner) {
+// In slices, which can run side by side.
+constexpr std::uint64_t kSlices = 10;
+class AutoAgainstAll : public ::testing::TestWithParam<std::uint64_t> {};
+
+TEST_P(AutoAgainstAll, IsNeverWorseThanAnyOtherPlanner) {
   int compared = 0;
   const std::uint64_t seeds = exhaustive() ? 500 : 30;
-  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+  for (std::uint64_t seed = GetParam(); seed < seeds; seed += kSlices) {
     Random random(seed);
     const Graph graph = testing::random_training_graph(random, {.max_layers = 10, .max_bytes = 50});
     const Bytes low = structural_bound(graph).bytes;
@@ -80,15 +84,17 @@ TEST(Auto, IsNeverWorseThanAnyOtherPlanner) {
         const auto other = solve(entry.name, problem, {.work = 200'000});
         if (!other.ok() || !claims(*other)) continue;
         ++compared;
-        ASSERT_TRUE(claims(mine)) << entry.name << " seed " << seed << " budget " << budget;
+        EXPECT_TRUE(claims(mine)) << entry.name << " seed " << seed << " budget " << budget;
         EXPECT_LE(mine.simulation.cost, other->simulation.cost * (1 + 1e-9))
             << entry.name << " seed " << seed << " budget " << budget;
       }
       EXPECT_TRUE(!claims(mine) || mine.lower_bound <= mine.simulation.cost * (1 + 1e-9));
     }
   }
-  EXPECT_GT(compared, 200);
+  EXPECT_GT(compared, 20);
 }
+
+INSTANTIATE_TEST_SUITE_P(Slices, AutoAgainstAll, ::testing::Range<std::uint64_t>(0, kSlices));
 
 TEST(Auto, TheSameWorkGivesTheSamePlan) {
   const Graph graph = *zoo_graph("MobileNet");
