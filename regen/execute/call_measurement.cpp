@@ -22,6 +22,10 @@ at::Tensor window(const ValueSpec& value, const std::vector<at::Tensor>& memory,
   return tensor.set_(base.storage(), value.offset, value.sizes, value.strides);
 }
 
+bool is_index(c10::ScalarType type) {
+  return type == c10::ScalarType::Long || type == c10::ScalarType::Int;
+}
+
 }  // namespace
 
 CallMeasurement::CallMeasurement(const Program& program, ExecutionDevice& device,
@@ -33,15 +37,8 @@ CallMeasurement::CallMeasurement(const Program& program, ExecutionDevice& device
 Result<CallRecord> CallMeasurement::of(NodeId id, const CallArguments& arguments,
                                        const std::vector<Bytes>* caps) const {
   REGEN_ASSIGN(const c10::OperatorHandle handle, find_operator(program_, id));
-  std::vector<at::Tensor> memory;
-  for (const StorageId storage : arguments.storages()) {
-    memory.push_back(make_contents(storage, arguments));
-  }
-  const ArgumentSource source{
-      [&](ValueId value) { return window(program_.values[value], memory, arguments); }, scalars_,
-      device_.torch_device()};
-  REGEN_ASSIGN(const torch::jit::Stack stack,
-               make_arguments(program_, id, handle.schema(), source));
+  const std::vector<at::Tensor> memory = make_memory(arguments, true);
+  REGEN_ASSIGN(const torch::jit::Stack stack, make_stack(id, arguments, memory));
   RepeatableCall call;
   call.run = [&] {
     torch::jit::Stack arguments_copy = stack;
@@ -77,6 +74,66 @@ Result<CallRecord> CallMeasurement::measure(NodeId id, const RepeatableCall& cal
   }
   result.seconds = call.time();
   return result;
+}
+
+Result<torch::jit::Stack> CallMeasurement::make_stack(NodeId id, const CallArguments& arguments,
+                                                      const std::vector<at::Tensor>& memory) const {
+  REGEN_ASSIGN(const c10::OperatorHandle handle, find_operator(program_, id));
+  const ArgumentSource source{
+      [&](ValueId value) { return window(program_.values[value], memory, arguments); }, scalars_,
+      device_.torch_device()};
+  return make_arguments(program_, id, handle.schema(), source);
+}
+
+// Indices first: whoever makes them is gone again before there is anything else.
+std::vector<at::Tensor> CallMeasurement::make_memory(const CallArguments& arguments,
+                                                     bool real_indices) const {
+  std::vector<at::Tensor> memory(arguments.storages().size());
+  for (const ValueId value : arguments.values()) {
+    const ValueSpec& spec = program_.values[value];
+    at::Tensor& contents = memory[arguments.place(spec.storage)];
+    if (real_indices && is_index(spec.dtype) && !contents.defined()) {
+      contents = made_indices(spec.storage);
+    }
+  }
+  for (std::size_t i = 0; i < memory.size(); ++i) {
+    if (!memory[i].defined()) memory[i] = make_contents(arguments.storages()[i], arguments);
+  }
+  return memory;
+}
+
+// As the node that makes them does from made-up contents: how long kernels take that scatter or
+// gather depends on where to. Undefined if they come from elsewhere or cannot be had.
+at::Tensor CallMeasurement::made_indices(StorageId storage) const {
+  if (program_.storages[storage].role != Role::kComputed) return {};
+  for (std::size_t n = 0; n < program_.nodes.size(); ++n) {
+    const Node& node = program_.nodes[NodeId(n)];
+    for (std::size_t r = 0; r < node.outputs.size(); ++r) {
+      const ValueId value = node.outputs[r];
+      if (!value.valid() || program_.values[value].storage != storage) continue;
+      return result_of(NodeId(n), r);
+    }
+  }
+  return {};
+}
+
+// The whole storage of one result of a call.
+at::Tensor CallMeasurement::result_of(NodeId id, std::size_t result) const {
+  try {
+    const CallArguments arguments(program_, program_.nodes[id]);
+    const std::vector<at::Tensor> memory = make_memory(arguments, false);
+    const auto handle = find_operator(program_, id);
+    auto stack = make_stack(id, arguments, memory);
+    if (!handle.ok() || !stack.ok()) return {};
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const c10::AutoGradMode gradients(runs_with_gradients(program_.nodes[id]));
+    handle->callBoxed(*stack);
+    const at::Tensor made = take_results(*stack)[result];
+    const auto items = static_cast<std::int64_t>(made.storage().nbytes()) / made.element_size();
+    return at::empty({0}, made.options()).set_(made.storage(), 0, {items}, {1});
+  } catch (const std::exception&) {
+    return {};  // whoever measures that node says why
+  }
 }
 
 // Whole storages filled with numbers that no kernel stumbles over.

@@ -22,7 +22,12 @@ class CallMeasurement {
  private:
   Result<CallRecord> measure(NodeId id, const RepeatableCall& call,
                              const std::vector<Bytes>* caps) const;
+  std::vector<at::Tensor> make_memory(const CallArguments& arguments, bool real_indices) const;
   at::Tensor make_contents(StorageId storage, const CallArguments& arguments) const;
+  at::Tensor made_indices(StorageId storage) const;
+  at::Tensor result_of(NodeId id, std::size_t result) const;
+  Result<torch::jit::Stack> make_stack(NodeId id, const CallArguments& arguments,
+                                       const std::vector<at::Tensor>& memory) const;
   void describe_results(const std::vector<at::Tensor>& tensors,
                         const std::vector<RecordedAllocation>& observed,
                         const std::vector<at::Tensor>& memory, CallRecord& record) const;

@@ -1,6 +1,6 @@
 // What every node of a program does on the real device: how long it takes, what it allocates in
 // which order, and which layout its results have. Each node runs alone, on made-up contents, so
-// that recording never needs more memory than one node does.
+// that recording never needs more memory than one node does, or one and the indices it reads.
 //
 // The sequence of allocations of an operator is a function of its arguments' shapes, so what was
 // seen once is served at planned addresses later, allocation by allocation.
