@@ -56,6 +56,8 @@ void add_planner_options(CLI::App& verb, PlannerOptions& options) {
   verb.add_flag_callback(
       "--keep-gradients", [&options] { options.recompute_gradients = false; },
       "checkmate: ops after the forward pass run only once");
+  verb.add_flag("--keep-order", options.keep_order,
+                "auto: ops first run in the order of the graph");
   add_parsed(verb, "--gap", options.gap, parse_gap, "X",
              "Exact planners stop when the gap is this small (default 0)");
   add_choice(verb, "--schedule", options.schedule,

@@ -15,6 +15,7 @@
 #include "regen/planners/checkpoint_plan.h"
 #include "regen/planners/covering_bound.h"
 #include "regen/planners/gap_search.h"
+#include "regen/planners/order_choice.h"
 #include "regen/planners/planner_list.h"
 #include "regen/planners/recompute.h"
 #include "regen/planners/variant_choice.h"
@@ -53,6 +54,8 @@ constexpr Proposer kRescuers[] = {
 constexpr double kBoundShare = 0.3;                  // of what the quick ones leave
 constexpr double kEveryOrderShare = 0.02;            // of all that there was
 constexpr std::size_t kMostOpsInEveryOrder = 3'000;  // beyond these its tables are too large
+// Of the effort, where another order than the graph's looks better: for that.
+constexpr double kOrderShare = 0.5;
 // Of the effort, where ops have several ways to run: for those that a first plan chose.
 constexpr double kChosenShare = 0.5;
 // Up to this many ops the exact search comes to its end by itself, and may do so where nobody set a
@@ -75,6 +78,31 @@ Limits share_of(const Effort& effort, double share) {
   return limits;
 }
 
+// Only asked for where the best plan has an order of its own, which the search cannot know: so it
+// has a little time even when nothing is left.
+double bound_of_every_order(const Graph& graph, const Problem& problem, Effort& effort) {
+  if (graph.num_ops() > kMostOpsInEveryOrder) return 0;
+  Limits limits = share_of(effort, 1);
+  limits.seconds = std::max(limits.seconds, effort.limits().seconds * kEveryOrderShare);
+  const auto work = static_cast<double>(effort.limits().work) * kEveryOrderShare;
+  limits.work = std::max(limits.work, static_cast<std::int64_t>(work));
+  Effort own(limits);
+  const LivenessInEveryOrder live(graph);
+  const CoveringBound bound = covering_bound(live, problem.link, *problem.budget, own);
+  effort.add(own.work());
+  return std::isfinite(bound.cost) ? bound.cost : 0;
+}
+
+double least_cost(const Graph& graph) {
+  double sum = 0;
+  for (OpId op : graph.ops()) {
+    double least = kNoPlan;
+    for (VariantId v : graph.variants(op)) least = std::min(least, graph.cost(v));
+    sum += least;
+  }
+  return sum;
+}
+
 class Auto {
  public:
   // The bound is about `original`, of which the problem's graph may be a view.
@@ -85,13 +113,9 @@ class Auto {
         graph_(*problem.graph),
         unlimited_(unlimited),
         effort_(effort),
-        best_(problem) {
+        best_(problem),
+        least_cost_(least_cost(original)) {
     quiet_.observer = nullptr;
-    for (OpId op : original.ops()) {
-      double least = std::numeric_limits<double>::infinity();
-      for (VariantId v : original.variants(op)) least = std::min(least, original.cost(v));
-      least_cost_ += least;
-    }
   }
 
   Result<Proposal> run() {
@@ -196,7 +220,7 @@ class Auto {
     Proposal proposal = std::move(best_).proposal("no planner found anything");
     if (!proposal.plan) return proposal;
     const bool in_order = keeps_order(*proposal.plan);
-    const double bound = in_order ? bound_ : bound_of_every_order();
+    const double bound = in_order ? bound_ : bound_of_every_order(original_, problem_, effort_);
     const bool fits = within_limits(problem_, simulation);
     if (!fits && bound_ == kNoPlan) {
       return Proposal{.status = PlanStatus::kInfeasible,
@@ -211,21 +235,6 @@ class Auto {
     return proposal;
   }
 
-  // Only asked for where the best plan has an order of its own, which the search cannot know: so it
-  // has a little time even when nothing is left.
-  double bound_of_every_order() {
-    if (original_.num_ops() > kMostOpsInEveryOrder) return 0;
-    Limits limits = share_of(effort_, 1);
-    limits.seconds = std::max(limits.seconds, effort_.limits().seconds * kEveryOrderShare);
-    const auto work = static_cast<double>(effort_.limits().work) * kEveryOrderShare;
-    limits.work = std::max(limits.work, static_cast<std::int64_t>(work));
-    Effort own(limits);
-    const LivenessInEveryOrder live(original_);
-    const CoveringBound bound = covering_bound(live, problem_.link, *problem_.budget, own);
-    effort_.add(own.work());
-    return std::isfinite(bound.cost) ? bound.cost : 0;
-  }
-
   const Problem& problem_;
   const Graph& original_;
   Problem quiet_;  // the same for those who are asked: only what is best of all is told
@@ -234,7 +243,7 @@ class Auto {
   Effort& effort_;
   BestCandidate best_;
   double bound_ = 0;
-  double least_cost_ = 0;  // of every op once, each in its cheapest way
+  double least_cost_;  // of every op once, each in its cheapest way
 };
 
 // Plans a graph with one way for each op, and then lets each run take the fastest that fits.
@@ -294,6 +303,33 @@ Result<Proposal> decide(const Problem& problem, bool unlimited, Effort& effort) 
   return decide_with_variants(problem, unlimited, effort);
 }
 
+// In the order of the graph, and in another one where that promises more.
+Result<Proposal> decide_in_orders(const Problem& problem, bool unlimited, Effort& effort) {
+  std::optional<OrderView> view;
+  if (problem.budget && !problem.options.keep_order) view = promising_order(problem, effort);
+  if (!view) return decide(problem, unlimited, effort);
+  Effort first(share_of(effort, kOrderShare));
+  Problem inner = problem;
+  inner.graph = &view->graph();
+  inner.observer = nullptr;  // its bounds are for that order
+  REGEN_ASSIGN(Proposal other, decide(inner, unlimited, first));
+  effort.add(first.work());
+  if (other.plan) other.plan = view->original(std::move(*other.plan));
+  REGEN_ASSIGN(Proposal own, decide(problem, unlimited, effort));
+  REGEN_ASSIGN(const bool other_is_better, better(problem, other, own));
+  if (!other_is_better) return own;
+  other.note += ", in another order";
+  other.bound_kind = BoundKind::kEveryPlan;
+  other.lower_bound = bound_of_every_order(*problem.graph, problem, effort);
+  if (other.status == PlanStatus::kOptimal) other.status = PlanStatus::kFeasible;
+  REGEN_ASSIGN(const Simulation simulation,
+               simulate(*problem.graph, *other.plan, {.link = problem.link}));
+  const double bound = std::max(other.lower_bound, least_cost(*problem.graph));
+  const bool proven = simulation.cost <= bound * (1 + kSame);
+  if (proven && within_limits(problem, simulation)) other.status = PlanStatus::kOptimal;
+  return other;
+}
+
 }  // namespace
 
 Result<Proposal> plan_auto(const Problem& problem, Effort& effort) {
@@ -302,10 +338,10 @@ Result<Proposal> plan_auto(const Problem& problem, Effort& effort) {
   }
   Limits limits = effort.limits();
   const bool unlimited = std::isinf(limits.seconds) && limits.work == Limits{}.work;
-  if (!unlimited) return decide(problem, false, effort);
+  if (!unlimited) return decide_in_orders(problem, false, effort);
   limits.work = kDefaultWork;
   Effort own(limits);
-  auto proposal = decide(problem, true, own);
+  auto proposal = decide_in_orders(problem, true, own);
   effort.add(own.work());
   return proposal;
 }

@@ -65,6 +65,7 @@ struct PlannerOptions {
   std::uint64_t seed = 0;             // for planners that draw random numbers
   double gap = 0;                     // exact planners: stop when the gap is this small
   bool recompute_gradients = true;    // checkmate: may ops after the forward pass run again?
+  bool keep_order = false;            // auto: first runs only in the order of the graph
   ImposedSchedule schedule = ImposedSchedule::kFrontier;  // checkmate
   Rounding rounding = Rounding::kSweep;                   // checkmate_lp
   int samples = 100;                                      // checkmate_lp: random draws
@@ -119,7 +120,7 @@ struct Proposal {
   std::optional<Plan> plan;
   double lower_bound = 0;  // proven; in the graph's unit
   BoundKind bound_kind = BoundKind::kOrderWithoutMovement;
-  std::string note;        // what was chosen, or why there is no plan, for people
+  std::string note;  // what was chosen, or why there is no plan, for people
   Figures figures = {};
 };
 
@@ -134,7 +135,7 @@ struct Outcome {
   double base_cost = 0;
   double lower_bound = 0;  // at least the trivial one: every op once, each in its cheapest way
   BoundKind bound_kind = BoundKind::kEveryPlan;
-  double gap = 0;          // (cost - lower_bound) / cost, 0 without a plan
+  double gap = 0;  // (cost - lower_bound) / cost, 0 without a plan
   double seconds = 0;
   std::int64_t work = 0;
   std::string note;

@@ -1,0 +1,51 @@
+#include "regen/planners/order_choice.h"
+
+#include <limits>
+#include <utility>
+
+#include "regen/plan/explain.h"
+#include "regen/planners/gap_search.h"
+#include "regen/planners/recompute.h"
+
+namespace regen {
+namespace {
+
+// Quick plans differ by chance; less of a difference says nothing.
+constexpr double kClearly = 0.998;
+// Beyond these ops a quick plan is none that waits for another.
+constexpr std::size_t kMostOps = 5'000;
+
+double quick_cost(Problem problem, const Graph& graph, Effort& effort) {
+  constexpr double kNone = std::numeric_limits<double>::infinity();
+  if (structural_bound(graph).bytes > *problem.budget || !check_sequences_possible(graph).ok()) {
+    return kNone;
+  }
+  problem.graph = &graph;
+  problem.observer = nullptr;
+  GapSearch search(problem, effort);
+  search.start();
+  return search.best() ? search.best()->cost : kNone;
+}
+
+}  // namespace
+
+std::optional<OrderView> promising_order(const Problem& problem, Effort& effort) {
+  const Graph& graph = *problem.graph;
+  if (graph.num_ops() > kMostOps) return std::nullopt;
+  double least = quick_cost(problem, graph, effort) * kClearly;
+  // Nothing is cheaper than to run every op once.
+  if (least <= graph.base_cost() * kClearly) return std::nullopt;
+  std::optional<OrderView> best;
+  const OrderRules rules(graph);
+  for (std::vector<OpId> order : {rules.early_release(), rules.late_making()}) {
+    auto view = OrderView::make(graph, std::move(order));
+    if (!view.ok()) continue;
+    const double cost = quick_cost(problem, view->graph(), effort);
+    if (cost >= least) continue;
+    least = cost;
+    best = std::move(*view);
+  }
+  return best;
+}
+
+}  // namespace regen
