@@ -181,8 +181,9 @@ class Auto {
     return {};
   }
 
-  // Not every planner asks whether gradients may be made twice.
+  // Not every planner asks whether gradients may be made twice, or keeps the order.
   bool allowed(const Plan& plan) const {
+    if (problem_.options.keep_order && !keeps_order(plan)) return false;
     if (problem_.options.recompute_gradients) return true;
     IdVector<OpId, char> ran(graph_.num_ops(), 0);
     return std::ranges::none_of(plan.steps, [&](const Step& step) {

@@ -148,6 +148,8 @@ def test_check_diff(runtime, fast, program):
         answer = runtime.json("bench", program, *fast, "--budget", "75%", "--planner", planner, "--check-diff")
         assert answer["equal"] and answer["compared"] > 10
     assert runtime.ok("bench", program, *fast, "--check-diff").startswith("equal: ")
+    answer = runtime.json("bench", program, *fast, "--algorithms", "any", "--budget", "75%", "--check-diff")
+    assert answer["equal"] and not answer["other_algorithms"]  # no operator here can do with less
 
 
 def test_check_runtime(runtime, fast):
@@ -173,6 +175,7 @@ USAGE = [
     (["profile", "block", "--device", "abacus"], "abacus"),
     (["run", "block", "--device", "cuda:9999"], "cuda"),
     (["run", "block", "--planner", "magic"], "magic"),
+    (["profile", "block", "--algorithms", "fast"], "unknown algorithms 'fast', expected default or any"),
     (["run", "block", "--steps", "0"], "--steps"),
     (["run", "block", "--budget", "8GX"], "GX"),
     (["run", "block", "--budget", "x%"], "x%"),
