@@ -36,8 +36,8 @@ def solve(row, mode, arguments):
     """One dictionary with the columns of the CSV."""
     path = common.DATA / "monet_instances" / f"{FILES[row['net']]}_{row['mode']}.json"
     before = cpu_seconds()
-    answer = common.regen("plan", path, "--planner", "monet", "--budget", f"{row['budget_gb']}GiB", "--mode", mode,
-                          "--time-limit", arguments.time_limit)
+    limit = ["--work-limit", arguments.work_limit] if arguments.work_limit else ["--time-limit", arguments.time_limit]
+    answer = common.regen("plan", path, "--planner", "monet", "--budget", f"{row['budget_gb']}GiB", "--mode", mode, *limit)
     ours, theirs = answer.get("monet_objective_ms"), float(row["objective_ms"]) if row["objective_ms"] else None
     number = lambda value, digits: "" if value is None else f"{value:.{digits}f}"  # noqa: E731
     return {"net": row["net"], "mode": row["mode"], "restricted_to": mode, "budget_gib": row["budget_gb"],
@@ -92,6 +92,7 @@ def main():
     parser.add_argument("--networks", nargs="+", default=list(FILES), choices=list(FILES))
     parser.add_argument("--modes", nargs="+", metavar="MODE", help="of the instance files (default all)")
     parser.add_argument("--budgets", nargs="+", type=float, metavar="GIB", help="default: those of the published table")
+    parser.add_argument("--work-limit", type=int, metavar="N", help="counted work instead of seconds: the same on a machine with other work on it")
     parser.add_argument("--no-ablation", action="store_true", help="only the published rows")
     arguments = parser.parse_args()
     if not (common.DATA / "monet_objectives.csv").exists():

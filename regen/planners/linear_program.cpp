@@ -237,18 +237,23 @@ std::int64_t LinearProgram::work_per_iteration() const {
   return 500 + (num_rows() + num_columns()) / 8;
 }
 
-int LinearProgram::fix_by_reduced_costs(const ProgramAnswer& relaxation, double cutoff) {
+std::vector<ColumnValue> LinearProgram::fixed_by_reduced_costs(const ProgramAnswer& relaxation,
+                                                               double cutoff) const {
   const double room = cutoff - relaxation.bound;
-  int fixed = 0;
+  std::vector<ColumnValue> fixed;
   for (std::size_t c = 0; c < relaxation.reduced_costs.size(); ++c) {
     const double price = relaxation.reduced_costs[c];
     if (state_->type[c] != HighsVarType::kInteger || state_->low[c] == state_->high[c]) continue;
     if (std::abs(price) <= room) continue;
-    const double at = price > 0 ? state_->low[c] : state_->high[c];
-    set_bounds(static_cast<int>(c), at, at);
-    ++fixed;
+    fixed.push_back({static_cast<int>(c), price > 0 ? state_->low[c] : state_->high[c]});
   }
   return fixed;
+}
+
+int LinearProgram::fix_by_reduced_costs(const ProgramAnswer& relaxation, double cutoff) {
+  const std::vector<ColumnValue> fixed = fixed_by_reduced_costs(relaxation, cutoff);
+  for (const ColumnValue& each : fixed) set_bounds(each.column, each.value, each.value);
+  return static_cast<int>(fixed.size());
 }
 
 ProgramAnswer LinearProgram::solve(const MipOptions& options, Effort& effort) const {
@@ -262,7 +267,12 @@ ProgramAnswer LinearProgram::solve(const MipOptions& options, Effort& effort) co
     highs.setOptionValue("objective_bound", options.cutoff);
     highs.setOptionValue("mip_heuristic_effort", 0.0);
   }
-  highs.passModel(state_->whole_model());
+  HighsLp lp = state_->whole_model();
+  for (const ColumnValue& each : options.fixed) {
+    const auto c = static_cast<std::size_t>(each.column);
+    lp.col_lower_[c] = lp.col_upper_[c] = each.value;
+  }
+  highs.passModel(std::move(lp));
   IterationMeter meter(effort, work_per_iteration());
   highs.setCallback(
       [&](int, const std::string&, const HighsCallbackOutput* out, HighsCallbackInput* in, void*) {

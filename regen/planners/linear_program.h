@@ -35,10 +35,17 @@ struct ProgramAnswer {
   double bound = 0;                   // proven: no point has a smaller objective
 };
 
+struct ColumnValue {
+  int column = 0;
+  double value = 0;
+};
+
 struct MipOptions {
   // Only points with a smaller objective are wanted; with none, the program counts as infeasible.
   double cutoff = std::numeric_limits<double>::infinity();
   double absolute_gap = 0;  // stop when the bound is this close to the best point
+  // Columns that have only these values in this run.
+  std::vector<ColumnValue> fixed;
   std::function<void(double objective, double bound)> on_progress;
 };
 
@@ -67,8 +74,10 @@ class LinearProgram {
   ProgramAnswer solve_relaxation(Effort& effort);
   ProgramAnswer solve(const MipOptions& options, Effort& effort) const;
 
-  // Fixes whole columns that no point below `cutoff` can move from where the relaxation has them;
-  // returns how many.
+  // Whole columns that no point below `cutoff` can move from where the relaxation has them.
+  std::vector<ColumnValue> fixed_by_reduced_costs(const ProgramAnswer& relaxation,
+                                                  double cutoff) const;
+  // Fixes these columns for good; returns how many they are.
   int fix_by_reduced_costs(const ProgramAnswer& relaxation, double cutoff);
   // Work counted for one iteration of the solver: more for larger programs.
   std::int64_t work_per_iteration() const;

@@ -17,7 +17,7 @@ constexpr double kLastPrice = 9;
 
 }  // namespace
 
-MonetAnnealing::MonetAnnealing(const MonetModel& model, std::uint64_t seed)
+MonetAnnealing::MonetAnnealing(const MonetModel& model, std::uint64_t seed, bool by_products)
     : model_(model),
       rater_(model),
       random_(seed),
@@ -44,7 +44,34 @@ MonetAnnealing::MonetAnnealing(const MonetModel& model, std::uint64_t seed)
   find_gaps();
   choices_.courses.assign(gaps_.size(), {kDrop, 0});
   choices_.ways.assign(model.num_stages(), 0);
-  take_choices({std::vector<Course>(gaps_.size(), {kKeepOnceMade, 0}), choices_.ways});
+  find_free_choices(by_products);
+  Choices first{std::vector<Course>(gaps_.size(), {kDrop, 0}), {}};
+  for (const std::size_t i : free_nodes_) {
+    for (std::size_t g = first_gap_[i]; g < first_gap_[i + 1]; ++g) {
+      first.courses[g] = {kKeepOnceMade, 0};
+    }
+  }
+  for (const auto& ways : free_ways_) first.ways.push_back(static_cast<std::uint8_t>(ways[0]));
+  take_choices(std::move(first));
+}
+
+void MonetAnnealing::find_free_choices(bool by_products) {
+  for (std::size_t i = 0; i < model_.num_nodes(); ++i) {
+    if (by_products || !model_.nodes[i].parent) free_nodes_.push_back(i);
+  }
+  const auto reads_by_product = [&](const MonetImplementation& way) {
+    return std::ranges::any_of(way.args,
+                               [&](std::uint32_t i) { return model_.nodes[i].parent.has_value(); });
+  };
+  for (const MonetStage& stage : model_.stages) {
+    std::vector<std::size_t> ways;
+    for (std::size_t way = 0; way < stage.implementations.size(); ++way) {
+      if (by_products || !reads_by_product(stage.implementations[way])) ways.push_back(way);
+    }
+    // A mode may leave nothing else.
+    if (ways.empty()) ways.push_back(0);
+    free_ways_.push_back(std::move(ways));
+  }
 }
 
 // Gap g of a node begins with its g-th reader; the forward pass counts as the first one. The gap
@@ -252,9 +279,9 @@ void MonetAnnealing::change(std::vector<Undo>& undo) {
     return static_cast<std::size_t>(random_.between(0, static_cast<std::int64_t>(count) - 1));
   };
   const std::size_t stage = draw(model_.num_stages());
-  const std::size_t ways = model_.stages[stage].implementations.size();
-  if (ways > 1 && random_.chance(0.3)) {
-    set_way(stage, draw(ways), undo);
+  const std::vector<std::size_t>& ways = free_ways_[stage];
+  if (ways.size() > 1 && random_.chance(0.3)) {
+    set_way(stage, ways[draw(ways.size())], undo);
     if (random_.chance(0.5)) return;
   }
   const auto change_node = [&](std::size_t i) {
@@ -262,7 +289,7 @@ void MonetAnnealing::change(std::vector<Undo>& undo) {
     set_course(gap, draw_course(gap), undo);
     return gap;
   };
-  const std::size_t node = draw(model_.num_nodes());
+  const std::size_t node = free_nodes_[draw(free_nodes_.size())];
   const std::size_t gap = change_node(node);
   if (random_.chance(0.4)) return;
   const auto& inputs = model_.nodes[node].inputs;
@@ -276,7 +303,7 @@ void MonetAnnealing::change(std::vector<Undo>& undo) {
   } else {
     change_node(input);
   }
-  if (random_.chance(0.3)) change_node(draw(model_.num_nodes()));
+  if (random_.chance(0.3)) change_node(free_nodes_[draw(free_nodes_.size())]);
 }
 
 void MonetAnnealing::run(std::int64_t steps, Effort& effort) {

@@ -16,7 +16,8 @@ namespace regen {
 
 class MonetAnnealing {
  public:
-  MonetAnnealing(const MonetModel& model, std::uint64_t seed);
+  // Without by-products none is ever made, and no implementation that reads one runs.
+  MonetAnnealing(const MonetModel& model, std::uint64_t seed, bool by_products = true);
 
   // One run from hot to cold in about `steps` steps, from the best choices so far.
   void run(std::int64_t steps, Effort& effort);
@@ -50,6 +51,7 @@ class MonetAnnealing {
   };
 
   void find_gaps();
+  void find_free_choices(bool by_products);
   void put_course(std::size_t gap, Course course);
   void take_choices(Choices choices);
   void lay_out_availability();
@@ -83,6 +85,8 @@ class MonetAnnealing {
   MonetStorage available_;  // scratch
   std::vector<std::uint64_t> made_, wanted_;
   std::vector<std::uint64_t> mandatory_;
+  std::vector<std::size_t> free_nodes_;              // whose courses are drawn
+  std::vector<std::vector<std::size_t>> free_ways_;  // by stage: which are drawn
   std::optional<MonetSchedule> best_;
   std::optional<Choices> best_choices_;
 };

@@ -34,7 +34,11 @@ MonetRelaxation::MonetRelaxation(const MonetModel& model)
       used_(model.num_stages()),
       algorithms_(model.num_stages() * nodes_),
       backward_algorithms_(model.num_stages()) {
-  for (std::size_t t = 0; t < model.num_stages(); ++t) add_stage_columns(t);
+  for (std::size_t t = 0; t < model.num_stages(); ++t) {
+    const int begin = program_.num_columns();
+    add_stage_columns(t);
+    stage_columns_.push_back({begin, program_.num_columns()});
+  }
   for (std::size_t t = 0; t < model.num_stages(); ++t) {
     add_storing_rows(t);
     add_recompute_rows(t);
@@ -428,21 +432,8 @@ void MonetRelaxation::tighten(Effort& effort) {
   }
 }
 
-int MonetRelaxation::fix_columns(double cutoff) {
-  return program_.fix_by_reduced_costs(answer_, cutoff);
-}
-
-MonetStorage MonetRelaxation::storage_of(const std::vector<double>& values,
-                                         double threshold) const {
-  MonetStorage storage(model_.num_stages(), nodes_);
-  for (std::size_t t = 1; t <= model_.num_stages(); ++t) {
-    for (std::size_t i = 0; i < nodes_; ++i) {
-      const int column = stored_column(t, i);
-      if (column < 0) continue;
-      storage.store(t, i, values[static_cast<std::size_t>(column)] > threshold);
-    }
-  }
-  return storage;
+std::vector<ColumnValue> MonetRelaxation::fixed_below(double cutoff) const {
+  return program_.fixed_by_reduced_costs(answer_, cutoff);
 }
 
 }  // namespace regen

@@ -36,13 +36,21 @@ class MonetRelaxation {
   double stored(std::size_t t, std::size_t i) const;
   bool has_values() const { return !answer_.values.empty(); }
 
-  // A schedule cheaper than `cutoff` must be in the program that this leaves; returns how many
-  // columns it fixed.
-  int fix_columns(double cutoff);
+  // What every schedule cheaper than `cutoff` has in common.
+  std::vector<ColumnValue> fixed_below(double cutoff) const;
   const LinearProgram& program() const { return program_; }
   // Takes the bound of a branch-and-bound run over program().
   void raise_bound(double bound) { bound_ = std::max(bound_, bound); }
   MonetStorage storage_of(const std::vector<double>& values, double threshold) const;
+  // The columns of a schedule within the budget, everything else decided for the best.
+  std::vector<double> values_of(const MonetStorage& storage) const;
+  // All columns of stage t: what is stored after it among them.
+  struct ColumnRange {
+    int begin = 0, end = 0;
+  };
+  ColumnRange stage_columns(std::size_t t) const { return stage_columns_[t]; }
+  // Whether tensor i is stored before stage t; negative where it never is.
+  int stored_column(std::size_t t, std::size_t i) const { return stored_[t * nodes_ + i]; }
 
  private:
   void add_stage_columns(std::size_t t);
@@ -79,7 +87,6 @@ class MonetRelaxation {
   int add_origin_rows();
 
   int recomputed(std::size_t t, std::size_t i) const { return recomputed_[t * nodes_ + i]; }
-  int stored_column(std::size_t t, std::size_t i) const { return stored_[t * nodes_ + i]; }
   int in_place(std::size_t t, std::size_t i) const { return in_place_[t * nodes_ + i]; }
   std::vector<Term> reading(std::size_t t, std::size_t node) const;
 
@@ -97,6 +104,7 @@ class MonetRelaxation {
   std::vector<std::vector<std::pair<std::size_t, int>>> used_;  // by stage: node and column
   std::vector<std::vector<int>> algorithms_;                    // by stage and node
   std::vector<std::vector<int>> backward_algorithms_;           // by stage
+  std::vector<ColumnRange> stage_columns_;
 };
 
 }  // namespace regen

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "regen/base/parallel.h"
-#include "regen/planners/monet_annealing.h"
+#include "regen/planners/monet_pool.h"
 #include "regen/planners/monet_relaxation.h"
 
 namespace regen {
@@ -12,78 +12,15 @@ namespace {
 
 // Beyond this many pairs of stage and node the relaxation does not fit into a reasonable time.
 constexpr std::size_t kMostRelaxed = 40'000;
-// Steps of one annealing run times stages times nodes.
-constexpr std::int64_t kAnnealingWork = 6'000'000'000;
-constexpr double kRoom = 0.8;   // of what is left, for the next run and what follows it
-constexpr int kMostRounds = 3;  // without a limit of time
-constexpr std::int64_t kPolishingWork = 2'000'000;
+constexpr int kMostRounds = 4;  // without a limit of time; a round is a start, or some pairs mixed
 constexpr std::int64_t kQuickWork = 20'000;
 // Up to this many pairs the integer program is solved at once, without annealing.
 constexpr std::size_t kSmall = 2'500;
 constexpr Bytes kNoLimit = Bytes{1} << 50;
 // The share of the time in which the first schedules are looked for, before branching begins.
 constexpr double kFirstShare = 0.35;
-
-// Starts from other random numbers in each round and keeps the best.
-class Schedules {
- public:
-  Schedules(const MonetModel& model, std::uint64_t seed) : model_(model), seed_(seed) {
-    const auto size = static_cast<std::int64_t>(model.num_nodes() * model.num_stages());
-    steps_ =
-        std::clamp<std::int64_t>(kAnnealingWork / std::max<std::int64_t>(size, 1), 1000, 1'000'000);
-  }
-
-  // Each round takes twice the steps of the one before, as far as the limits leave room: a run
-  // that is cut short ends hot and is worth nothing.
-  void run(int rounds, Effort& effort) {
-    for (int round = 0; round < rounds && !effort.exhausted(); ++round) {
-      const double seconds = effort.seconds();
-      const std::int64_t work = effort.work();
-      MonetAnnealing annealing(model_, seed_ + rounds_++);
-      annealing.run(steps_, effort);
-      const double second_each = (effort.seconds() - seconds) / static_cast<double>(steps_);
-      const auto work_each =
-          static_cast<double>(effort.work() - work) / static_cast<double>(steps_);
-      polish(annealing.best() ? annealing.best()->storage : annealing.last(), kPolishingWork,
-             effort);
-      const double room = kRoom * std::min(effort.seconds_left() / second_each,
-                                           static_cast<double>(effort.work_left()) / work_each);
-      if (room < 2 * static_cast<double>(steps_)) {
-        steps_ = std::max<std::int64_t>(1, static_cast<std::int64_t>(room));
-      } else {
-        steps_ *= 2;
-      }
-    }
-  }
-  std::int64_t steps() const { return steps_; }
-  void set_steps(std::int64_t steps) { steps_ = steps; }
-
-  // Exact neighbourhoods around one schedule, which may be over the budget.
-  void polish(const std::optional<MonetStorage>& storage, std::int64_t work, Effort& effort) {
-    MonetSearch search(model_, seed_ + rounds_);
-    if (storage) search.offer(*storage);
-    take(search.best());
-    Effort some(Limits{.seconds = effort.seconds_left(),
-                       .work = std::min(work, effort.work_left()),
-                       .interrupt = effort.limits().interrupt,
-                       .enough = effort.limits().enough});
-    search.run(some);
-    effort.add(some.work());
-    take(search.best());
-  }
-
-  const std::optional<MonetSchedule>& best() const { return best_; }
-  void take(const std::optional<MonetSchedule>& schedule) {
-    if (schedule && (!best_ || schedule->ticks < best_->ticks)) best_ = schedule;
-  }
-
- private:
-  const MonetModel& model_;
-  std::uint64_t seed_;
-  std::uint64_t rounds_ = 0;
-  std::int64_t steps_ = 0;
-  std::optional<MonetSchedule> best_;
-};
+// Of what is left then, for more starts and for mixing the first.
+constexpr double kSecondShare = 0.5;
 
 class Solver {
  public:
@@ -102,6 +39,7 @@ class Solver {
                     const std::function<void(Effort&)>& prove);
   void relax(Effort& effort);
   void branch(Effort& effort);
+  void mix(MonetPool& pool, int rounds, Effort& effort) const;
   void prove();
   void search();
   Result<MonetAnswer> answer() const;
@@ -124,7 +62,7 @@ class Solver {
   const MonetQuestion& question_;
   MonetModel model_;
   Effort& effort_;
-  Schedules schedules_;
+  MonetPool schedules_;
   bool relaxable_;
   std::optional<MonetRelaxation> relaxation_;
   std::optional<MonetStorage> branched_;  // what branch-and-bound found
@@ -192,7 +130,7 @@ void Solver::branch(Effort& effort) {
   if (best) {
     // Only a better schedule is wanted, by at least one tick.
     options.cutoff = static_cast<double>(best->ticks) - 0.5;
-    relaxation_->fix_columns(options.cutoff);
+    options.fixed = relaxation_->fixed_below(options.cutoff);
     options.absolute_gap = question_.gap * static_cast<double>(best->ticks);
   }
   const ProgramAnswer answer = relaxation_->program().solve(options, effort);
@@ -231,23 +169,33 @@ MonetSolution Solver::solution_of(const MonetStorage& storage) const {
   return x;
 }
 
-// Schedules and bound side by side; first both from nothing, then branching against the best.
+// Schedules and bound side by side; first both from nothing, then more starts beside mixing the
+// first ones, at last mixing them all beside branching against the best.
 void Solver::search() {
   const bool endless = !std::isfinite(effort_.limits().seconds) &&
                        effort_.limits().work == std::numeric_limits<std::int64_t>::max();
   const int rounds = endless ? kMostRounds : std::numeric_limits<int>::max();
   side_by_side(
-      kFirstShare, [&](Effort& effort) { schedules_.run(1, effort); },
+      kFirstShare, [&](Effort& effort) { schedules_.anneal(rounds, effort); },
       [&](Effort& effort) { relax(effort); });
   if (done() || effort_.exhausted()) return;
-  Schedules more(model_, question_.seed + 1'000'003);
-  more.set_steps(schedules_.steps());
+  MonetPool more(model_, question_.seed + 1'000'003);
   side_by_side(
-      1, [&](Effort& effort) { more.run(rounds, effort); },
+      kSecondShare, [&](Effort& effort) { more.anneal(rounds, effort); },
+      [&](Effort& effort) { mix(schedules_, rounds, effort); });
+  schedules_.take_all(more);
+  if (done() || effort_.exhausted()) return;
+  MonetPool mixed = schedules_;
+  side_by_side(
+      1, [&](Effort& effort) { mix(mixed, rounds, effort); },
       [&](Effort& effort) { branch(effort); });
   if (branched_) schedules_.polish(branched_, kQuickWork, effort_);
   // After a proof, how far the search came meanwhile is chance.
-  if (!proven_ || !done()) schedules_.take(more.best());
+  if (!proven_ || !done()) schedules_.take(mixed.best());
+}
+
+void Solver::mix(MonetPool& pool, int rounds, Effort& effort) const {
+  if (relaxation_ && relaxation_->has_values()) pool.mix(*relaxation_, rounds, effort);
 }
 
 Result<MonetAnswer> Solver::run() {

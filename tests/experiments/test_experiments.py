@@ -54,6 +54,12 @@ def test_planners_that_are_not_built_are_named(tmp_path):
     assert "Not in this build, left out: clairvoyant." in text
 
 
+def test_auto_against_all(tmp_path):
+    text = experiment(tmp_path, "auto_against_all.py", "--networks", "test", "--budgets", 2, "--seconds", 2, "--other-seconds", 0.5)
+    assert "| test | 13 | 0 | 2 | 0 | 0 | 0 | 0 | +0.0000 |" in text
+    assert [row["verdict"] for row in rows_of(tmp_path / "auto_against_all.csv")] == ["equal", "equal"]
+
+
 def test_integrality_gap(tmp_path):
     text = experiment(tmp_path, "integrality_gap.py", "--length", 4, "--budgets", 6, 4, "--time-limit", 2)
     if "nothing to do" in text:
