@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 4> kGoodAtLittle{"chain", "vdnn", "lower_
 constexpr std::int64_t kMostWork = 100'000;
 // Bisection ends at this part of the span. The last steps are single budgets.
 constexpr Bytes kParts = 256;
-constexpr int kLastSteps = 16;
+constexpr int kLastSteps = 8;
 
 class LeastBudget {
  public:
@@ -30,12 +30,20 @@ class LeastBudget {
     limits_.work = std::min(limits_.work, kMostWork);
   }
 
+  // Keeping everything is what is known at first.
   Status begin() {
     Problem everything = problem_;
     everything.budget.reset();
     REGEN_ASSIGN(best_, solve_addressed("keep_all", everything, options_, limits_));
     high_ = std::max(live_bytes_keep_all(*problem_.graph).peak_bytes, best_.simulation.peak_bytes);
     return {};
+  }
+
+  // What others know.
+  void take_if_less(Outcome other) {
+    if (!has_plan(other) || other.simulation.peak_bytes >= high_) return;
+    best_ = std::move(other);
+    high_ = best_.simulation.peak_bytes;
   }
 
   // Goes below what is known as far as this planner can.
@@ -86,11 +94,17 @@ class LeastBudget {
 
 Result<Outcome> least_budget(std::string_view planner, const Problem& problem,
                              const AddressOptions& options, const Limits& limits) {
+  const Effort clock(limits);
   LeastBudget search(problem, options, limits);
   REGEN_TRY(search.begin());
   if (planner == "auto") {
-    // One that cannot take the graph has nothing to say.
-    for (const std::string_view name : kGoodAtLittle) (void)search.descend(name);
+    // Each on its own: budgets that one planner meets say nothing about those that another does.
+    for (const std::string_view name : kGoodAtLittle) {
+      Limits rest = limits;
+      rest.seconds = std::max(0.0, clock.seconds_left());
+      auto outcome = least_budget(name, problem, options, rest);
+      if (outcome.ok()) search.take_if_less(*std::move(outcome));  // else it cannot take the graph
+    }
   }
   REGEN_TRY(search.descend(planner));
   return std::move(search).take();
