@@ -19,7 +19,7 @@ PAGE = {"cpu": 0, "cuda": 2 << 20}
 # What libraries hold on each device since a first recording.
 LIBRARY_BYTES = {}
 # For the search for the least budget, should it not end by itself.
-LEAST_SECONDS = 10.0
+LEAST_SECONDS = 15.0
 
 
 class Runner:
@@ -136,8 +136,6 @@ class Runner:
         if key not in self.least:
             report = self.step.least_budget(self.request(name, None, LEAST_SECONDS, self.settings.work_limit))
             self.least[key] = report, self.step.plan_json() if has_plan(report) else None
-            if has_plan(report):
-                self.save_plan(report, report["peak_bytes"])  # should that be the next budget
         return self.least[key]
 
     def request(self, planner, budget, seconds=None, work=0):
@@ -174,14 +172,14 @@ class Runner:
 
     # Plans are kept by everything they depend on.
 
-    def plan_key(self, budget=None):
-        parts = [self.step.fingerprint, self.budget if budget is None else budget, self.settings.planner, self.first_seconds,
+    def plan_key(self):
+        parts = [self.step.fingerprint, self.budget, self.settings.planner, self.first_seconds,
                  self.settings.work_limit, self.settings.host_budget, self.link(), self.step.base_seconds]
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
 
-    def plan_path(self, budget=None):
+    def plan_path(self):
         folder = self.cache_folder()
-        return None if folder is None else folder / f"plan-{self.plan_key(budget)}.json"
+        return None if folder is None else folder / f"plan-{self.plan_key()}.json"
 
     def load_cached_plan(self):
         path = self.plan_path()
@@ -197,13 +195,12 @@ class Runner:
             self.report["improved"]["step"] = None  # of another process
         return True
 
-    def save_plan(self, report=None, budget=None):
-        """Of the step's plan; for the budget in use and as reported last, unless said."""
-        path = self.plan_path(budget)
-        if path is None or (budget is not None and path.exists()):
+    def save_plan(self):
+        path = self.plan_path()
+        if path is None:
             return
         temporary = path.with_suffix(f".{os.getpid()}")
-        temporary.write_text(json.dumps({"plan": self.step.plan_json(), "report": report or self.report}))
+        temporary.write_text(json.dumps({"plan": self.step.plan_json(), "report": self.report}))
         temporary.rename(path)
 
     def write_plan(self, path):
