@@ -40,17 +40,16 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what PyTorch asks
 
 
 def timed(step, warmup, repeats):
+    """The median of steps that follow each other as in training: the host does not wait for one before it issues the next."""
     for _ in range(warmup):
         step()
-    times = []
-    for _ in range(repeats):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(repeats + 1)]
+    for event in events[:-1]:
+        event.record()
         step()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(begin.elapsed_time(end))
-    return statistics.median(times)
+    events[-1].record()
+    torch.cuda.synchronize()
+    return statistics.median(begin.elapsed_time(end) for begin, end in zip(events, events[1:]))
 
 
 def make(name, batch, channels_last):
@@ -145,18 +144,20 @@ def fill_card(step):
 
 
 def make_step(model, loss, optimizer, args, budget, options):
-    """With the budget, or with the least one that works if it is too small."""
     # Kernels are loaded into memory of the driver's own when they are first called: measuring does that before the card is full.
     cache = options.cache if options.cache and isinstance(budget, str) else False
-    settings = dict(planner="keep_all" if options.move else options.planner, time_limit=options.seconds, cache=cache,
-                    improve=False)  # a plan that stays is measured
-    try:
-        return regen.step(model, loss, optimizer, args, budget=budget, **settings)
-    except regen.BudgetError as error:
-        least = re.search(r"least budget found to work is ([0-9,]+) bytes", str(error))
-        if least is None:
-            raise
-        return regen.step(model, loss, optimizer, args, budget=int(least[1].replace(",", "")) + 4096, **settings)
+    planner = "keep_all" if options.move else options.planner
+    return regen.step(model, loss, optimizer, args, budget=budget, planner=planner, time_limit=options.seconds, cache=cache,
+                      algorithms=options.algorithms, improve=False)  # a plan that stays is measured
+
+
+def run_again_with_least(error):
+    """In place of this process, so that nothing of the refused attempt counts."""
+    least = re.search(r"least budget found to work is ([0-9,]+) bytes", str(error))
+    if least is None or "--least" in sys.argv:
+        raise error
+    print(f"{error}", flush=True)
+    os.execv(sys.executable, [sys.executable, *sys.argv, "--least", str(int(least[1].replace(",", "")) + 4096)])
 
 
 def move_beside(runner, total_bytes):
@@ -212,6 +213,7 @@ def planned_run(name, options):
     share = float(options.share.removeprefix("e"))
     losses, state, reserved = torch.load(options.reference)
     budget = "130GiB" if share == 1 else int(share * reserved) if of_reserved else share
+    budget = options.least or budget
     model, args, loss = make(name, options.batch, options.channels_last)
     optimizer = optimizer_of(model)
     profile = cProfile.Profile() if options.profile_start else None
@@ -241,13 +243,13 @@ def planned_run(name, options):
         "live": report["live_bytes"] / GIB, "predicted": report["peak_bytes"] / GIB, "measured": (torch.cuda.max_memory_allocated() + memory["arena"] - beside) / GIB,
         "reserved": (torch.cuda.max_memory_reserved() + memory["arena"] - beside) / GIB,
         "unplanned": runner.step.unplanned_bytes / GIB, "recomputed": report["recomputed"], "moved": report["offloaded_bytes"] / GIB,
-        "losses_equal": all(same_bits(a, b) for a, b in zip(losses, found)), "different": different[:3],
+        "other_algorithms": report.get("other_algorithms", 0), "losses_equal": all(same_bits(a, b) for a, b in zip(losses, found)), "different": different[:3],
         "dispatch_us": dispatch_microseconds(runner, lambda: step(*args)), "deviations": memory["deviations"], "plan_s": report["seconds"], "gap": report["gap"], "overhead": report["overhead"]}
 
 
 def child_command(name, share, options, reference):
     command = [sys.executable, __file__, name, "--share", str(share), "--reference", reference, "--repeats", str(options.repeats),
-               "--planner", options.planner, "--seconds", str(options.seconds)]
+               "--planner", options.planner, "--seconds", str(options.seconds), "--algorithms", options.algorithms]
     for flag, value in (("--batch", options.batch), ("--cache", options.cache), ("--graphs", options.graphs),
                         ("--kernels", options.kernels), ("--move", options.move)):
         command += [flag, str(value)] if value else []
@@ -288,10 +290,12 @@ def main():
     parser.add_argument("--shares", nargs="*", default=["plain", "1"], help="plain, checkpoint, shares of the unplanned peak, or, with an e, of what plain reserved")
     parser.add_argument("--share", help=argparse.SUPPRESS)
     parser.add_argument("--reference", help=argparse.SUPPRESS)
+    parser.add_argument("--least", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--batch", type=int)
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--planner", default="auto")
+    parser.add_argument("--algorithms", default="default", choices=("default", "any"), help="of convolutions; with any the bits differ")
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--cache")
     parser.add_argument("--graphs", help="folder for the measured graphs")
@@ -304,12 +308,15 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             run_children(options, folder)
         return
-    sys.stdin.readline()  # until the GPU is free
+    if not options.least:
+        sys.stdin.readline()  # until the GPU is free
     name = options.models[0]
     use_deterministic_kernels(name)
     try:
         row = RUNS.get(options.share, planned_run)(name, options)
         print(json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}), flush=True)
+    except regen.BudgetError as error:
+        run_again_with_least(error)
     except (RuntimeError, MemoryError, ValueError) as error:
         print(name, options.share, type(error).__name__, str(error)[:600], flush=True)
 

@@ -1,27 +1,37 @@
-// regen advise: what memory buys, over the whole range of budgets.
+// regen advise: what memory buys, over the whole range of budgets: time, and room for samples.
 #include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "cli/batched_graph.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/planner_options.h"
 #include "cli/verbs.h"
-#include "regen/base/text.h"
+#include "regen/base/parallel.h"
+#include "regen/base/progress.h"
 #include "regen/plan/explain.h"
+#include "regen/planners/batch_curve.h"
 #include "regen/planners/planner.h"
 
 namespace regen::cli {
 namespace {
 
+// Counted, so that the same call prints the same table; about two seconds of auto's search.
+constexpr std::int64_t kDefaultWork = 2'000'000;
+// Of a row's work, for each plan that tells whether a batch fits.
+constexpr std::int64_t kBatchShare = 10;
+
 struct Arguments {
   GraphArgument graph;
   std::string planner = "auto";
   std::int64_t points = 12;
+  std::optional<std::int64_t> batch;
   PlannerOptions options;
   Limits limits;
+  std::int64_t threads = 0;
   bool json = false;
 };
 
@@ -31,6 +41,7 @@ struct Point {
   Outcome outcome;
   std::optional<double> per_gib;  // cost saved by each further GiB
   bool knee = false;
+  std::optional<LargestBatch> largest;  // absent if the graph has no batch
 
   bool found() const {
     return outcome.status == PlanStatus::kOptimal || outcome.status == PlanStatus::kFeasible;
@@ -39,28 +50,71 @@ struct Point {
 
 constexpr double kGib = 1024.0 * 1024 * 1024;
 
-Result<std::vector<Point>> solve_points(const Arguments& arguments, const LoadedGraph& loaded) {
-  const Problem whole{.graph = &loaded.graph, .link = loaded.link, .options = arguments.options};
+Result<std::vector<Point>> even_budgets(const Arguments& arguments, const LoadedGraph& loaded) {
   const Bytes low = structural_bound(loaded.graph).bytes;
-  REGEN_ASSIGN(const Outcome kept, solve("keep_all", whole));
+  REGEN_ASSIGN(const Outcome kept, solve("keep_all", {.graph = &loaded.graph}));
   const Bytes high = std::max(low, kept.simulation.peak_bytes);
-  std::vector<Point> points;
-  for (std::int64_t i = 0; i < arguments.points; ++i) {
-    Problem problem = whole;
-    const double share = static_cast<double>(i) / static_cast<double>(arguments.points - 1);
-    problem.budget = low + static_cast<Bytes>(share * static_cast<double>(high - low));
-    Point point{.budget = *problem.budget};
-    REGEN_ASSIGN(point.outcome, solve(arguments.planner, problem, arguments.limits));
-    // What fits into less fits here too.
-    if (!points.empty() && points.back().found() &&
-        (!point.found() || points.back().outcome.simulation.cost < point.outcome.simulation.cost)) {
-      const double bound = point.outcome.lower_bound;
-      point.outcome = points.back().outcome;
-      point.outcome.lower_bound = bound;
-    }
-    points.push_back(std::move(point));
+  std::vector<Point> points(static_cast<std::size_t>(arguments.points));
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const double share = static_cast<double>(i) / static_cast<double>(points.size() - 1);
+    points[i].budget = low + static_cast<Bytes>(share * static_cast<double>(high - low));
   }
   return points;
+}
+
+Status solve_points(const Arguments& arguments, const LoadedGraph& loaded, const Limits& limits,
+                    std::vector<Point>& points) {
+  std::vector<std::optional<Result<Outcome>>> outcomes(points.size());
+  Progress progress("advise", points.size());
+  parallel_for(points.size(), static_cast<int>(arguments.threads), [&](std::size_t i) {
+    const Problem problem{.graph = &loaded.graph,
+                          .link = loaded.link,
+                          .budget = points[i].budget,
+                          .options = arguments.options};
+    outcomes[i] = solve(arguments.planner, problem, limits);
+    progress.advance();
+  });
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    REGEN_ASSIGN(points[i].outcome, std::move(*outcomes[i]));
+  }
+  return {};
+}
+
+// What fits into less fits into more too.
+void carry_over(std::vector<Point>& points) {
+  for (std::size_t i = 1; i < points.size(); ++i) {
+    Point& point = points[i];
+    const Point& last = points[i - 1];
+    if (!last.found()) continue;
+    if (point.found() && point.outcome.simulation.cost <= last.outcome.simulation.cost) continue;
+    const double bound = point.outcome.lower_bound;
+    const BoundKind kind = point.outcome.bound_kind;
+    point.outcome = last.outcome;
+    point.outcome.lower_bound = bound;
+    point.outcome.bound_kind = kind;
+  }
+}
+
+Status find_batches(const Arguments& arguments, const LoadedGraph& loaded,
+                    const BatchedGraph& batched, Limits limits, std::vector<Point>& points) {
+  if (!batched.graph_at) return {};
+  limits.work = std::max<std::int64_t>(1, limits.work / kBatchShare);
+  limits.seconds /= static_cast<double>(kBatchShare);
+  const BatchCurveProblem problem{.graph_at = batched.graph_at,
+                                  .batch = batched.batch,
+                                  .link = loaded.link,
+                                  .options = arguments.options,
+                                  .limits = limits};
+  std::vector<BatchBudget> budgets;
+  for (const Point& point : points) {
+    const bool fits =
+        point.found() && within_one_forward_pass(loaded.graph, point.outcome.simulation.cost);
+    budgets.push_back({point.budget, fits});
+  }
+  REGEN_ASSIGN(const std::vector<LargestBatch> largest,
+               largest_batches(arguments.planner, problem, budgets));
+  for (std::size_t i = 0; i < points.size(); ++i) points[i].largest = largest[i];
+  return {};
 }
 
 // A knee is where the curve lies furthest below the straight line between the ends of its part.
@@ -108,7 +162,26 @@ Json point_json(const Point& point) {
           {"offloaded_bytes", json_or_null(found, simulation.offloaded_bytes)},
           {"saved_per_gib",
            json_or_null(point.per_gib.has_value(), json_number(point.per_gib.value_or(0)))},
-          {"knee", point.knee}};
+          {"knee", point.knee},
+          {"max_batch", point.largest ? Json(point.largest->batch) : Json(nullptr)},
+          {"max_batch_settled", point.largest ? Json(point.largest->settled) : Json(nullptr)}};
+}
+
+std::string batch_text(const std::optional<LargestBatch>& largest) {
+  if (!largest) return "";
+  if (largest->batch == 0) return "none";
+  return (largest->settled ? "" : ">= ") + format_grouped(largest->batch);
+}
+
+// What the last column means, or why there is none.
+std::string batch_note(const BatchedGraph& batched) {
+  if (!batched.graph_at) return "no largest batch: " + batched.why_not + "\n";
+  std::string note =
+      "largest batch: in the budget, at one more forward pass at most (as max-batch counts)";
+  if (batched.scaled) {
+    note += ", sizes and times in proportion to batch " + std::to_string(batched.batch);
+  }
+  return note + "\n";
 }
 
 std::string table_text(const LoadedGraph& loaded, const std::vector<Point>& points) {
@@ -120,27 +193,37 @@ std::string table_text(const LoadedGraph& loaded, const std::vector<Point>& poin
                {"run again", Table::Align::kRight},
                {"moved", Table::Align::kRight},
                {"one more GiB saves", Table::Align::kRight},
+               {"largest batch", Table::Align::kRight},
                {""}});
   for (const Point& point : points) {
     const Simulation& simulation = point.outcome.simulation;
     if (!point.found()) {
       const std::string status(to_string(point.outcome.status));
-      table.add({format_bytes(point.budget), status, "", "", "", "", "", ""});
+      table.add(
+          {format_bytes(point.budget), status, "", "", "", "", "", batch_text(point.largest), ""});
       continue;
     }
     table.add({format_bytes(point.budget), format_cost(simulation.cost, unit),
                percent(simulation.overhead), format_cost(point.outcome.lower_bound, unit),
                std::to_string(simulation.recomputed), format_bytes(simulation.offloaded_bytes),
-               point.per_gib ? format_cost(*point.per_gib, unit) : "", point.knee ? "knee" : ""});
+               point.per_gib ? format_cost(*point.per_gib, unit) : "", batch_text(point.largest),
+               point.knee ? "knee" : ""});
   }
   return table.text();
 }
 
 Status run_advise(const Arguments& arguments) {
   REGEN_ASSIGN(const LoadedGraph loaded, load_graph(arguments.graph));
-  REGEN_ASSIGN(std::vector<Point> points, solve_points(arguments, loaded));
+  REGEN_ASSIGN(const BatchedGraph batched, batched_graph(arguments.graph, loaded, arguments.batch));
+  const InterruptGuard guard;
+  Limits limits = limits_or(arguments.limits, kDefaultWork);
+  limits.interrupt = guard.flag();
+  REGEN_ASSIGN(std::vector<Point> points, even_budgets(arguments, loaded));
+  REGEN_TRY(solve_points(arguments, loaded, limits, points));
+  carry_over(points);
   price(points);
-  if (!arguments.json) return print(table_text(loaded, points));
+  REGEN_TRY(find_batches(arguments, loaded, batched, limits, points));
+  if (!arguments.json) return print(table_text(loaded, points) + batch_note(batched));
   Json rows = Json::array();
   for (const Point& point : points) rows.push_back(point_json(point));
   return print_json(rows);
@@ -149,17 +232,20 @@ Status run_advise(const Arguments& arguments) {
 }  // namespace
 
 void add_advise(CLI::App& app, Action& action) {
-  CLI::App& verb = add_verb(app, "advise", "What memory buys: time against budget, with its knees",
-                            "  regen advise zoo:resnet50@64 --device v100-16\n"
-                            "  regen advise graph.json --cost graph --points 20 --time-limit 2");
+  CLI::App& verb =
+      add_verb(app, "advise", "What memory buys: time and batch against budget, with the knees",
+               "  regen advise zoo:resnet50@64 --device v100-16\n"
+               "  regen advise graph.json --cost graph --points 20 --time-limit 2");
   auto arguments = std::make_shared<Arguments>();
-  arguments->limits.seconds = 2;
   add_graph(verb, arguments->graph);
   verb.add_option("--planner", arguments->planner, "Who plans (default auto)")->type_name("NAME");
   add_parsed(verb, "--points", arguments->points, whole_number(2, 1000), "N",
              "Budgets, from what every plan needs to what keeping everything takes (default 12)");
+  add_parsed(verb, "--batch", arguments->batch, whole_number(1, kMaxBatch), "N",
+             "The batch of a graph in a file that does not say it: for the largest batches");
   add_planner_options(verb, arguments->options);
   add_limits(verb, arguments->limits);
+  add_threads(verb, arguments->threads);
   add_json(verb, arguments->json);
   set_action(verb, action, arguments, run_advise);
 }

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/batched_graph.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -61,14 +62,19 @@ Result<Bytes> memory_bytes(const Arguments& arguments) {
   return bytes.ok() ? bytes : bad_input("--memory: " + bytes.error().message);
 }
 
-MaxBatchProblem make_problem(const Arguments& arguments, const std::string& model, Bytes memory) {
+// The device's link; the same for every batch.
+Result<Link> link_of(const GraphArgument& argument, const std::string& model) {
+  GraphArgument smallest = argument;
+  smallest.text = "zoo:" + model;
+  REGEN_ASSIGN(const LoadedGraph loaded, load_graph(smallest));
+  return loaded.link;
+}
+
+Result<MaxBatchProblem> make_problem(const Arguments& arguments, const std::string& model,
+                                     Bytes memory) {
   MaxBatchProblem problem{.memory = memory, .options = arguments.options};
-  problem.graph_at = [argument = arguments.graph, model](std::int64_t batch) -> Result<Graph> {
-    GraphArgument at_batch = argument;
-    at_batch.text = "zoo:" + model + "@" + std::to_string(batch);
-    REGEN_ASSIGN(LoadedGraph loaded, load_graph(at_batch));
-    return std::move(loaded.graph);
-  };
+  problem.graph_at = zoo_at_batch(arguments.graph, model);
+  REGEN_ASSIGN(problem.link, link_of(arguments.graph, model));
   problem.compute_cap = !arguments.no_compute_cap;
   problem.grid = arguments.grid;
   problem.limits = arguments.limits;
@@ -153,7 +159,7 @@ Status verdict(const std::string& model, Bytes memory, const BatchGrid& grid,
 Status run_max_batch(const Arguments& arguments) {
   REGEN_ASSIGN(const std::string model, model_name(arguments.graph.text));
   REGEN_ASSIGN(const Bytes memory, memory_bytes(arguments));
-  const MaxBatchProblem problem = make_problem(arguments, model, memory);
+  REGEN_ASSIGN(const MaxBatchProblem problem, make_problem(arguments, model, memory));
   REGEN_ASSIGN(const std::vector<MaxBatchAnswer> answers, solve_all(arguments, problem));
   if (arguments.json) {
     REGEN_TRY(print_json(answers_json(model, memory, arguments.options.accounting, answers)));

@@ -83,6 +83,13 @@ void add_limits(CLI::App& verb, Limits& limits) {
              "Stop a search after this much counted work: the same answer on every machine");
 }
 
+Limits limits_or(const Limits& asked, std::int64_t work) {
+  Limits limits = asked;
+  const Limits none;
+  if (limits.seconds == none.seconds && limits.work == none.work) limits.work = work;
+  return limits;
+}
+
 std::vector<std::string> planner_option_words(const std::string& option) {
   if (option == "--accounting") return words_of<Accounting>();
   if (option == "--schedule") return words_of<ImposedSchedule>();

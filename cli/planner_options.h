@@ -16,6 +16,9 @@ void add_planner_options(CLI::App& verb, PlannerOptions& options);
 // --time-limit and --work-limit.
 void add_limits(CLI::App& verb, Limits& limits);
 
+// What the user asked for, or so much counted work if that is nothing.
+Limits limits_or(const Limits& asked, std::int64_t work);
+
 // The names that an option declared here takes, for shells that complete; empty for others.
 std::vector<std::string> planner_option_words(const std::string& option);
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <tuple>
 
+#include "python/model_watch.h"
 #include "python/runtime_errors.h"
 #include "python/runtime_step.h"
 #include "regen/execute/link.h"
@@ -85,6 +86,15 @@ void bind_step(py::module_& module) {
       });
 }
 
+void bind_model_watch(py::module_& module) {
+  module.def("module_structure",
+             [](py::handle model) { return py::bytes(module_structure(model)); });
+  py::class_<TensorLayouts>(module, "TensorLayouts")
+      .def(py::init<>())
+      .def("add", &TensorLayouts::add)
+      .def("first_change", &TensorLayouts::first_change);
+}
+
 void bind_memory(py::module_& module) {
   module.def("install_memory_meter", [] { check(install_memory_meter()); });
   module.def("remove_memory_meter", [] { check(remove_memory_meter()); });
@@ -125,5 +135,6 @@ PYBIND11_MODULE(_runtime, module) {
   py::register_exception<regen::BudgetError>(module, "BudgetError", PyExc_MemoryError);
   regen::bind_search(module);
   regen::bind_step(module);
+  regen::bind_model_watch(module);
   regen::bind_memory(module);
 }

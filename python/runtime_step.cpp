@@ -1,5 +1,6 @@
 #include "python/runtime_step.h"
 
+#include <set>
 #include <utility>
 
 #include "regen/graph/analysis.h"
@@ -23,6 +24,14 @@ Limits limits_of(const PlanRequest& request) {
   return limits;
 }
 
+std::size_t ops_in_other_variants(const Plan& plan) {
+  std::set<OpId> ops;
+  for (const auto& step : plan.steps) {
+    if (step.kind() == StepKind::kCompute && step.choice() > 0) ops.insert(step.op());
+  }
+  return ops.size();
+}
+
 }  // namespace
 
 RuntimeStep::RuntimeStep(const std::string& json, const std::string& device)
@@ -30,7 +39,9 @@ RuntimeStep::RuntimeStep(const std::string& json, const std::string& device)
       device_(value_or_raise(open_device(device))) {}
 
 void RuntimeStep::record(const std::map<std::size_t, at::Tensor>& samples, int repeats,
-                         const std::string& cache_path) {
+                         const std::string& cache_path, const std::string& algorithms) {
+  // An operator may be written in Python and tried on another thread.
+  const py::gil_scoped_release unlocked;
   RecordCache cache;
   if (!cache_path.empty()) {
     cache = value_or_raise(RecordCache::load(cache_path, device_->name()));
@@ -38,6 +49,7 @@ void RuntimeStep::record(const std::map<std::size_t, at::Tensor>& samples, int r
   RecordOptions options;
   options.repeats = repeats;
   options.cache = &cache;
+  options.algorithms = value_or_raise(parse_algorithms(algorithms));
   options.sample = [&](StorageId storage) {
     const auto found = samples.find(storage.index());
     return found == samples.end() ? at::Tensor() : found->second;
@@ -237,6 +249,7 @@ py::dict RuntimeStep::report(const Outcome& outcome) {
   report["offloaded_bytes"] = outcome.simulation.offloaded_bytes;
   report["recomputed"] = outcome.simulation.recomputed;
   report["steps"] = outcome.plan ? outcome.plan->steps.size() : 0;
+  report["other_algorithms"] = outcome.plan ? ops_in_other_variants(*outcome.plan) : 0;
   report["note"] = outcome.note;
   return report;
 }

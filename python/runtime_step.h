@@ -37,7 +37,7 @@ class RuntimeStep {
   RuntimeStep(const std::string& json, const std::string& device);
 
   void record(const std::map<std::size_t, at::Tensor>& samples, int repeats,
-              const std::string& cache_path);
+              const std::string& cache_path, const std::string& algorithms);
   void make_graph(Bytes runtime_bytes);
 
   // The best plan of the planners, and what to say of it; it is this step's from now on.

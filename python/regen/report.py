@@ -44,6 +44,8 @@ class PlanReport:
             lines.append(f"  improved    {improved_text(report['improved'], report['cost'])}")
         elif self.runner.improvement.search is not None:
             lines.append("  improved    not yet: a search runs beside the training")
+        if report.get("other_algorithms"):
+            lines.append(f"  algorithms  {report['other_algorithms']} ops run otherwise than by default")
         memory = step.memory() if self.runner.compiled else {}
         if memory:
             lines.append(f"  arena       {size(memory['arena'])}, host {size(memory['host'])}")

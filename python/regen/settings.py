@@ -22,8 +22,11 @@ class Settings:
     link: tuple = None  # bytes per second to the host, to the device, both together
     plan_file: object = None
     improve: object = None  # True, False or seconds; None: on a GPU
+    algorithms: str = "default"  # those of plain PyTorch, so its bits; "any": faster or smaller ones too
 
     def __post_init__(self):
+        if self.algorithms not in ("default", "any"):
+            raise ValueError(f"algorithms={self.algorithms!r} found, expected 'default' or 'any'")
         good = self.improve is None or isinstance(self.improve, bool) or (
             isinstance(self.improve, (int, float)) and 0 <= self.improve < float("inf"))
         if not good:

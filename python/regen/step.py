@@ -47,7 +47,7 @@ class TrainingStep:
             self.activate(self.runner_for(args))
         except Exception:
             for runner in self.runners.values():
-                runner.captured.updates.undo(self.optimizer)
+                runner.let_go()
             raise
 
     def __call__(self, *args):
@@ -112,6 +112,11 @@ class StepRunner:
             elif role != "input":
                 self.constants.append((storage, tensor, tensor.storage_offset()))
 
+    def let_go(self):
+        """No step will be taken: nothing of it stays in memory, though the error on its way still knows this object."""
+        self.captured.updates.undo(self.optimizer)
+        self.captured.tensors, self.constants, self.parameters = {}, [], {}
+
     def make_ready(self):
         self.runner.take_better_plan(self.steps + 1)
         if not self.runner.compiled:
@@ -145,6 +150,8 @@ class StepRunner:
         self.meter.begin(self.present + self.memory["arena"] + self.memory["generators"], self.memory["arena"])
         step.run(0)
         self.captured.advance(self.optimizer)
+        if self.captured.program["scalars"]:
+            self.captured.scalars(self.optimizer)  # most likely the next step's: found while the device works
         loss = step.result(self.captured.output_results[0])
         self.meter.end()
         return loss

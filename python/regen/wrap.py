@@ -6,7 +6,7 @@ import warnings
 import torch
 from torch.utils._pytree import tree_flatten
 
-from regen import distributed
+from regen import _runtime, distributed
 from regen.caller_memory import CallerMemory
 from regen.capture import capture, device_of
 from regen.errors import CaptureError
@@ -180,27 +180,9 @@ def warn_of_hooks(plain):
 
 
 def signature(model, leaves, spec):
-    """What a captured program depends on."""
+    """What a captured program depends on: its arguments, modules with their mode and hooks, which parameters train."""
     described = tuple(
         (x.shape, x.dtype, x.stride(), x.device, x.requires_grad) if isinstance(x, torch.Tensor) else x for x in leaves)
     autocast = tuple(
         (kind, torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind))
-    return described, spec, structure(model), autocast
-
-
-def structure(model):
-    """Modules with their mode and hooks, and which parameters train: what may change under a captured program."""
-    found = []
-    stack = [model]
-    while stack:
-        module = stack.pop()
-        inside = module.__dict__
-        found.append((id(module), inside["training"]))
-        if module is not model:
-            hooks = inside["_forward_hooks"] or inside["_forward_pre_hooks"]
-            if hooks:
-                found.append(tuple(hooks) + tuple(inside["_forward_pre_hooks"]))
-        for parameter in inside["_parameters"].values():
-            found.append(None if parameter is None else parameter.requires_grad)
-        stack.extend(child for child in inside["_modules"].values() if child is not None)
-    return tuple(found)
+    return described, spec, _runtime.module_structure(model), autocast

@@ -25,18 +25,38 @@
 #include "regen/base/limit.h"
 #include "regen/cost/device.h"
 #include "regen/graph/graph.h"
+#include "regen/planners/certain_liveness.h"
 
 namespace regen {
+
+// Memory while one op runs for the first time, in the program at the bound.
+struct MemoryRow {
+  OpId op;
+  // By how much a byte more, at this op alone, lowers the bound; 0 where memory does not bind.
+  // In the graph's unit of cost, never negative. The bound is convex in the budget, so that more
+  // bytes lower it by at most as much each.
+  double price = 0;
+  double live_bytes = 0;     // with nothing dropped or away, fixed bytes included
+  double dropped_bytes = 0;  // of values that are made again later
+  double away_bytes = 0;     // that must be on the host beside that
+};
 
 struct CoveringBound {
   double cost = 0;
   // Of each op, between 0 and 1: what the program at the bound makes again. No plan, but near good
   // ones.
   std::vector<double> again;
+  // Where memory binds, in the order of the graph. Empty if the bound is that of running every op
+  // once, or infinite.
+  std::vector<MemoryRow> rows;
 };
 
 // Never below the cost of running every op once, each in its cheapest way; infinite if no plan in
 // this order keeps the budget. Stops early, with a bound that holds, when the effort is exhausted.
 CoveringBound covering_bound(const Graph& graph, const Link& link, Bytes budget, Effort& effort);
+
+// The same about the plans that the liveness is about: with LivenessInEveryOrder about all plans.
+CoveringBound covering_bound(const CertainLiveness& live, const Link& link, Bytes budget,
+                             Effort& effort);
 
 }  // namespace regen

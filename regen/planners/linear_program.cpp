@@ -224,6 +224,7 @@ ProgramAnswer LinearProgram::solve_relaxation(Effort& effort) {
   answer.bound = -kInfinity;
   if (solution.dual_valid) {
     answer.bound = state_->bound_from_prices(solution.row_dual, &answer.reduced_costs);
+    answer.row_prices = solution.row_dual;
   }
   if (answer.status == ProgramStatus::kOptimal && solution.value_valid) {
     answer.values = solution.col_value;

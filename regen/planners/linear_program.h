@@ -30,6 +30,7 @@ struct ProgramAnswer {
   ProgramStatus status = ProgramStatus::kFailed;
   std::vector<double> values;         // of the columns; empty if none are known
   std::vector<double> reduced_costs;  // of a relaxation: for fixing columns
+  std::vector<double> row_prices;     // of a relaxation: what one more unit on the right side costs
   double objective = 0;               // of `values`
   double bound = 0;                   // proven: no point has a smaller objective
 };

@@ -12,14 +12,6 @@
 namespace regen {
 namespace {
 
-double forward_cost(const Graph& graph) {
-  double sum = 0;
-  for (OpId op : graph.ops()) {
-    if (graph.phase(op) == Phase::kForward) sum += graph.cost(graph.default_variant(op));
-  }
-  return sum;
-}
-
 bool found(const Outcome& outcome) {
   return outcome.status == PlanStatus::kFeasible || outcome.status == PlanStatus::kOptimal;
 }
@@ -31,8 +23,13 @@ class Search {
 
   Result<MaxBatchAnswer> run() {
     REGEN_ASSIGN(std::int64_t best, largest_fitting_index());
-    REGEN_TRY(find_impossible(best));
     MaxBatchAnswer answer{.planner = std::string(planner_)};
+    if (problem_.batch_only) {
+      if (best >= 0) answer.max_batch = batch_at(best);
+      if (cut_off_) answer.limited_by = "search_limit";
+      return answer;
+    }
+    REGEN_TRY(find_impossible(best));
     answer.upper_bound = impossible_ > 0 ? batch_at(impossible_ - 1) : 0;
     if (best >= 0) {
       REGEN_ASSIGN(const Outcome outcome, cheapest_at(batch_at(best)));
@@ -65,9 +62,11 @@ class Search {
   Result<std::int64_t> largest_fitting_index() {
     REGEN_ASSIGN(const std::int64_t guess, guess_index());
     REGEN_ASSIGN(const bool guess_fits, fits(guess));
-    std::int64_t low = guess_fits ? guess : -1;                 // fits, or -1
+    std::int64_t low = guess_fits ? guess : known_index();      // fits, or -1
     std::int64_t high = guess_fits ? last_index() + 1 : guess;  // does not fit, or beyond the end
-    for (std::int64_t stride = 1; guess_fits && low + stride < high; stride *= 2) {
+    const std::int64_t near = problem_.batch_only ? problem_.stride : 1;
+    for (std::int64_t stride = near; guess_fits && low + stride < high && !out_of_solves();
+         stride *= 2) {
       REGEN_ASSIGN(const bool good, fits(low + stride));
       if (!good) {
         high = low + stride;
@@ -75,7 +74,8 @@ class Search {
       }
       low += stride;
     }
-    for (std::int64_t stride = 1; !guess_fits && high - stride > low; stride *= 2) {
+    for (std::int64_t stride = near; !guess_fits && high - stride > low && !out_of_solves();
+         stride *= 2) {
       REGEN_ASSIGN(const bool good, fits(high - stride));
       if (good) {
         low = high - stride;
@@ -83,13 +83,21 @@ class Search {
       }
       high -= stride;
     }
-    while (high - low > 1) {
+    while (high - low > 1 && !out_of_solves()) {
       const std::int64_t middle = low + (high - low) / 2;
       REGEN_ASSIGN(const bool good, fits(middle));
       (good ? low : high) = middle;
     }
+    cut_off_ = high - low > 1;
     return low;
   }
+
+  std::int64_t known_index() const {
+    if (!problem_.batch_only || problem_.known == 0) return -1;
+    return (problem_.known - problem_.grid.start) / problem_.grid.step;
+  }
+
+  bool out_of_solves() const { return problem_.batch_only && solves_ >= problem_.most_solves; }
 
   // The smallest index that is proven impossible: at most the first that what every plan needs
   // rules out, and lower where the planner proves it. May raise `best` on the way.
@@ -134,6 +142,10 @@ class Search {
 
   Result<std::int64_t> guess_index() {
     if (interrupted()) return std::int64_t{0};
+    if (problem_.guess) {
+      const std::int64_t index = (*problem_.guess - problem_.grid.start) / problem_.grid.step;
+      return std::clamp(index, std::min(known_index() + 1, last_index()), last_index());
+    }
     REGEN_ASSIGN(const Graph graph, problem_.graph_at(problem_.grid.start));
     Problem least = problem_for(graph);
     least.budget.reset();  // planners then look for the least memory
@@ -162,7 +174,7 @@ class Search {
   }
 
   Problem problem_for(const Graph& graph) const {
-    Problem problem{.graph = &graph, .options = problem_.options};
+    Problem problem{.graph = &graph, .link = problem_.link, .options = problem_.options};
     problem.budget = budget(graph);
     if (problem_.compute_cap) problem.cost_cap = graph.base_cost() + forward_cost(graph);
     return problem;
@@ -174,6 +186,7 @@ class Search {
     REGEN_ASSIGN(const Graph graph, problem_.graph_at(batch));
     const Problem problem = problem_for(graph);
     if (!problem.budget) return false;
+    ++solves_;
     REGEN_ASSIGN(Outcome outcome, solve_for_any(problem));
     const bool good = found(outcome);
     if (good) {
@@ -229,11 +242,21 @@ class Search {
   const MaxBatchProblem& problem_;
   // The smallest index that is known to be impossible for this planner.
   std::int64_t impossible_ = std::numeric_limits<std::int64_t>::max();
+  std::int64_t solves_ = 0;                   // that looked whether a batch fits
+  bool cut_off_ = false;                      // by the number of solves, before the answer
   std::map<std::int64_t, Outcome> outcomes_;  // of the batches that fit, without their plans
   std::set<std::int64_t> undecided_;          // a limit came before an answer
 };
 
 }  // namespace
+
+double forward_cost(const Graph& graph) {
+  double sum = 0;
+  for (OpId op : graph.ops()) {
+    if (graph.phase(op) == Phase::kForward) sum += graph.cost(graph.default_variant(op));
+  }
+  return sum;
+}
 
 Result<MaxBatchAnswer> max_batch(std::string_view planner, const MaxBatchProblem& problem) {
   if (problem.grid.start < 1 || problem.grid.step < 1 || problem.grid.start > problem.largest) {

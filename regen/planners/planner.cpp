@@ -30,6 +30,13 @@ Result<Proposal> proposal_of(const PlannerEntry& entry, const Problem& problem, 
                   .note = proposal.error().message};
 }
 
+// Where the host holds nothing, nothing moves: said here once, so that no planner tries in vain and
+// every bound counts without movement.
+Problem without_useless_link(Problem problem) {
+  if (problem.host_budget && *problem.host_budget == 0) problem.link = {};
+  return problem;
+}
+
 // Which limit the plan breaks, for people.
 std::string over_limit_note(const Problem& problem, const Simulation& simulation) {
   if (problem.budget && simulation.peak_bytes > *problem.budget) {
@@ -104,8 +111,9 @@ bool within_limits(const Problem& problem, const Simulation& simulation) {
          (!problem.cost_cap || simulation.cost <= *problem.cost_cap);
 }
 
-Result<Outcome> solve(std::string_view planner, const Problem& problem, const Limits& limits) {
+Result<Outcome> solve(std::string_view planner, const Problem& asked, const Limits& limits) {
   REGEN_ASSIGN(const PlannerEntry* entry, find_planner(planner));
+  const Problem problem = without_useless_link(asked);
   const Graph& graph = *problem.graph;
   Outcome outcome{.planner = std::string(entry->name), .base_cost = graph.base_cost()};
   outcome.lower_bound = trivial_bound(graph);
