@@ -65,8 +65,10 @@ TEST(BackgroundSearch, SaysWhyItFailed) {
 TEST(BackgroundSearch, OnlyACheaperPlanWithinTheLimitsIsBetter) {
   const auto graph = shared_zoo("vgg_unet");
   const Problem problem = half_way(*graph);
-  const auto dear = solve_addressed("last_node", problem, kOptions);
-  const auto cheap = solve_addressed("chain", problem, kOptions);
+  Problem tight = problem;
+  tight.budget = (structural_bound(*graph).bytes + *problem.budget) / 2;
+  const auto dear = solve_addressed("auto", tight, kOptions, {.work = 50'000});
+  const auto cheap = solve_addressed("auto", problem, kOptions, {.work = 50'000});
   ASSERT_TRUE(dear.ok() && cheap.ok() && has_plan(*dear) && has_plan(*cheap));
   ASSERT_LT(cheap->simulation.cost, dear->simulation.cost);
   EXPECT_TRUE(*is_better(problem, *cheap, *dear->plan));

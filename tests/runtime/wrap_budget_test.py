@@ -146,22 +146,22 @@ def test_the_report():
     assert "peak" in wrapped.regen.plan.explain()
 
 
-def test_will_it_fit():
+def test_will_it_fit(tmp_path):
     x = batch()[0]
     model = make()
     torch.manual_seed(5)
     state = torch.get_rng_state()
     before = in_use()
-    fit = will_it_fit(model, (x,), "1GiB", cache=False)
+    fit = will_it_fit(model, (x,), "1GiB", cache=tmp_path)
     assert fit and str(fit).startswith("fits") and fit.least_budget < fit.unplanned < 2**30
     assert torch.equal(state, torch.get_rng_state())  # nothing was drawn
     assert all(p.grad is None for p in model.parameters()) and model.bn.num_batches_tracked == 0
     assert in_use() == before
-    refused = will_it_fit(model, (x,), fit.least_budget - 1, cache=False)
+    refused = will_it_fit(model, (x,), fit.least_budget - 1, cache=tmp_path)
     assert not refused and "least budget" in refused.message and refused.least_budget == fit.least_budget
-    assert will_it_fit(model, (x,), fit.least_budget, cache=False)
+    assert will_it_fit(model, (x,), fit.least_budget, cache=tmp_path)
     for planner in ("checkmate", "vdnn", "chain", "checkmate,vdnn"):  # which auto asks, too
-        assert will_it_fit(model, (x,), "1GiB", planner=planner).least_budget >= fit.least_budget
+        assert will_it_fit(model, (x,), "1GiB", planner=planner, cache=tmp_path).least_budget >= fit.least_budget
 
 
 def test_check_passes_and_fails_loudly():
