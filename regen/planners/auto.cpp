@@ -121,8 +121,7 @@ class Auto {
     if (!outcome.ok()) return {};  // a graph that this one cannot take
     effort_.add(outcome->work);
     // Its bound is for the same plans as ours: any movement, first runs in the order of the graph.
-    const bool same_plans = std::string_view(proposer.name) == "str" && &original_ == &graph_ &&
-                            problem_.options.recompute_gradients;
+    const bool same_plans = std::string_view(proposer.name) == "str" && &original_ == &graph_;
     if (same_plans) bound_ = std::max(bound_, outcome->lower_bound);
     if (!outcome->plan) return {};
     if (search != nullptr) search->start_from(*outcome->plan);
