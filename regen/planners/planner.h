@@ -105,9 +105,11 @@ using Figures = std::vector<std::pair<std::string, double>>;
 
 // Which plans a lower bound is about.
 enum class BoundKind : std::uint8_t {
-  kEveryPlan,             // all that are valid
-  kOrder,                 // those whose first runs follow the order of the graph
-  kOrderWithoutMovement,  // of these, those that only recompute
+  kEveryPlan,  // all that are valid
+  kOrder,      // those whose first runs follow the order of the graph
+  // Of these, Checkmate's: nothing moves, and between two first runs no op runs twice. Where memory
+  // is very short, running one twice there can be cheaper, so that this says less.
+  kStages,
 };
 
 std::string_view to_string(BoundKind kind);
@@ -118,8 +120,8 @@ struct Proposal {
   PlanStatus status = PlanStatus::kFeasible;
   std::optional<Plan> plan;
   double lower_bound = 0;  // proven; in the graph's unit
-  BoundKind bound_kind = BoundKind::kOrderWithoutMovement;
-  std::string note;        // what was chosen, or why there is no plan, for people
+  BoundKind bound_kind = BoundKind::kStages;
+  std::string note;  // what was chosen, or why there is no plan, for people
   Figures figures = {};
 };
 
@@ -134,7 +136,7 @@ struct Outcome {
   double base_cost = 0;
   double lower_bound = 0;  // at least the trivial one: every op once, each in its cheapest way
   BoundKind bound_kind = BoundKind::kEveryPlan;
-  double gap = 0;          // (cost - lower_bound) / cost, 0 without a plan
+  double gap = 0;  // (cost - lower_bound) / cost, 0 without a plan
   double seconds = 0;
   std::int64_t work = 0;
   std::string note;
