@@ -111,6 +111,7 @@ class Auto {
     const CoveringBound bound = covering_bound(original_, problem_.link, *problem_.budget, own);
     effort_.add(own.work());
     if (std::isfinite(bound.cost)) bound_ = std::max(bound_, bound.cost);
+    if (best_.best() && !keeps_order(best_.best()->plan)) bound_of_every_order(kBoundShare);
     search.start_from_hints(bound.again);
     take(search);
     tell();
@@ -156,7 +157,7 @@ class Auto {
     Proposal proposal = std::move(best_).proposal("no planner found anything");
     if (!proposal.plan) return proposal;
     const bool in_order = keeps_order(*proposal.plan);
-    const double bound = in_order ? bound_ : bound_of_every_order();
+    const double bound = in_order ? bound_ : bound_of_every_order(/*share=*/1);
     proposal.lower_bound = std::min(bound, cost);
     proposal.bound_kind = in_order ? BoundKind::kOrder : BoundKind::kEveryPlan;
     const bool fits = within_limits(problem_, simulation);
@@ -166,11 +167,13 @@ class Auto {
     return proposal;
   }
 
-  // Only asked for where the best plan has an order of its own, which the search cannot know: so it
-  // has a little time even when nothing is left.
-  double bound_of_every_order() {
+  // Only asked for where the best plan has an order of its own: when the other bound is, or at the
+  // end, and then with a little time even if nothing is left.
+  double bound_of_every_order(double share) {
+    if (every_order_bound_) return *every_order_bound_;
+    every_order_bound_ = 0;
     if (original_.num_ops() > kMostOpsInEveryOrder) return 0;
-    Limits limits = share_of_rest(1);
+    Limits limits = share_of_rest(share);
     limits.seconds = std::max(limits.seconds, effort_.limits().seconds * kEveryOrderShare);
     const auto work = static_cast<double>(effort_.limits().work) * kEveryOrderShare;
     limits.work = std::max(limits.work, static_cast<std::int64_t>(work));
@@ -178,7 +181,8 @@ class Auto {
     const LivenessInEveryOrder live(original_);
     const CoveringBound bound = covering_bound(live, problem_.link, *problem_.budget, own);
     effort_.add(own.work());
-    return std::isfinite(bound.cost) ? bound.cost : 0;
+    if (std::isfinite(bound.cost)) every_order_bound_ = bound.cost;
+    return *every_order_bound_;
   }
 
   const Problem& problem_;
@@ -188,6 +192,7 @@ class Auto {
   Effort& effort_;
   BestCandidate best_;
   double bound_ = 0;
+  std::optional<double> every_order_bound_;
   double least_cost_ = 0;  // of every op once, each in its cheapest way
 };
 

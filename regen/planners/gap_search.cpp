@@ -123,14 +123,26 @@ void GapSearch::price(GapPlan& plan, bool moves) const {
     if (plan.fits) plan.cost = simulation->cost;
     return;
   }
+  plan.cost = cost_of_runs(plan);
+  plan.fits = !problem_.cost_cap || plan.cost <= *problem_.cost_cap;
+}
+
+double GapSearch::cost_of_runs(const GapPlan& plan) const {
+  double cost = 0;
   IdVector<OpId, char> ran(graph_.num_ops(), 0);
   for (const Step& step : plan.steps) {
     if (step.kind() != StepKind::kCompute) continue;
     const VariantId variant = step.variant(graph_);
-    plan.cost +=
-        std::exchange(ran[step.op()], 1) ? graph_.rerun_cost(variant) : graph_.cost(variant);
+    cost += std::exchange(ran[step.op()], 1) ? graph_.rerun_cost(variant) : graph_.cost(variant);
   }
-  plan.fits = !problem_.cost_cap || plan.cost <= *problem_.cost_cap;
+  return cost;
+}
+
+// What is dropped costs more runs, and holding again what fits takes back some of them, not most.
+bool GapSearch::far_beyond_the_cap(const GapPlan& plan) const {
+  if (!problem_.cost_cap) return false;
+  const double allowed = *problem_.cost_cap - graph_.base_cost();
+  return cost_of_runs(plan) - graph_.base_cost() > 2 * std::max(0.0, allowed);
 }
 
 void GapSearch::offer(const State& state) {
@@ -222,6 +234,7 @@ bool GapSearch::relieve(State& state, Random& random) {
     state.plan = evaluate(state.decisions);
     if (state.plan.peak_bytes <= *problem_.budget) return state.plan.fits;
     if (effort_.exhausted() && best_) return false;
+    if (far_beyond_the_cap(state.plan)) return false;
     if (!relieve_once(state, random)) return false;
   }
   return false;

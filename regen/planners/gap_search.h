@@ -52,6 +52,9 @@ class GapSearch {
 
   GapPlan evaluate(const GapDecisions& decisions);
   void price(GapPlan& plan, bool moves) const;
+  double cost_of_runs(const GapPlan& plan) const;
+  // So dear already that no plan within the cap will come of it, though it is still too large.
+  bool far_beyond_the_cap(const GapPlan& plan) const;
   void offer(const State& state);
   // Remembers where a search can start.
   void add_island(State state);
