@@ -5,7 +5,7 @@
 #   make test SANITIZE=1              the C++ tests with address and undefined sanitizers
 #   make clean        remove builds   make results    measure the rows of docs/results.md
 #   make experiments  published tables and figures, ours beside theirs (docs/experiments.md); one by
-#                     one: experiment-fig4, -fig5, -gap, -gaps, -rounding, -lower-sets, -monet, -str, -auto; ARGS=... for the script
+#                     one: experiment-fig4, -fig5, -gap, -gaps, -rounding, -lower-sets, -monet, -str, -auto, -against; ARGS=... for the script
 
 PRESET   := $(if $(SANITIZE),sanitize,release)
 BUILD    := $(if $(SANITIZE),build-sanitize,build)
@@ -15,7 +15,7 @@ JOBS     ?= $(shell nproc)
 
 .PHONY: all setup configure build program runtime test-readers demo test bench fuzz format clean results \
         experiments experiment-fig4 experiment-fig5 experiment-gap experiment-gaps experiment-rounding \
-        experiment-lower-sets experiment-monet experiment-str experiment-auto
+        experiment-lower-sets experiment-monet experiment-str experiment-auto experiment-against
 
 all: build
 
@@ -42,7 +42,7 @@ demo: runtime
 	@$(PYTHON) tools/train_demo.py
 
 experiments: experiment-gap experiment-lower-sets experiment-fig5 experiment-rounding experiment-gaps experiment-fig4 \
-             experiment-monet experiment-str experiment-auto
+             experiment-monet experiment-str experiment-auto experiment-against
 
 experiment-fig4: program
 	@$(PYTHON) experiments/checkmate_fig4.py $(ARGS)
@@ -70,6 +70,9 @@ experiment-str: program
 
 experiment-auto: program
 	@$(PYTHON) experiments/auto_scale.py $(ARGS)
+
+experiment-against: program
+	@$(PYTHON) experiments/auto_against_all.py $(ARGS)
 
 # Everything but the benchmarks, which no test runs. The runtime is not built with sanitizers: torch is not.
 TESTED := regen cpp_tests $(if $(SANITIZE),,regen_runtime_module regen-runtime)

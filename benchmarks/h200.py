@@ -1,8 +1,9 @@
 """Measures whole training steps on a GPU: plain PyTorch beside regen.step, for docs/results.md.
 
-    python benchmarks/h200.py resnet50 --shares 1 0.5 0.33
+    python benchmarks/h200.py resnet50 --shares plain checkpoint 1 0.5 e0.5 e0.33
 
-For every model: time and memory of plain PyTorch, then of a plan for each share of the unplanned peak (or the least budget
+For every model: time and memory of plain PyTorch (`plain`) and of torch.utils.checkpoint around each block (`checkpoint`), then
+of a plan for each share of the unplanned peak, or, with an e, of the bytes that plain PyTorch reserved (or for the least budget
 that works, if that is more): predicted and measured time and peak, bytes reserved from the driver, the executor's own time
 on the host, and whether parameters and loss are bitwise those of plain PyTorch.
 """
@@ -27,6 +28,7 @@ sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / "python"), str
 import torch
 
 import regen
+from benchmarks.checkpointed import checkpoint_blocks
 from benchmarks.moved_plan import moved_plan
 from examples.models import build
 from regen.check import same_bits
@@ -38,17 +40,16 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what PyTorch asks
 
 
 def timed(step, warmup, repeats):
+    """The median of steps that follow each other as in training: the host does not wait for one before it issues the next."""
     for _ in range(warmup):
         step()
-    times = []
-    for _ in range(repeats):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(repeats + 1)]
+    for event in events[:-1]:
+        event.record()
         step()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(begin.elapsed_time(end))
-    return statistics.median(times)
+    events[-1].record()
+    torch.cuda.synchronize()
+    return statistics.median(begin.elapsed_time(end) for begin, end in zip(events, events[1:]))
 
 
 def make(name, batch, channels_last):
@@ -88,17 +89,31 @@ def plain_run(name, options):
     start = copy.deepcopy(model.state_dict())
     step = plain_step(model, args, loss, optimizer_of(model))
     losses, state = first_losses(step), state_of(model)
-    torch.cuda.reset_peak_memory_stats()
-    milliseconds = timed(step, 2, options.repeats)
-    row = {"model": name, "share": "plain", "ms": milliseconds, "allocated": torch.cuda.max_memory_allocated() / GIB - bytes_of(start) / GIB,
-           "reserved": torch.cuda.max_memory_reserved() / GIB - bytes_of(start) / GIB}
+    row = eager_row(name, "plain", step, start, options)
     write_kernels(step, name, options)
     # The same again: some kernels do not give the same bits twice, whoever calls them.
     model.load_state_dict(start)
     again = first_losses(plain_step(model, args, loss, optimizer_of(model)))
     row["repeats_itself"] = all(same_bits(a, b) for a, b in zip(losses, again)) and not differing(model, state)
-    torch.save((losses, state), options.reference)
+    torch.save((losses, state, row["reserved"] * GIB), options.reference)
     return row
+
+
+def checkpointed_run(name, options):
+    """What users do today: every block runs again before its backward pass."""
+    model, args, loss = make(name, options.batch, options.channels_last)
+    blocks = checkpoint_blocks(model)
+    step = plain_step(model, args, loss, optimizer_of(model))
+    first_losses(step)
+    return {**eager_row(name, "checkpoint", step, {}, options), "blocks": blocks}
+
+
+def eager_row(name, share, step, beside, options):
+    torch.cuda.reset_peak_memory_stats()
+    milliseconds = timed(step, 2, options.repeats)
+    return {"model": name, "share": share, "channels_last": options.channels_last, "ms": milliseconds,
+            "allocated": (torch.cuda.max_memory_allocated() - bytes_of(beside)) / GIB,
+            "reserved": (torch.cuda.max_memory_reserved() - bytes_of(beside)) / GIB}
 
 
 def bytes_of(state):
@@ -129,23 +144,28 @@ def fill_card(step):
 
 
 def make_step(model, loss, optimizer, args, budget, options):
-    """With the budget, or with the least one that works if it is too small."""
     # Kernels are loaded into memory of the driver's own when they are first called: measuring does that before the card is full.
     cache = options.cache if options.cache and isinstance(budget, str) else False
-    settings = dict(planner="keep_all" if options.move else options.planner, time_limit=options.seconds, cache=cache)
-    try:
-        return regen.step(model, loss, optimizer, args, budget=budget, **settings)
-    except regen.BudgetError as error:
-        least = re.search(r"least budget found to work is ([0-9,]+) bytes", str(error))
-        if least is None:
-            raise
-        return regen.step(model, loss, optimizer, args, budget=int(least[1].replace(",", "")) + 4096, **settings)
+    planner = "keep_all" if options.move else options.planner
+    return regen.step(model, loss, optimizer, args, budget=budget, planner=planner, time_limit=options.seconds, cache=cache,
+                      algorithms=options.algorithms, improve=False)  # a plan that stays is measured
+
+
+def run_again_with_least(error):
+    """In place of this process, so that nothing of the refused attempt counts."""
+    least = re.search(r"least budget found to work is ([0-9,]+) bytes", str(error))
+    if least is None or "--least" in sys.argv:
+        raise error
+    print(f"{error}", flush=True)
+    os.execv(sys.executable, [sys.executable, *sys.argv, "--least", str(int(least[1].replace(",", "")) + 4096)])
 
 
 def move_beside(runner, total_bytes):
     """Replaces the plan by one that also moves this much to the host and back."""
     to_host, to_device, both = runner.link()
-    attempts = [(bandwidth, patience) for patience in (0, 1e-3, 2e-3, 4e-3, 8e-3) for bandwidth in (both / 2, min(to_host, to_device))]
+    # The last guess is what one direction alone could do: too optimistic, but the step waits where it has to.
+    guesses = (both / 2, min(to_host, to_device), 1.05 * max(to_host, to_device))
+    attempts = [(bandwidth, patience) for bandwidth in guesses for patience in (0, 1e-3, 2e-3)]
     for bandwidth, patience in attempts:
         plan, moved = moved_plan(runner.step.graph_json(), runner.step.plan_json(), total_bytes, bandwidth, patience)
         if moved >= total_bytes:
@@ -189,13 +209,17 @@ def write_kernels(step, name, options):
 
 
 def planned_run(name, options):
-    share = float(options.share)
+    of_reserved = options.share.startswith("e")
+    share = float(options.share.removeprefix("e"))
+    losses, state, reserved = torch.load(options.reference)
+    budget = "130GiB" if share == 1 else int(share * reserved) if of_reserved else share
+    budget = options.least or budget
     model, args, loss = make(name, options.batch, options.channels_last)
     optimizer = optimizer_of(model)
     profile = cProfile.Profile() if options.profile_start else None
     begin = time.time()
     with profile or contextlib.nullcontext():
-        step = make_step(model, loss, optimizer, args, "130GiB" if share == 1 else share, options)
+        step = make_step(model, loss, optimizer, args, budget, options)
     ready = time.time() - begin
     if profile:
         pstats.Stats(profile).sort_stats("cumtime").print_stats("regen|functional_export|guards|aot_autograd.py|\\{.*_runtime", 30)
@@ -208,35 +232,46 @@ def planned_run(name, options):
     ballast, slack = fill_card(step) if share < 1 else (None, 0)
     beside = ballast.numel() if ballast is not None else 0
     found = first_losses(lambda: step(*args))
-    losses, state = torch.load(options.reference)
     different = differing(model, state)
     torch.cuda.reset_peak_memory_stats()
     milliseconds = timed(lambda: step(*args), 2, options.repeats)
     memory = runner.step.memory()
     write_kernels(lambda: step(*args), name, options)
     return {
-        "model": name, "share": share, "planner": report["planner"], "ready_s": ready, "budget": runner.budget / GIB, "slack": slack / GIB,
+        "model": name, "share": options.share, "channels_last": options.channels_last, "planner": report["planner"], "ready_s": ready, "budget": runner.budget / GIB, "slack": slack / GIB,
         "predicted_ms": report["cost"] * 1e3, "ms": milliseconds, "base_ms": runner.step.base_seconds * 1e3,
-        "predicted": report["peak_bytes"] / GIB, "measured": (torch.cuda.max_memory_allocated() + memory["arena"] - beside) / GIB,
+        "live": report["live_bytes"] / GIB, "predicted": report["peak_bytes"] / GIB, "measured": (torch.cuda.max_memory_allocated() + memory["arena"] - beside) / GIB,
         "reserved": (torch.cuda.max_memory_reserved() + memory["arena"] - beside) / GIB,
         "unplanned": runner.step.unplanned_bytes / GIB, "recomputed": report["recomputed"], "moved": report["offloaded_bytes"] / GIB,
-        "losses_equal": all(same_bits(a, b) for a, b in zip(losses, found)), "different": different[:3],
+        "other_algorithms": report.get("other_algorithms", 0), "losses_equal": all(same_bits(a, b) for a, b in zip(losses, found)), "different": different[:3],
         "dispatch_us": dispatch_microseconds(runner, lambda: step(*args)), "deviations": memory["deviations"], "plan_s": report["seconds"], "gap": report["gap"], "overhead": report["overhead"]}
 
 
-def run_child(name, share, options, reference):
-    """Each run in a process of its own: nothing of another counts in its memory."""
+def child_command(name, share, options, reference):
     command = [sys.executable, __file__, name, "--share", str(share), "--reference", reference, "--repeats", str(options.repeats),
-               "--planner", options.planner, "--seconds", str(options.seconds)]
+               "--planner", options.planner, "--seconds", str(options.seconds), "--algorithms", options.algorithms]
     for flag, value in (("--batch", options.batch), ("--cache", options.cache), ("--graphs", options.graphs),
                         ("--kernels", options.kernels), ("--move", options.move)):
         command += [flag, str(value)] if value else []
     command += ["--channels-last"] if options.channels_last else []
     command += ["--profile-start"] if options.profile_start else []
-    try:
-        subprocess.run(command, check=False, timeout=options.patience)
-    except subprocess.TimeoutExpired:
-        print(f"{name} {share}: stopped after {options.patience} s", flush=True)
+    return command
+
+
+def run_children(options, folder):
+    """Each run in a process of its own: nothing of another counts in its memory. The next one imports what it needs while a
+    run goes on, and waits for a line before it touches the GPU."""
+    commands = [child_command(name, share, options, f"{folder}/{name}.pt") for name in options.models for share in options.shares]
+    waiting = [subprocess.Popen(command, stdin=subprocess.PIPE) for command in commands[:1]]
+    for index, command in enumerate(commands):
+        child = waiting.pop()
+        waiting += [subprocess.Popen(following, stdin=subprocess.PIPE) for following in commands[index + 1:index + 2]]
+        try:
+            child.communicate(b"go\n", timeout=options.patience)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+            print(f"{command[2]} {command[4]}: stopped after {options.patience} s", flush=True)
 
 
 def use_deterministic_kernels(name):
@@ -246,16 +281,21 @@ def use_deterministic_kernels(name):
     torch.utils.deterministic.fill_uninitialized_memory = False
 
 
+RUNS = {"plain": plain_run, "checkpoint": checkpointed_run}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="+")
-    parser.add_argument("--shares", nargs="*", default=["plain", "1"], help="plain, or shares of the unplanned peak")
+    parser.add_argument("--shares", nargs="*", default=["plain", "1"], help="plain, checkpoint, shares of the unplanned peak, or, with an e, of what plain reserved")
     parser.add_argument("--share", help=argparse.SUPPRESS)
     parser.add_argument("--reference", help=argparse.SUPPRESS)
+    parser.add_argument("--least", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--batch", type=int)
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--planner", default="auto")
+    parser.add_argument("--algorithms", default="default", choices=("default", "any"), help="of convolutions; with any the bits differ")
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--cache")
     parser.add_argument("--graphs", help="folder for the measured graphs")
@@ -266,15 +306,17 @@ def main():
     options = parser.parse_args()
     if options.share is None:
         with tempfile.TemporaryDirectory() as folder:
-            for name in options.models:
-                for share in options.shares:
-                    run_child(name, share, options, f"{folder}/{name}.pt")
+            run_children(options, folder)
         return
+    if not options.least:
+        sys.stdin.readline()  # until the GPU is free
     name = options.models[0]
     use_deterministic_kernels(name)
     try:
-        row = plain_run(name, options) if options.share == "plain" else planned_run(name, options)
+        row = RUNS.get(options.share, planned_run)(name, options)
         print(json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}), flush=True)
+    except regen.BudgetError as error:
+        run_again_with_least(error)
     except (RuntimeError, MemoryError, ValueError) as error:
         print(name, options.share, type(error).__name__, str(error)[:600], flush=True)
 

@@ -7,6 +7,7 @@
 #include "cli/output.h"
 #include "cli/runtime/measured_run.h"
 #include "cli/runtime/verbs.h"
+#include "regen/plan/addresses.h"
 
 namespace regen::cli {
 namespace {
@@ -157,16 +158,43 @@ Status check_runtime(const Arguments& arguments, PreparedStep& prepared, const S
                                    full_bytes(plan.simulation.peak_bytes)}}));
 }
 
-// One step each from the same contents and seed, without a plan, with everything kept, and with
-// the plan: all that they leave behind must have the same bits.
+bool takes_other_algorithms(const Plan& plan) {
+  return std::any_of(plan.steps.begin(), plan.steps.end(), [](const Step& step) {
+    return step.kind() == StepKind::kCompute && step.choice() > 0;
+  });
+}
+
+// Everything kept, in the variants that another plan has chosen.
+Result<StepPlan> keep_all_like(PreparedStep& prepared, const Plan& plan) {
+  const Graph& graph = prepared.graph();
+  IdVector<OpId, std::size_t> choice(graph.num_ops(), 0);
+  for (const Step& step : plan.steps) {
+    if (step.kind() == StepKind::kCompute) choice[step.op()] = step.choice();
+  }
+  REGEN_ASSIGN(StepPlan everything, keep_all_plan(prepared));
+  for (Step& step : everything.plan.steps) {
+    if (step.kind() == StepKind::kCompute) step = Step::compute(step.op(), choice[step.op()]);
+  }
+  PackOptions options;
+  options.alignment = prepared.device->alignment();
+  everything.plan.addresses.reset();
+  REGEN_ASSIGN(auto addressed, with_addresses(graph, everything.plan, options));
+  everything.plan = std::move(addressed.plan);
+  return everything;
+}
+
+// One step each from the same contents and seed, with everything kept, with the plan, and without
+// a plan: all that they leave behind must have the same bits. Where the plan takes other algorithms
+// than by default, all of them take these: the bare operators come last, on a thread for which
+// they are remembered.
 Status check_diff(const Arguments& arguments, PreparedStep& prepared, const StepPlan& plan) {
   RunOptions options = arguments.run;
   options.warm_up = 0;
   options.steps = 1;
-  REGEN_ASSIGN(const StepPlan everything, keep_all_plan(prepared));
-  REGEN_ASSIGN(const MeasuredRun direct, run_directly(prepared, options));
+  REGEN_ASSIGN(const StepPlan everything, keep_all_like(prepared, plan.plan));
   REGEN_ASSIGN(const MeasuredRun kept, run_planned(prepared, everything.plan, options));
   REGEN_ASSIGN(const MeasuredRun planned, run_planned(prepared, plan.plan, options));
+  REGEN_ASSIGN(const MeasuredRun direct, run_directly(prepared, options));
   std::string difference = first_difference(direct.left, kept.left);
   if (!difference.empty()) difference += " between keep_all and the bare operators";
   if (difference.empty()) {
@@ -178,6 +206,7 @@ Status check_diff(const Arguments& arguments, PreparedStep& prepared, const Step
                           {"planner", plan.plan.planner},
                           {"equal", difference.empty()},
                           {"compared", kept.left.size()},
+                          {"other_algorithms", takes_other_algorithms(plan.plan)},
                           {"difference", difference},
                           {"checksum", hex(checksum(kept.left))}}));
   }

@@ -33,6 +33,7 @@ Status record_program(const ProgramArgument& argument, PreparedStep& prepared) {
   RecordOptions options;
   options.repeats = static_cast<int>(argument.repeats);
   options.cache = &cache;
+  options.algorithms = argument.algorithms;
   options.sample = [&](StorageId storage) {
     return sample_of(*prepared.data, prepared.program, storage);
   };
@@ -100,6 +101,10 @@ void add_program(CLI::App& verb, ProgramArgument& argument) {
              "Timed runs of each op (default 5), fewer for slow ones");
   verb.add_option("--cache", argument.cache, "Keep measurements in this file and use them again")
       ->type_name("FILE");
+  add_parsed(
+      verb, "--algorithms", argument.algorithms, parse_algorithms, "default|any",
+      "Which algorithms ops may take: those of plain PyTorch (default), or any that give the "
+      "same results up to rounding");
   add_parsed(verb, "--reserve", argument.reserve, parse_bytes, "BYTES",
              "What a caller holds beside the step, as reserve= in Python (default 0)");
 }

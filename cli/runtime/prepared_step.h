@@ -19,6 +19,7 @@ struct ProgramArgument {
   std::string device;  // empty: the one that the program was captured on
   std::int64_t repeats = 5;
   std::string cache;  // of measurements; empty: none
+  Algorithms algorithms = Algorithms::kDefault;
   Bytes reserve = 0;  // what a caller holds beside the step; part of the graph
 };
 

@@ -12,15 +12,11 @@
 #include "regen/plan/plan_json.h"
 #include "regen/plan/validate.h"
 #include "regen/planners/addressed_plan.h"
+#include "regen/planners/least_budget.h"
 #include "regen/planners/registry.h"
 
 namespace regen::cli {
 namespace {
-
-bool found(const Outcome& outcome) {
-  return outcome.plan.has_value() &&
-         (outcome.status == PlanStatus::kOptimal || outcome.status == PlanStatus::kFeasible);
-}
 
 bool moves_tensors(const Plan& plan) {
   return std::any_of(plan.steps.begin(), plan.steps.end(),
@@ -78,11 +74,9 @@ class PlanSearch {
  public:
   PlanSearch(PreparedStep& prepared, const PlanArgument& argument, std::optional<Bytes> budget)
       : prepared_(prepared), argument_(argument), budget_(budget) {
-    names_ = least_names_ = {argument.planner};
-    if (argument.planner == "auto") {
-      names_ = {"keep_all", "auto"};  // the first needs no link, which takes time to measure
-      least_names_ = {"checkmate", "vdnn"};
-    }
+    names_ = {argument.planner};
+    // Keeping everything needs no link, which takes time to measure.
+    if (argument.planner == "auto") names_ = {"keep_all", "auto"};
   }
 
   Result<StepPlan> find() {
@@ -90,7 +84,7 @@ class PlanSearch {
     for (const std::string& name : names_) {
       REGEN_ASSIGN(const Problem problem, problem_for(name));
       REGEN_ASSIGN(last, solve_addressed(name, problem, addresses(), argument_.limits));
-      if (found(last)) return taken(last);
+      if (has_plan(last)) return taken(last);
     }
     // A search for the cheapest plan may end without one where the search for the least budget
     // finds one.
@@ -129,23 +123,16 @@ class PlanSearch {
   }
 
   Result<std::optional<Outcome>> least_outcome() {
-    std::optional<Outcome> least;
-    for (const std::string& name : least_names_) {
-      REGEN_ASSIGN(const Problem problem, problem_for(name));
-      REGEN_ASSIGN(Outcome outcome, least_budget(name, problem, addresses(), argument_.limits));
-      if (!found(outcome)) continue;
-      if (!least || outcome.simulation.peak_bytes < least->simulation.peak_bytes) {
-        least = std::move(outcome);
-      }
-    }
-    return least;
+    REGEN_ASSIGN(const Problem problem, problem_for(argument_.planner));
+    REGEN_ASSIGN(Outcome outcome,
+                 least_budget(argument_.planner, problem, addresses(), argument_.limits));
+    return has_plan(outcome) ? std::optional(std::move(outcome)) : std::nullopt;
   }
 
   PreparedStep& prepared_;
   const PlanArgument& argument_;
   std::optional<Bytes> budget_;
   std::vector<std::string> names_;
-  std::vector<std::string> least_names_;  // who looks for the least budget
 };
 
 }  // namespace
@@ -159,8 +146,7 @@ void add_plan_arguments(CLI::App& verb, PlanArgument& argument) {
       ->type_name("BYTES");
   add_parsed(verb, "--host-budget", argument.host_budget, parse_bytes, "BYTES",
              "Host bytes for moved tensors");
-  verb.add_option("--planner", argument.planner,
-                  "Who plans (default auto)")
+  verb.add_option("--planner", argument.planner, "Who plans (default auto)")
       ->type_name("NAME")
       ->excludes(file);
   add_limits(verb, argument.limits);

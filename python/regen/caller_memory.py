@@ -25,6 +25,7 @@ class CallerMemory:
         self.outputs = []
         self.earlier_peak = 0  # of this plan, before the peak was reset last
         self.learning = False
+        self.steps = 0
         self.boundary = 0  # taken by the caller between the two passes, at most
         if self.on_cpu:
             _runtime.install_memory_meter()
@@ -56,7 +57,16 @@ class CallerMemory:
             more = max(self.boundary, coming.tangents, coming.tangents + coming.gradients) - old
             self.note(use + coming.outputs + max(0, more) - runner.own_bytes)
 
+    def is_known(self):
+        """False until a step has shown what the caller takes: plans will get less room then."""
+        return not self.measured or self.steps > 1
+
+    def plan_changed(self):
+        """What was measured was another plan's."""
+        self.own = None
+
     def begin_step(self, own):
+        self.steps += 1
         if own != self.own:
             self.own = own
             self.earlier_peak = 0

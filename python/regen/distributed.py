@@ -43,6 +43,11 @@ class SharedPlan(WrapPlan):
         elif self.path is not None:
             os.unlink(self.path)
 
+    @property
+    def background_seconds(self):
+        """None: ranks would find other plans at other steps, and to agree on one each of them would have to wait."""
+        return 0.0
+
     def profile_path(self):
         """Others wait here until rank 0 has measured."""
         if self.first:

@@ -7,7 +7,7 @@ import torch
 from regen import _runtime
 from regen.caller_memory import CallerMemory
 from regen.capture import capture, device_of
-from regen.runner import Settings
+from regen.settings import Settings
 from regen.wrap import WrappedForward, plain_view, same_random_numbers
 from regen.wrap_runner import WrapPlan
 
@@ -38,7 +38,7 @@ def will_it_fit(model, args, budget, *, kwargs=None, reserve=0, **options):
         captured = capture(plain, args, kwargs)
     caller = CallerMemory(reserve, device_of(model))
     with same_random_numbers(model):
-        plan = WrapPlan(captured, Settings(budget=budget, reserve=reserve, **options), caller)
+        plan = WrapPlan(captured, Settings(budget=budget, reserve=reserve, **{"improve": False, **options}), caller)
     size = _runtime.format_bytes
     unplanned = plan.step.unplanned_bytes + caller.bytes
     try:

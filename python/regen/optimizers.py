@@ -44,10 +44,13 @@ class UpdateClass:
 
     def recorded(self, optimizer, steps_before, first):
         group = optimizer.param_groups[self.group]
-        # A momentum buffer starts as a copy of the first gradient. Starting it at minus zero and adding the whole first
-        # gradient gives the same bits: -0 * momentum + g is g for every g, zeros of both signs included.
-        starts = first and getattr(momentum_of(optimizer, self.parameters[0]), "regen_made_it", False)
-        return self.shadow.record(group, steps_before, host_state(group), **({"dampening": 0.0} if starts else {}))
+        overrides = {"dampening": 0.0} if self.starts(optimizer, first) else {}
+        return self.shadow.record(group, steps_before, host_state(group), **overrides)
+
+    def starts(self, optimizer, first):
+        """A momentum buffer starts as a copy of the first gradient. Starting it at minus zero and adding the whole first
+        gradient gives the same bits: -0 * momentum + g is g for every g, zeros of both signs included."""
+        return first and getattr(momentum_of(optimizer, self.parameters[0]), "regen_made_it", False)
 
 
 def momentum_of(optimizer, parameter):
@@ -67,6 +70,7 @@ class OptimizerUpdates:
         check_optimizer(optimizer)
         self.classes = []
         self.steps_taken = 0
+        self.next_scalars = None  # what they depend on, and their values
         self.state_of = {}  # storage of the builder -> (parameter, key)
         with_gradient = {id(p) for p in parameters}
         for index, group in enumerate(optimizer.param_groups):
@@ -96,6 +100,19 @@ class OptimizerUpdates:
     def scalars(self, optimizer, count, step=None):
         """The values of program["scalars"] for a step: the next one, or number `step` (from 1) since the capture."""
         step = self.steps_taken + 1 if step is None else step
+        numbers = self.numbers_before(optimizer, step)
+        if self.next_scalars is None or self.next_scalars[0] != numbers:
+            self.next_scalars = numbers, self.recorded_scalars(optimizer, count, step)
+        return self.next_scalars[1]
+
+    def numbers_before(self, optimizer, step):
+        """Everything the scalars of a step depend on."""
+        return [
+            (self.steps_before(optimizer, kind, step), kind.starts(optimizer, step == self.steps_taken + 1),
+             {k: v for k, v in optimizer.param_groups[kind.group].items() if k != "params"})
+            for kind in self.classes]
+
+    def recorded_scalars(self, optimizer, count, step):
         values = [0.0] * count
         for kind in self.classes:
             calls = kind.recorded(optimizer, self.steps_before(optimizer, kind, step), first=step == self.steps_taken + 1)

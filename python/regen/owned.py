@@ -1,32 +1,35 @@
 """The tensors that a captured step shares with its caller: where they are found again, and how they must look."""
 
+from regen import _runtime
+
 
 class Owned:
     """Parameters, buffers and optimizer state, looked up anew for every step: they may move, but not change their layout."""
 
     def __init__(self):
-        self.storages, self.places, self.layouts, self.names = [], [], [], []
+        self.storages, self.places, self.expected, self.names = [], [], [], []
+        self.layouts = _runtime.TensorLayouts()
 
     def add(self, storage, place, tensor, name):
         """`place`: a dictionary and the key under which `tensor` is in it, whichever tensor that will be."""
         self.storages.append((storage, tensor.storage_offset()))
         self.places.append(place)
-        self.layouts.append(layout_of(tensor))
+        self.expected.append(layout_of(tensor))
+        self.layouts.add(tensor)
         self.names.append(name)
 
     def tensors(self):
         """As they are now."""
         tensors = [holder[key] for holder, key in self.places]
-        for tensor, (shape, stride, dtype) in zip(tensors, self.layouts):
-            if tensor.shape != shape or tensor.stride() != stride or tensor.dtype is not dtype:
-                raise RuntimeError(self.changed_message(tensors))
+        changed = self.layouts.first_change(tensors)
+        if changed >= 0:
+            raise RuntimeError(self.changed_message(changed, tensors[changed]))
         return tensors
 
-    def changed_message(self, tensors):
-        for name, tensor, (shape, stride, dtype) in zip(self.names, tensors, self.layouts):
-            if layout_of(tensor) != (shape, stride, dtype):
-                return (f"regen: '{name}' is now {tensor.dtype} {tuple(tensor.shape)} with strides {tensor.stride()}; expected "
-                        f"{dtype} {tuple(shape)} with strides {stride} as when the model was wrapped")
+    def changed_message(self, index, tensor):
+        shape, stride, dtype = self.expected[index]
+        return (f"regen: '{self.names[index]}' is now {tensor.dtype} {tuple(tensor.shape)} with strides {tensor.stride()}; expected "
+                f"{dtype} {tuple(shape)} with strides {stride} as when the model was wrapped")
 
     def bindings(self, tensors):
         return [(storage, tensor, offset) for (storage, offset), tensor in zip(self.storages, tensors)]

@@ -9,10 +9,11 @@ from regen import _runtime
 class PlanReport:
     """Prints predicted and measured peak and time, the bound, and what was kept, recomputed and moved."""
 
-    def __init__(self, runner, caller=None, measured_seconds=None):
+    def __init__(self, runner, caller_bytes=0, measured_peak=None, measured_seconds=None):
+        """`caller_bytes`: of the budget, for what the caller holds. What was not measured yet is None."""
         self.runner = runner
-        self.caller_bytes = caller.bytes if caller else 0
-        self.measured_peak = caller.measured_peak() if caller else None
+        self.caller_bytes = caller_bytes
+        self.measured_peak = measured_peak
         self.measured_seconds = measured_seconds
 
     @property
@@ -39,6 +40,12 @@ class PlanReport:
             f"  recomputed  {report['recomputed']} ops",
             f"  moved       {size(report['offloaded_bytes'])} to the host and back",
         ]
+        if "improved" in report:
+            lines.append(f"  improved    {improved_text(report['improved'], report['cost'])}")
+        elif self.runner.improvement.search is not None:
+            lines.append("  improved    not yet: a search runs beside the training")
+        if report.get("other_algorithms"):
+            lines.append(f"  algorithms  {report['other_algorithms']} ops run otherwise than by default")
         memory = step.memory() if self.runner.compiled else {}
         if memory:
             lines.append(f"  arena       {size(memory['arena'])}, host {size(memory['host'])}")
@@ -56,6 +63,12 @@ class PlanReport:
 
     def explain(self):
         return self.runner.step.explain_plan()
+
+
+def improved_text(improved, cost):
+    when = "by an earlier process" if improved["step"] is None else f"before step {improved['step']}"
+    return (f"{when}: a search of {improved['seconds']:.1f} s beside the training found {milliseconds(cost)}, "
+            f"where the first plan has {milliseconds(improved['cost'])}")
 
 
 def milliseconds(seconds):

@@ -1,6 +1,5 @@
 """One captured step, recorded on the device, planned and compiled: what `wrap` and `step` share."""
 
-import dataclasses
 import hashlib
 import json
 import os
@@ -10,6 +9,7 @@ import torch
 
 from regen import _runtime
 from regen.budget import budget_bytes
+from regen.improvement import Improvement
 from regen.link import measured_link
 
 # Room inside the budget for allocations that the recording did not foresee.
@@ -18,24 +18,8 @@ RUNTIME_RESERVE = {"cpu": 16 << 10, "cuda": 8 << 20}
 PAGE = {"cpu": 0, "cuda": 2 << 20}
 # What libraries hold on each device since a first recording.
 LIBRARY_BYTES = {}
-# Who looks for the least budget when planner="auto".
-LEAST_PLANNERS = ("lower_sets_approx", "chain", "vdnn", "checkmate")
-# Seconds for a search that was given no time.
-DEFAULT_SECONDS = 5.0
-
-
-@dataclasses.dataclass
-class Settings:
-    budget: object
-    planner: str = "auto"
-    reserve: object = None  # bytes for what the caller holds; None: measured
-    host_budget: object = None
-    time_limit: float = 0.0
-    work_limit: int = 0
-    debug: bool = False
-    cache: object = None  # folder; None: ~/.cache/regen; False: none
-    link: tuple = None  # bytes per second to the host, to the device, both together
-    plan_file: object = None
+# For the search for the least budget, should it not end by itself.
+LEAST_SECONDS = 10.0
 
 
 class Runner:
@@ -51,13 +35,14 @@ class Runner:
         self.step = _runtime.Step(json.dumps(captured.program), self.device)
         self.library_bytes = self.record()
         self.compiled = False
+        self.improvement = Improvement(self.background_seconds)
         self.make_graph()
 
     def record(self):
         """Measures every op; returns what libraries (cuBLAS) took for good while that was done, and what the device's
         allocator has reserved around the caller's tensors without using it: bytes of the card that nobody else can have."""
         before = _runtime.memory_use(self.device)["allocated"]
-        self.step.record(self.samples(), 3 if self.kind == "cpu" else 5, self.profile_path())
+        self.step.record(self.samples(), 3 if self.kind == "cpu" else 5, self.profile_path(), self.settings.algorithms)
         if self.kind == "cpu":
             return 0
         torch.cuda.empty_cache()
@@ -89,6 +74,11 @@ class Runner:
         self.share_of = self.share_of or self.step.unplanned_bytes
 
     @property
+    def background_seconds(self):
+        """For a better plan while the steps go on."""
+        return self.settings.background_seconds(self.kind)
+
+    @property
     def budget(self):
         return budget_bytes(self.settings.budget, self.share_of, self.device)
 
@@ -112,11 +102,10 @@ class Runner:
         self.planned_for = self.plan_key()
 
     def find_plan(self):
-        best = self.best_plan(self.planners()) or self.least_plan()
-        if best is None:
+        report = self.step.plan(self.request(self.settings.planner, self.budget))
+        self.report = report if has_plan(report) else self.least_plan()
+        if self.report is None:
             raise _runtime.BudgetError(self.refusal())
-        self.report, plan = best
-        self.step.set_plan(plan)
         self.save_plan()
 
     def take_given_plan(self):
@@ -127,51 +116,42 @@ class Runner:
                 f"the plan in {self.settings.plan_file} needs {self.predicted_peak:,} bytes with what the caller holds, "
                 f"expected at most the budget of {self.gross_budget:,}")
 
-    def planners(self):
-        """Names of the planners that may propose: "auto", one, or several separated by commas."""
-        return self.settings.planner.split(",")
-
-    def least_planners(self):
-        return LEAST_PLANNERS if self.settings.planner == "auto" else self.planners()
-
-    def best_plan(self, names):
-        """(report, plan) of the fastest plan that fits; keeping everything is never slower than another."""
-        best = None
-        for name in names:
-            report = self.step.plan(self.request(name, self.budget))
-            if report["status"] in ("optimal", "feasible") and (best is None or report["cost"] < best[0]["cost"]):
-                best = (report, self.step.plan_json())
-            if best is not None and name == "keep_all":
-                break
-        return best
-
     def least_plan(self):
         """A search for the cheapest plan may end without one where the search for the least budget finds one."""
+        if self.budget < self.step.bound_bytes:
+            return None
         for name in self.least_planners():
-            if name == "keep_all" or self.budget < self.step.bound_bytes:
-                continue
             report, plan = self.least_by(name)
-            if report["status"] in ("optimal", "feasible") and report["peak_bytes"] <= self.budget:
-                return report, plan
+            if plan is not None and report["peak_bytes"] <= self.budget:
+                self.step.set_plan(plan)
+                return report
         return None
+
+    def least_planners(self):
+        return [name for name in self.settings.planner.split(",") if name != "keep_all"]
 
     def least_by(self, name):
         """(report, plan) of the least budget that a planner meets; searched for once."""
-        key = (name, self.settings.time_limit, self.settings.work_limit, self.settings.host_budget, self.link())
+        key = (name, self.settings.work_limit, self.settings.host_budget, self.link())
         if key not in self.least:
-            report = self.step.least_budget(self.request(name, None))
-            self.least[key] = report, self.step.plan_json() if report["status"] in ("optimal", "feasible") else None
+            report = self.step.least_budget(self.request(name, None, LEAST_SECONDS, self.settings.work_limit))
+            self.least[key] = report, self.step.plan_json() if has_plan(report) else None
         return self.least[key]
 
-    def request(self, planner, budget):
+    def request(self, planner, budget, seconds=None, work=0):
+        """`seconds`, `work`: the limits; those of the settings if no seconds are given."""
         request = _runtime.PlanRequest()
-        request.planner = planner
+        request.planners = planner.split(",")
         request.budget = budget
         request.host_budget = None if self.settings.host_budget is None else budget_bytes(self.settings.host_budget, 0, "cpu")
-        request.seconds = self.settings.time_limit or DEFAULT_SECONDS
-        request.work = self.settings.work_limit
+        request.seconds = self.first_seconds if seconds is None else seconds
+        request.work = self.settings.work_limit if seconds is None else work
         request.to_host, request.to_device, request.both = self.link()
         return request
+
+    @property
+    def first_seconds(self):
+        return self.settings.first_seconds(self.background_seconds)
 
     def link(self):
         return self.settings.link or measured_link(self.device, self.cache_folder())
@@ -187,20 +167,14 @@ class Runner:
         return reason + known
 
     def least_budget(self):
-        peaks = []
-        for name in self.least_planners():
-            if name == "keep_all":
-                continue
-            report, _ = self.least_by(name)
-            if report["status"] in ("optimal", "feasible"):
-                peaks.append(report["peak_bytes"])
+        peaks = [report["peak_bytes"] for report, plan in map(self.least_by, self.least_planners()) if plan is not None]
         return min(peaks) if peaks else None
 
     # Plans are kept by everything they depend on.
 
     def plan_key(self):
-        parts = [self.step.fingerprint, self.budget, self.settings.planner, self.settings.time_limit,
-                 self.settings.work_limit, self.link(), self.step.base_seconds]
+        parts = [self.step.fingerprint, self.budget, self.settings.planner, self.first_seconds,
+                 self.settings.work_limit, self.settings.host_budget, self.link(), self.step.base_seconds]
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
 
     def plan_path(self):
@@ -217,6 +191,8 @@ class Runner:
         except (ValueError, KeyError, TypeError, _runtime.RegenError):
             return False
         self.report = stored["report"]
+        if "improved" in self.report:
+            self.report["improved"]["step"] = None  # of another process
         return True
 
     def save_plan(self):
@@ -240,6 +216,19 @@ class Runner:
         if self.compiled:
             self.step.release()
             self.compiled = False
+
+    def take_better_plan(self, number):
+        """Before step `number`, and with no step under way: if a search beside the training has found a better plan, it
+        is this runner's, to be compiled."""
+        self.improvement.take(self, number)
+
+    def look_for_better_plan(self):
+        """Beside the steps that run under the plan in use."""
+        self.improvement.begin(self)
+
+
+def has_plan(report):
+    return report["status"] in ("optimal", "feasible")
 
 
 def whole_storage(tensor):

@@ -3,9 +3,11 @@
 from torch.utils._pytree import tree_flatten
 
 from regen.capture import capture_step
+from regen.measured_step import StepMeter
 from regen.owned import Owned, place_of
 from regen.report import PlanReport
-from regen.runner import Runner, Settings
+from regen.runner import Runner
+from regen.settings import Settings
 from regen.wrap import signature
 
 
@@ -35,7 +37,7 @@ class TrainingStep:
 
     @property
     def plan(self):
-        return "no step has been planned yet" if self.active is None else PlanReport(self.active.runner)
+        return "no step has been planned yet" if self.active is None else self.active.report()
 
     regen = property(lambda self: self)
 
@@ -45,7 +47,7 @@ class TrainingStep:
             self.activate(self.runner_for(args))
         except Exception:
             for runner in self.runners.values():
-                runner.captured.updates.undo(self.optimizer)
+                runner.let_go()
             raise
 
     def __call__(self, *args):
@@ -71,7 +73,9 @@ class TrainingStep:
     def runner_for(self, args):
         key = signature(self.model, *tree_flatten(args))
         if key not in self.runners:
-            self.release()  # measuring needs room
+            self.release()  # measuring needs room, and quiet
+            for runner in self.runners.values():
+                runner.runner.improvement.stop()
             captured = capture_step(self.model, self.loss_fn, self.optimizer, args, **self.capture_options)
             self.runners[key] = StepRunner(captured, self.settings, self.model, self.optimizer, self.share_of)
             self.share_of = self.runners[key].runner.share_of  # the first sample's, also for other shapes
@@ -85,6 +89,9 @@ class StepRunner:
         self.captured = captured
         self.optimizer = optimizer
         self.runner = Runner(captured, settings, share_of)
+        self.meter = StepMeter(self.runner.device)
+        self.steps = 0
+        self.present = sum(s["bytes"] for s in captured.program["storages"] if s["role"] != "computed")
         self.find_bindings(model)
 
     def find_bindings(self, model):
@@ -105,10 +112,22 @@ class StepRunner:
             elif role != "input":
                 self.constants.append((storage, tensor, tensor.storage_offset()))
 
+    def let_go(self):
+        """No step will be taken: nothing of it stays in memory, though the error on its way still knows this object."""
+        self.captured.updates.undo(self.optimizer)
+        self.captured.tensors, self.constants, self.parameters = {}, [], {}
+
     def make_ready(self):
+        self.runner.take_better_plan(self.steps + 1)
         if not self.runner.compiled:
             self.runner.plan()
             self.runner.compile()
+            self.memory = self.runner.step.memory()
+            self.meter.start_afresh()
+        self.runner.look_for_better_plan()
+
+    def report(self):
+        return PlanReport(self.runner, measured_peak=self.meter.peak_bytes, measured_seconds=self.meter.seconds)
 
     def owned_tensors(self):
         """As they are now; the optimizer updates the parameters that it was made with."""
@@ -127,9 +146,15 @@ class StepRunner:
         step.bind([*self.owned.bindings(self.owned_tensors()), *inputs, *self.constants])
         if self.captured.program["scalars"]:
             step.set_scalars(self.captured.scalars(self.optimizer))
+        self.steps += 1
+        self.meter.begin(self.present + self.memory["arena"] + self.memory["generators"], self.memory["arena"])
         step.run(0)
         self.captured.advance(self.optimizer)
-        return step.result(self.captured.output_results[0])
+        if self.captured.program["scalars"]:
+            self.captured.scalars(self.optimizer)  # most likely the next step's: found while the device works
+        loss = step.result(self.captured.output_results[0])
+        self.meter.end()
+        return loss
 
 
 class OptimizerState:

@@ -6,12 +6,11 @@ import warnings
 import torch
 from torch.utils._pytree import tree_flatten
 
-from regen import distributed
+from regen import _runtime, distributed
 from regen.caller_memory import CallerMemory
 from regen.capture import capture, device_of
 from regen.errors import CaptureError
-from regen.report import PlanReport
-from regen.runner import Settings
+from regen.settings import Settings
 from regen.wrap_runner import GRADIENT_CHUNK, WrapPlan, WrapRunner
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -80,8 +79,7 @@ class Wrapped:
     def plan(self):
         if self.active is None:
             return "no step has been planned yet"
-        clock = self.active.seconds
-        return PlanReport(self.active.plan, self.caller, clock.total if clock is not None else None)
+        return self.active.report()
 
     def save_plan(self, path):
         """Writes the plan in use, for `wrap(..., plan_file=path)`."""
@@ -129,7 +127,9 @@ class Wrapped:
 
     def runner_for(self, model, args, kwargs, key, group=None):
         if key not in self.runners:
-            self.release()  # measuring needs room
+            self.release()  # measuring needs room, and quiet
+            for runner in self.runners.values():
+                runner.plan.improvement.stop()
             self.runners[key] = self.make_runner(model, args, kwargs, group)
         return self.runners[key]
 
@@ -180,27 +180,9 @@ def warn_of_hooks(plain):
 
 
 def signature(model, leaves, spec):
-    """What a captured program depends on."""
+    """What a captured program depends on: its arguments, modules with their mode and hooks, which parameters train."""
     described = tuple(
         (x.shape, x.dtype, x.stride(), x.device, x.requires_grad) if isinstance(x, torch.Tensor) else x for x in leaves)
     autocast = tuple(
         (kind, torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind))
-    return described, spec, structure(model), autocast
-
-
-def structure(model):
-    """Modules with their mode and hooks, and which parameters train: what may change under a captured program."""
-    found = []
-    stack = [model]
-    while stack:
-        module = stack.pop()
-        inside = module.__dict__
-        found.append((id(module), inside["training"]))
-        if module is not model:
-            hooks = inside["_forward_hooks"] or inside["_forward_pre_hooks"]
-            if hooks:
-                found.append(tuple(hooks) + tuple(inside["_forward_pre_hooks"]))
-        for parameter in inside["_parameters"].values():
-            found.append(None if parameter is None else parameter.requires_grad)
-        stack.extend(child for child in inside["_modules"].values() if child is not None)
-    return tuple(found)
+    return described, spec, _runtime.module_structure(model), autocast

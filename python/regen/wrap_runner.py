@@ -1,7 +1,6 @@
 """Runs the two halves of a captured program: the forward pass, and the backward pass when gradients arrive."""
 
 import dataclasses
-import time
 import weakref
 
 import torch
@@ -9,8 +8,10 @@ from torch.autograd.function import once_differentiable
 
 from regen import _runtime
 from regen.budget import budget_bytes
+from regen.measured_step import StepClock
 from regen.owned import Owned, place_of, place_value
 from regen.program_builder import referenced_values
+from regen.report import PlanReport
 from regen.runner import RUNTIME_RESERVE, Runner
 
 # Gradients are handed to autograd when about this many bytes of them are complete, so that DDP's
@@ -134,6 +135,8 @@ class WrapRunner:
     # Planning.
 
     def make_ready(self):
+        if not self.awaits_backward():
+            self.take_better_plan()
         if not self.plan.compiled:
             self.plan.plan()
             self.compile()
@@ -144,8 +147,21 @@ class WrapRunner:
         self.arrange_gradients()
         self.own_bytes = self.plan.own_bytes()
 
+    def take_better_plan(self):
+        in_use = self.plan.report
+        self.plan.take_better_plan(self.steps + 1)
+        if self.plan.report is not in_use:
+            self.seconds = None
+            self.caller.plan_changed()
+
     def release(self):
         self.plan.release()
+
+    def report(self):
+        peak = self.caller.measured_peak()
+        if peak is not None and self.plan.kind != "cpu" and self.plan.compiled:
+            peak += self.plan.step.memory()["arena"]  # a GPU's does not come from torch
+        return PlanReport(self.plan, self.caller.bytes, peak, self.seconds and self.seconds.total)
 
     def agree_on_room(self):
         """The same with the other ranks, whichever runner each of them is about to use."""
@@ -179,6 +195,8 @@ class WrapRunner:
         return call is not None and call.state == "forward"
 
     def forward(self, flat):
+        if self.caller.is_known():
+            self.plan.look_for_better_plan()
         step = self.plan.step
         owned = self.owned.tensors()
         self.steps += 1
@@ -318,34 +336,6 @@ def as_laid_out(tangent, value, captured):
         return tangent
     laid_out = torch.empty_strided(sizes, strides, dtype=dtype, device=captured.program["device"])
     return laid_out.zero_() if tangent is None else laid_out.copy_(tangent)
-
-
-class StepClock:
-    """How long the two passes of a step took on the device, without what the caller does between them."""
-
-    def __init__(self, kind):
-        self.on_gpu = kind == "cuda"
-        self.spans = []
-
-    def begin(self):
-        self.since = self.now()
-
-    def end(self):
-        self.spans.append((self.since, self.now()))
-
-    def now(self):
-        if not self.on_gpu:
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
-
-    @property
-    def total(self):
-        if not self.on_gpu:
-            return sum(end - begin for begin, end in self.spans)
-        self.spans[-1][1].synchronize()
-        return sum(begin.elapsed_time(end) for begin, end in self.spans) / 1e3
 
 
 class BackwardPart(torch.autograd.Function):

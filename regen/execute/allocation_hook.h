@@ -23,8 +23,11 @@ class AllocationHook {
   explicit AllocationHook(c10::Device device) : device_(device) {}
   virtual ~AllocationHook();
 
-  // The next two are called for more than 0 bytes and only while active().
+  // The next three are called only while active(); the first for more than 0 bytes. It may refuse
+  // by throwing c10::OutOfMemoryError.
   virtual Place place(std::size_t bytes) = 0;
+  // A request for 0 bytes, which needs no memory; may be refused by throwing.
+  virtual void asked_for_nothing() = 0;
   // What torch's allocator gave after place() had left it the request.
   virtual void forwarded(const void* address, std::size_t bytes) = 0;
   // True if the address is a placed one, so that there is nothing more to free.

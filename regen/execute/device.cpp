@@ -1,5 +1,7 @@
 #include "regen/execute/device.h"
 
+#include <unistd.h>
+
 #include <map>
 #include <mutex>
 
@@ -27,6 +29,20 @@ Result<std::shared_ptr<ExecutionDevice>> make_device(int index) {
   return open_cuda_device(index);
 }
 
+// A child that was forked has the device but none of its threads, and must not wait for them: there
+// the device is never destroyed.
+std::shared_ptr<ExecutionDevice> kept_by_its_process(std::shared_ptr<ExecutionDevice> device) {
+  ExecutionDevice* const raw = device.get();
+  const auto let_go = [owner = std::move(device), home = getpid()](ExecutionDevice*) mutable {
+    if (getpid() == home) {
+      owner.reset();
+    } else {
+      new std::shared_ptr<ExecutionDevice>(std::move(owner));
+    }
+  };
+  return {raw, let_go};
+}
+
 }  // namespace
 
 std::string_view to_string(Queue queue) {
@@ -52,7 +68,8 @@ Result<std::shared_ptr<ExecutionDevice>> open_device(std::string_view name) {
   static std::map<int, std::weak_ptr<ExecutionDevice>> open;
   const std::lock_guard lock(mutex);
   if (auto device = open[index].lock()) return device;
-  REGEN_ASSIGN(auto device, make_device(index));
+  REGEN_ASSIGN(auto made, make_device(index));
+  const auto device = kept_by_its_process(std::move(made));
   open[index] = device;
   return device;
 }

@@ -125,6 +125,16 @@ class ExecutionDevice {
   // caller's current stream and torch's thread-local state; the caller must not hold Python's
   // lock. On the CPU it is the caller's own thread. Inside `work`, run() is a plain call.
   virtual void run(const std::function<void()>& work) = 0;
+
+  // Libraries remember choices for each thread: cuDNN, which algorithm to take for a convolution.
+  // As run(), but on a thread that begins and ends with the call: nothing remembered is found, and
+  // nothing stays. May be called inside run().
+  virtual void run_aside(const std::function<void()>& work) = 0;
+  // Operators in run() have made libraries choose otherwise than they would.
+  virtual void note_choices() = 0;
+  // If so, run() goes on with a thread that remembers nothing. Where operators run on the caller's
+  // own thread nothing can be done. Not inside run().
+  virtual void forget_choices() = 0;
 };
 
 // "cpu", "cuda" (the first one) or "cuda:1". All who open the same device share it.

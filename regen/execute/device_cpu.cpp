@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <deque>
@@ -172,6 +173,12 @@ class ThreadedCpuDevice final : public CpuDevice {
     work();
   }
 
+  void run_aside(const std::function<void()>& work) override { Worker().run(work); }
+  void note_choices() override { chosen_ = true; }
+  void forget_choices() override {
+    if (worker_ && chosen_.exchange(false)) worker_->renew();
+  }
+
   void post(Queue where, std::function<void()> work) override {
     rethrow();
     if (auto& q = queue(where)) return q->post(std::move(work));
@@ -209,8 +216,9 @@ class ThreadedCpuDevice final : public CpuDevice {
   std::string name_;
   std::array<std::optional<WorkQueue>, kQueues> queues_;  // no compute queue: the caller is it
   std::optional<Worker> worker_;
-  std::mutex mutex_;          // of times_
-  std::deque<double> times_;  // by mark - 1; queues hold on to the addresses
+  std::atomic<bool> chosen_ = false;  // on the worker's thread
+  std::mutex mutex_;                  // of times_
+  std::deque<double> times_;          // by mark - 1; queues hold on to the addresses
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -23,7 +24,7 @@ namespace regen {
 namespace {
 
 constexpr double kCyclesPerSecond = 2e9;  // roughly; only for how long a queue is held up
-constexpr Bytes kAlignment = 512;  // as torch's caching allocator rounds
+constexpr Bytes kAlignment = 512;         // as torch's caching allocator rounds
 
 void free_device(void* data, Bytes /*bytes*/) {
   static_cast<void>(cudaFree(data));
@@ -44,12 +45,17 @@ Status check_size(Bytes bytes, const std::string& what) {
 
 // One per device for the whole process, never ended: at the end of the process CUDA may be gone
 // before a thread could be joined.
-Worker& worker_of(c10::DeviceIndex index) {
+struct DeviceWorker {
+  Worker worker;
+  std::atomic<bool> chosen = false;  // its thread remembers choices
+};
+
+DeviceWorker& worker_of(c10::DeviceIndex index) {
   static std::mutex mutex;
-  static auto* workers = new std::map<c10::DeviceIndex, Worker*>;
+  static auto* workers = new std::map<c10::DeviceIndex, DeviceWorker*>;
   const std::lock_guard lock(mutex);
-  Worker*& worker = (*workers)[index];
-  if (worker == nullptr) worker = new Worker;
+  DeviceWorker*& worker = (*workers)[index];
+  if (worker == nullptr) worker = new DeviceWorker;
   return *worker;
 }
 
@@ -177,15 +183,32 @@ class CudaDevice final : public ExecutionDevice {
     timed_used_ = 0;
   }
 
-  void run(const std::function<void()>& work) override {
+  void run(const std::function<void()>& work) override { run_on(worker_of(index_).worker, work); }
+
+  // A thread that ends gives its handles of cuBLAS and cuDNN back to torch, which hands them to the
+  // next: neither this nor a new worker makes libraries take more memory each time.
+  void run_aside(const std::function<void()>& work) override {
+    Worker aside;
+    run_on(aside, work);
+  }
+
+  void note_choices() override { worker_of(index_).chosen = true; }
+
+  void forget_choices() override {
+    DeviceWorker& own = worker_of(index_);
+    if (own.chosen.exchange(false)) own.worker.renew();
+  }
+
+ private:
+  // On the caller's stream.
+  void run_on(Worker& worker, const std::function<void()>& work) const {
     const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(index_);
-    worker_of(index_).run([&] {
+    worker.run([&] {
       const c10::cuda::CUDAStreamGuard guard(stream);
       work();
     });
   }
 
- private:
   static cudaMemcpyKind copy_kind(Queue queue) {
     if (queue == Queue::kToHost) return cudaMemcpyDeviceToHost;
     if (queue == Queue::kToDevice) return cudaMemcpyHostToDevice;

@@ -6,7 +6,6 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "regen/execute/operator_call.h"
 #include "regen/execute/work_queue.h"
@@ -61,6 +60,10 @@ Result<std::unique_ptr<Executor>> Executor::compile(std::shared_ptr<const Record
                              static_cast<std::byte*>(executor->arena_.data()), options.debug};
   REGEN_ASSIGN(executor->list_,
                make_instructions(*executor->recording_, *executor->step_, plan, memory, target));
+  for (const ComputeInstruction& call : executor->list_.computes) {
+    executor->any_choice_ |= call.chooses;
+    executor->other_choice_ |= call.choice > 0;
+  }
   executor->copies_.resize(executor->list_.copies.size());
   executor->reserve_generators();
   const std::size_t storages = executor->recording_->program.storages.size();
@@ -166,6 +169,7 @@ Status Executor::set_scalars(std::span<const double> scalars) {
     return bad_input(std::to_string(scalars.size()) + " scalars, expected " +
                      std::to_string(program.scalars.size()));
   }
+  if (std::ranges::equal(scalars, scalars_)) return {};
   const ArgumentSource source{{}, scalars, device_->torch_device()};
   for (ComputeInstruction& call : list_.computes) {
     const auto& schema = call.handle.schema();
@@ -175,6 +179,7 @@ Status Executor::set_scalars(std::span<const double> scalars) {
                    make_argument(*json, schema.arguments()[position], source));
     }
   }
+  scalars_.assign(scalars.begin(), scalars.end());
   return {};
 }
 
@@ -197,7 +202,10 @@ Status Executor::run(std::size_t part) {
     return bad_input("part " + std::to_string(part) + " of the step cannot run now, expected " +
                      std::to_string(next_part_));
   }
-  if (part == 0) REGEN_TRY(check_bound());
+  if (part == 0) {
+    REGEN_TRY(check_bound());
+    settle_choices();
+  }
   Status status;
   try {
     device_->run([&] {
@@ -219,6 +227,13 @@ Status Executor::run(std::size_t part) {
   }
   next_part_ = status.ok() ? part + 1 : 0;
   return status;
+}
+
+// A step that knows of no alternatives runs as if nobody had ever chosen one; others refuse what
+// they do not want.
+void Executor::settle_choices() {
+  if (!any_choice_) device_->forget_choices();
+  if (other_choice_) device_->note_choices();
 }
 
 void Executor::run_instructions(const Part& part, PlacementScope& placement) {
@@ -250,79 +265,6 @@ void Executor::run_instructions(const Part& part, PlacementScope& placement) {
   }
 }
 
-// One for each random op and one to return to, all from the start: what they take is then the same
-// at every moment, and what others take can be told by measuring.
-void Executor::reserve_generators() {
-  if (list_.num_random == 0) return;
-  generators_.resize(list_.num_random + 1);
-  for (GeneratorState& state : generators_) renew(state);
-}
-
-void Executor::renew(GeneratorState& state) {
-  state = GeneratorState();  // the old one goes first: there is room for one
-  state = GeneratorState::current(device_->torch_device());
-}
-
-void Executor::run_compute(ComputeInstruction& call, PlacementScope& placement) {
-  const GeneratorState* resume = nullptr;
-  if (call.random >= 0) {
-    GeneratorState& saved = generators_[static_cast<std::size_t>(call.random)];
-    if (call.rerun) {
-      renew(generators_.back());
-      saved.restore();
-      resume = &generators_.back();
-    } else {
-      renew(saved);
-    }
-  }
-  if (!call.external.empty()) take_external(call);
-  stack_.assign(call.arguments.begin(), call.arguments.end());
-  c10::GradMode::set_enabled(call.forward);
-  placement.serve(call.slots, recording_->program.nodes[call.node].name);
-  const double begin = host_timing_ ? now_seconds() : 0;
-  try {
-    call.handle.callBoxed(stack_);
-    if (host_timing_) {
-      host_time_.call_seconds += now_seconds() - begin;
-      ++host_time_.calls;
-    }
-    if (options_.debug || !call.host_results.empty()) {
-      const std::vector<at::Tensor> results = take_results(stack_);
-      if (options_.debug) check_results(call, results);
-      take_host_results(call, results);
-    }
-  } catch (...) {
-    stack_.clear();
-    placement.finish();
-    throw;
-  }
-  stack_.clear();
-  placement.finish();
-  if (resume != nullptr) resume->restore();
-}
-
-void Executor::take_host_results(const ComputeInstruction& call,
-                                 const std::vector<at::Tensor>& results) {
-  for (const ComputeInstruction::HostResult& host : call.host_results) {
-    const c10::Storage& from = results[host.result].storage();
-    std::memcpy(list_.bound[host.storage].mutable_data(), from.data(), from.nbytes());
-  }
-}
-
-// The caller's own memory for results, from torch as for any tensor of the caller.
-void Executor::take_external(ComputeInstruction& call) {
-  for (const ComputeInstruction::External& external : call.external) {
-    const Bytes bytes = call.slots[external.slot].bytes;
-    at::Tensor& memory = external_[external.storage];
-    memory =
-        at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device_->torch_device()));
-    given_[external.storage] = false;
-    void* address = memory.mutable_data_ptr();
-    call.slots[external.slot].address = address;
-    list_.bound[external.storage].set_data_ptr_noswap(c10::DataPtr(address, memory.device()));
-  }
-}
-
 void Executor::run_copy(const Instruction& instruction) {
   const CopyInstruction& copy = list_.copies[instruction.index];
   device_->wait(copy.queue, device_->record(Queue::kCompute));
@@ -343,27 +285,6 @@ void Executor::poison(const PoisonInstruction& range) {
                              c10::DataPtr(arena_.at(range.offset), device_->torch_device()),
                              nullptr, false);
   make_window(bytes, storage).fill_(0xff);
-}
-
-void Executor::check_results(const ComputeInstruction& call,
-                             const std::vector<at::Tensor>& results) const {
-  const Program& program = recording_->program;
-  const Node& node = program.nodes[call.node];
-  for (std::size_t r = 0; r < node.outputs.size(); ++r) {
-    if (!node.outputs[r].valid()) continue;
-    const ValueSpec& value = program.values[node.outputs[r]];
-    const at::Tensor& made = results[r];
-    TORCH_CHECK(made.defined() && made.sizes() == c10::IntArrayRef(value.sizes) &&
-                    made.strides() == c10::IntArrayRef(value.strides) &&
-                    made.scalar_type() == value.dtype,
-                describe(program, call.node), ": result ", r, " is not laid out as recorded");
-    const auto& allocations = recording_->nodes[call.node].allocations;
-    for (std::size_t k = 0; k < allocations.size(); ++k) {
-      TORCH_CHECK(allocations[k].result != value.storage || !allocations[k].result.valid() ||
-                      made.storage().data() == call.slots[k].address,
-                  describe(program, call.node), ": result ", r, " is not where the plan puts it");
-    }
-  }
 }
 
 void Executor::note_deviations(const PlacementScope& placement) {

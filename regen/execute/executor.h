@@ -6,6 +6,11 @@
 //   - its source is not reused before the copy has ended      (release: compute waits for to-host)
 //   - a fetch does not write where compute still reads        (to-device queue waits for compute)
 //   - nobody reads a fetched tensor before it is there        (compute waits for to-device)
+// Where a plan takes another algorithm than the default one, the operator's first call makes the
+// choice: requests that are not those of the planned variant are refused until it comes to that
+// algorithm, which the library then remembers for the thread that runs operators. So a choice
+// needs no call and no memory of its own.
+//
 // Values of random ops are drawn once; a second run replays the generator. Operators run below
 // autograd and autocast: both have left their traces in the program.
 //
@@ -114,6 +119,8 @@ class Executor {
   void reserve_generators();
   void renew(GeneratorState& state);
   void run_compute(ComputeInstruction& call, PlacementScope& placement);
+  void call_operator(ComputeInstruction& call, PlacementScope& placement);
+  void settle_choices();
   void take_external(ComputeInstruction& call);
   void run_copy(const Instruction& instruction);
   void poison(const PoisonInstruction& range);
@@ -130,9 +137,12 @@ class Executor {
   std::unique_ptr<Reserve> reserve_;
   InstructionList list_;
   std::vector<Part> parts_;
+  std::vector<double> scalars_;     // as last set
   std::vector<std::size_t> maker_;  // of each program result: the instruction that completes it
   std::size_t boundary_ = 0;        // its instruction, or their number
   std::size_t next_part_ = 0;
+  bool any_choice_ = false;    // some operator has several algorithms to run with
+  bool other_choice_ = false;  // some operator is made to take another one than by default
 
   // Of the step under way.
   torch::jit::Stack stack_;

@@ -134,14 +134,14 @@ class Compiler {
     }
     Bytes workspace = 0;
     if (graph_.workspace(variant) > 0) workspace = (*plan_.addresses)[next_address_++];
-    REGEN_ASSIGN(ComputeInstruction call, make_call(op, workspace));
+    REGEN_ASSIGN(ComputeInstruction call, make_call(op, step.choice(), workspace));
     add(InstructionKind::kCompute, list_.computes.size());
     list_.computes.push_back(std::move(call));
     ++runs_[op];
     return {};
   }
 
-  Result<ComputeInstruction> make_call(OpId op, Bytes workspace) {
+  Result<ComputeInstruction> make_call(OpId op, std::size_t choice, Bytes workspace) {
     const NodeId node = step_.nodes[op];
     REGEN_ASSIGN(const c10::OperatorHandle handle, find_operator(program_, node));
     const ArgumentSource source{[this](ValueId value) { return tensor(value); }, scalars_,
@@ -151,6 +151,8 @@ class Compiler {
     ComputeInstruction call{.handle = handle,
                             .node = node,
                             .arguments = std::move(arguments),
+                            .choice = choice,
+                            .chooses = !records_[node].alternatives.empty(),
                             .rerun = runs_[op] > 0};
     call.forward = runs_with_gradients(program_.nodes[node]);
     if (call.rerun) {
@@ -174,7 +176,7 @@ class Compiler {
   }
 
   void place_allocations(NodeId node, Bytes workspace, ComputeInstruction& call) {
-    for (const NodeAllocation& allocation : records_[node].allocations) {
+    for (const NodeAllocation& allocation : records_[node].variant(call.choice).allocations) {
       PlacedSlot slot{allocation.bytes, target_.arena + workspace + allocation.offset};
       if (allocation.result.valid()) {
         const TensorId t = step_.tensors[allocation.result];
@@ -258,8 +260,8 @@ class Compiler {
   std::size_t next_address_ = 0;
   std::size_t next_offload_ = 0;
   IdVector<TensorId, Place> places_;
-  IdVector<TensorId, std::uint32_t> fetch_;    // under way, as far as compute knows
-  IdVector<TensorId, std::uint32_t> offload_;  // likewise
+  IdVector<TensorId, std::uint32_t> fetch_;      // under way, as far as compute knows
+  IdVector<TensorId, std::uint32_t> offload_;    // likewise
   std::map<TensorId, std::uint32_t> host_copy_;  // the offload that made it
   IdVector<TensorId, Bytes> host_;               // where it is in the slab
   IdVector<OpId, std::uint32_t> runs_;

@@ -22,6 +22,9 @@ struct ComputeInstruction {
   NodeId node;
   torch::jit::Stack arguments;
   std::vector<PlacedSlot> slots;
+  std::size_t choice = 0;  // of the node's variants
+  // What is not as recorded is refused, so that the operator takes the algorithm of this variant.
+  bool chooses = false;
   // Slots whose memory belongs to the caller and is known only when the step runs.
   struct External {
     std::uint32_t slot = 0;

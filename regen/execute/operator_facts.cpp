@@ -1,5 +1,7 @@
 #include "regen/execute/operator_facts.h"
 
+#include "regen/execute/operator_call.h"
+
 namespace regen {
 namespace {
 
@@ -23,6 +25,17 @@ std::vector<CarriedArgument> carried_arguments(std::string_view op) {
   if (op == "aten::_native_batch_norm_legit_functional") return {{3, 3}, {4, 4}};
   if (op == "aten::_batch_norm_with_update_functional") return {{3, 4}, {4, 5}};
   return {};
+}
+
+std::vector<std::size_t> beside_the_problem(std::string_view op) {
+  if (op == "aten::convolution") return {2};
+  if (op == "aten::convolution_backward") return {3, 10};
+  return {};
+}
+
+bool can_be_tried(const Node& node, const c10::FunctionSchema& schema) {
+  return !node.random && !node.outputs.empty() && silently_written(node).empty() &&
+         written_arguments(schema).empty();
 }
 
 bool runs_with_gradients(const Node& node) {

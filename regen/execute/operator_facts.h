@@ -1,6 +1,8 @@
 // What PyTorch's schemas do not say about some operators and an executor must know.
 #pragma once
 
+#include <ATen/core/function_schema.h>
+
 #include <cstddef>
 #include <string_view>
 #include <vector>
@@ -21,6 +23,14 @@ struct CarriedArgument {
   std::size_t result = 0;
 };
 std::vector<CarriedArgument> carried_arguments(std::string_view op);
+
+// Arguments (counted in the schema) that say nothing about which algorithms can do the work: the
+// bias of a convolution is added afterwards, and the gradients that are wanted are made one by one.
+std::vector<std::size_t> beside_the_problem(std::string_view op);
+
+// Whether a second call has no effect but its results, and they are the same: it writes none of its
+// arguments and draws no random numbers.
+bool can_be_tried(const Node& node, const c10::FunctionSchema& schema);
 
 // Whether plain PyTorch has gradients switched on while the node runs: in the forward pass.
 bool runs_with_gradients(const Node& node);

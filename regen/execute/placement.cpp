@@ -8,15 +8,23 @@
 #include "regen/execute/allocation_hook.h"
 
 namespace regen {
+namespace {
+
+[[noreturn]] void refuse(const std::string& message) {
+  throw c10::OutOfMemoryError({__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)}, message);
+}
+
+}  // namespace
 
 class PlacementHook final : public AllocationHook {
  public:
   PlacementHook(c10::Device device, Reserve& reserve)
       : AllocationHook(device), reserve_(&reserve) {}
 
-  void serve(std::span<const PlacedSlot> slots, std::string_view label) {
+  void serve(std::span<const PlacedSlot> slots, std::string_view label, Unforeseen unforeseen) {
     slots_ = slots;
     label_ = label;
+    unforeseen_ = unforeseen;
     next_ = 0;
     live_.clear();
     set_active(true);
@@ -25,7 +33,9 @@ class PlacementHook final : public AllocationHook {
   std::size_t finish() {
     set_active(false);
     live_.clear();
-    const std::size_t unasked = slots_.size() - next_;
+    const auto unasked = static_cast<std::size_t>(
+        std::count_if(slots_.begin() + static_cast<std::ptrdiff_t>(next_), slots_.end(),
+                      [](const PlacedSlot& slot) { return slot.bytes > 0; }));
     if (unasked > 0) deviation().unasked += unasked;
     slots_ = {};
     next_ = 0;
@@ -33,13 +43,22 @@ class PlacementHook final : public AllocationHook {
   }
 
   Place place(std::size_t bytes) override {
-    if (next_ == slots_.size()) return unforeseen(static_cast<Bytes>(bytes));
-    const PlacedSlot& slot = slots_[next_];
-    if (slot.bytes != static_cast<Bytes>(bytes) || occupied(slot))
-      return unforeseen(static_cast<Bytes>(bytes));
-    ++next_;
+    const auto wanted = static_cast<Bytes>(bytes);
+    if (unforeseen_ == Unforeseen::kReserve) {
+      while (next_ < slots_.size() && slots_[next_].bytes == 0) ++next_;
+    }
+    if (next_ == slots_.size() || slots_[next_].bytes != wanted || occupied(slots_[next_])) {
+      return unforeseen(wanted);
+    }
+    const PlacedSlot& slot = slots_[next_++];
     live_.push_back(slot);
     return {slot.address, &delete_placed};
+  }
+
+  void asked_for_nothing() override {
+    if (unforeseen_ == Unforeseen::kReserve) return;
+    if (next_ == slots_.size() || slots_[next_].bytes != 0) throw_other(0);
+    ++next_;
   }
 
   void forwarded(const void* /*address*/, std::size_t /*bytes*/) override {}
@@ -69,6 +88,7 @@ class PlacementHook final : public AllocationHook {
   }
 
   Place unforeseen(Bytes bytes) {
+    if (unforeseen_ == Unforeseen::kRefuse) throw_other(bytes);
     void* address = reserve_->take(bytes);
     if (address == nullptr) throw_full(bytes);
     Deviation& where = deviation();
@@ -78,14 +98,16 @@ class PlacementHook final : public AllocationHook {
   }
 
   [[noreturn]] void throw_full(Bytes bytes) const {
-    const std::string message = "regen: " + std::string(label_) + " asks for " +
-                                format_bytes(bytes) +
-                                " that its recording did not foresee, and the reserve of " +
-                                format_bytes(reserve_->bytes()) + " has no room for it (" +
-                                format_count(reserve_->live_blocks(), "block") + " of " +
-                                format_bytes(reserve_->live_bytes()) + " in use)";
-    throw c10::OutOfMemoryError({__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)},
-                                message);
+    refuse("regen: " + std::string(label_) + " asks for " + format_bytes(bytes) +
+           " that its recording did not foresee, and the reserve of " +
+           format_bytes(reserve_->bytes()) + " has no room for it (" +
+           format_count(reserve_->live_blocks(), "block") + " of " +
+           format_bytes(reserve_->live_bytes()) + " in use)");
+  }
+
+  [[noreturn]] void throw_other(Bytes bytes) const {
+    refuse("regen: " + std::string(label_) + " asks for " + format_bytes(bytes) +
+           " where the planned algorithm asks for other memory");
   }
 
   Deviation& deviation() {
@@ -98,6 +120,7 @@ class PlacementHook final : public AllocationHook {
   Reserve* reserve_;
   std::span<const PlacedSlot> slots_;
   std::string_view label_;
+  Unforeseen unforeseen_ = Unforeseen::kReserve;
   std::size_t next_ = 0;
   std::vector<PlacedSlot> live_;  // of this call, not freed yet
   std::vector<Deviation> deviations_;
@@ -107,7 +130,9 @@ class RecordingHook final : public AllocationHook {
  public:
   using AllocationHook::AllocationHook;
 
-  void start() {
+  void start(RecordingRules rules) {
+    rules_ = std::move(rules);
+    next_result_ = 0;
     recorded_.clear();
     moment_ = 0;
     set_active(true);
@@ -118,7 +143,22 @@ class RecordingHook final : public AllocationHook {
     return std::exchange(recorded_, {});
   }
 
-  Place place(std::size_t /*bytes*/) override { return {}; }
+  Place place(std::size_t bytes) override {
+    const auto wanted = static_cast<Bytes>(bytes);
+    if (next_result_ < rules_.results.size() && rules_.results[next_result_] == wanted) {
+      ++next_result_;
+    } else if (rules_.cap && wanted > *rules_.cap) {
+      refuse("regen: " + format_bytes(wanted) + " are asked for under a cap of " +
+             format_bytes(*rules_.cap));
+    }
+    return {};
+  }
+
+  void asked_for_nothing() override {
+    if (!rules_.empty_requests) return;
+    recorded_.push_back({.bytes = 0, .birth = moment_, .death = moment_ + 1});
+    moment_ += 2;
+  }
 
   void forwarded(const void* address, std::size_t bytes) override {
     recorded_.push_back(
@@ -133,6 +173,8 @@ class RecordingHook final : public AllocationHook {
   }
 
  private:
+  RecordingRules rules_;
+  std::size_t next_result_ = 0;
   std::vector<RecordedAllocation> recorded_;
   std::uint32_t moment_ = 0;
 };
@@ -149,8 +191,9 @@ PlacementScope::~PlacementScope() {
   if (hook_) leave_hook(*hook_);
 }
 
-void PlacementScope::serve(std::span<const PlacedSlot> slots, std::string_view label) {
-  hook_->serve(slots, label);
+void PlacementScope::serve(std::span<const PlacedSlot> slots, std::string_view label,
+                           Unforeseen unforeseen) {
+  hook_->serve(slots, label, unforeseen);
 }
 std::size_t PlacementScope::finish() {
   return hook_->finish();
@@ -171,8 +214,8 @@ RecordingScope::~RecordingScope() {
   if (hook_) leave_hook(*hook_);
 }
 
-void RecordingScope::start() {
-  hook_->start();
+void RecordingScope::start(RecordingRules rules) {
+  hook_->start(std::move(rules));
 }
 std::vector<RecordedAllocation> RecordingScope::stop() {
   return hook_->stop();

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -45,6 +46,14 @@ struct Deviation {
   bool operator==(const Deviation&) const = default;
 };
 
+// What becomes of a request that is not the next recorded one.
+enum class Unforeseen : std::uint8_t {
+  kReserve,  // the reserve serves it
+  // It is refused: an operator that answers by another algorithm (a convolution of cuDNN) goes on
+  // until it comes to the recorded one, whichever it remembered.
+  kRefuse,
+};
+
 class PlacementHook;
 class RecordingHook;
 
@@ -61,9 +70,11 @@ class PlacementScope {
   // The operator called next makes these allocations. What it asks for beyond them, in another
   // size or order, or while an earlier allocation of the call still lives at that address, comes
   // from the reserve; when that is full, c10::OutOfMemoryError is thrown (cuDNN then tries
-  // another algorithm), and nothing is ever taken from elsewhere. Both arguments are kept by
-  // reference until finish().
-  void serve(std::span<const PlacedSlot> slots, std::string_view label);
+  // another algorithm), and nothing is ever taken from elsewhere. Slots of 0 bytes stand for
+  // requests of 0 bytes and matter only where others are refused. The first two arguments are kept
+  // by reference until finish(); serve() again instead of that forgets a call that failed.
+  void serve(std::span<const PlacedSlot> slots, std::string_view label,
+             Unforeseen unforeseen = Unforeseen::kReserve);
   // The operator has returned or thrown: passes on again. How many slots nobody asked for.
   std::size_t finish();
 
@@ -86,7 +97,14 @@ struct RecordedAllocation {
   const void* address = nullptr;
 };
 
-// Observes only: every allocation is torch's own. Zero bytes are neither recorded nor served.
+struct RecordingRules {
+  bool empty_requests = false;  // those of 0 bytes are recorded too, as freed at once
+  // Requests above it are refused, but for those of these sizes in this order: the results.
+  std::optional<Bytes> cap;
+  std::vector<Bytes> results;
+};
+
+// Observes only, unless there is a cap: every allocation is torch's own.
 class RecordingScope {
  public:
   static Result<RecordingScope> enter(c10::Device device);
@@ -94,7 +112,7 @@ class RecordingScope {
   RecordingScope& operator=(RecordingScope&&) = delete;
   ~RecordingScope();
 
-  void start();
+  void start(RecordingRules rules = {});
   std::vector<RecordedAllocation> stop();
 
  private:

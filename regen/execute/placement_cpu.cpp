@@ -50,7 +50,10 @@ HookedCpuAllocator& hooked() {
 c10::DataPtr HookedCpuAllocator::allocate(std::size_t bytes) {
   AllocationHook* hook = active_hook(c10::kCPU);
   if (hook == nullptr) return previous()->allocate(bytes);
-  if (bytes == 0) return {nullptr, c10::kCPU};
+  if (bytes == 0) {
+    hook->asked_for_nothing();
+    return {nullptr, c10::kCPU};
+  }
   const auto place = hook->place(bytes);
   if (place.address != nullptr) return {place.address, place.address, place.deleter, c10::kCPU};
   c10::DataPtr data = previous()->allocate(bytes);

@@ -201,7 +201,10 @@ HookedCudaAllocator& hooked() {
 c10::DataPtr HookedCudaAllocator::allocate(std::size_t bytes) {
   AllocationHook* hook = active_hook(c10::kCUDA);
   if (hook == nullptr) return previous()->allocate(bytes);
-  if (bytes == 0) return {nullptr, hook->device()};
+  if (bytes == 0) {
+    hook->asked_for_nothing();
+    return {nullptr, hook->device()};
+  }
   const auto place = hook->place(bytes);
   if (place.address != nullptr)
     return {place.address, place.address, place.deleter, hook->device()};

@@ -1,18 +1,16 @@
 #include "regen/execute/record.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/LegacyTypeDispatch.h>
-#include <c10/core/GradMode.h>
+#include <ATen/Context.h>
 
 #include <algorithm>
-#include <unordered_map>
+#include <map>
 
-#include "regen/execute/dtype.h"
+#include "regen/execute/call_arguments.h"
+#include "regen/execute/call_measurement.h"
 #include "regen/execute/generator.h"
 #include "regen/execute/operator_call.h"
 #include "regen/execute/operator_facts.h"
-#include "regen/execute/placement.h"
-#include "regen/execute/program_values.h"
 #include "regen/plan/pack.h"
 
 namespace regen {
@@ -24,70 +22,11 @@ std::string first_sentence(const std::string& text) {
   return line.substr(0, line.find(". "));
 }
 
-constexpr double kHold = 300e-6;  // longer than the host needs to launch any operator
-
-std::string layout_text(const ValueSpec& value, std::size_t storage) {
-  Json json = {dtype_name(value.dtype), value.sizes, value.strides, value.offset, storage};
-  return json.dump();
-}
-
-// The arguments of one call: every storage it touches, once, in order of appearance.
-class CallArguments {
- public:
-  CallArguments(const Program& program, const Node& node) : program_(program) {
-    for (const ValueId value : values_read(node)) {
-      values_.push_back(value);
-      const StorageId storage = program.values[value].storage;
-      if (std::find(storages_.begin(), storages_.end(), storage) == storages_.end()) {
-        storages_.push_back(storage);
-      }
-    }
-  }
-
-  const std::vector<ValueId>& values() const { return values_; }
-  const std::vector<StorageId>& storages() const { return storages_; }
-  std::size_t place(StorageId storage) const {
-    return static_cast<std::size_t>(std::find(storages_.begin(), storages_.end(), storage) -
-                                    storages_.begin());
-  }
-
-  // What distinguishes this call from others on the same device.
-  std::string key(const Node& node) const {
-    std::string text = node.op + "." + node.overload + "(";
-    for (const Json& argument : node.args) text += described(argument).dump() + ",";
-    // By name: one named "value" is no reference to a value.
-    for (auto it = node.kwargs.begin(); it != node.kwargs.end(); ++it) {
-      text += it.key() + "=" + described(*it).dump() + ",";
-    }
-    text += ")";
-    text += runs_with_gradients(node) ? "+" : "-";
-    return text;
-  }
-
- private:
-  Json described(const Json& argument) const {
-    if (argument.is_array()) {
-      Json items = Json::array();
-      for (const Json& item : argument) items.push_back(described(item));
-      return items;
-    }
-    if (!argument.is_object() || !argument.contains("value")) return argument;
-    const ValueSpec& value = program_.values[ValueId(argument["value"].get<std::size_t>())];
-    return layout_text(value, place(value.storage));
-  }
-
-  const Program& program_;
-  std::vector<ValueId> values_;
-  std::vector<StorageId> storages_;
-};
-
 class Recorder {
  public:
   Recorder(const Program& program, ExecutionDevice& device, const RecordOptions& options)
       : device_(device), options_(options) {
     recording_.program = program;
-    scalars_.reserve(program.scalars.size());
-    for (const ScalarSpec& scalar : program.scalars) scalars_.push_back(scalar.value);
   }
 
   Result<Recording> run() {
@@ -127,138 +66,43 @@ class Recorder {
   Result<CallRecord> call_record(NodeId id) {
     const Node& node = recording_.program.nodes[id];
     const CallArguments arguments(recording_.program, node);
-    const std::string key = arguments.key(node);
+    const std::string key = arguments.key();
     RecordCache& cache = options_.cache != nullptr ? *options_.cache : own_cache_;
-    if (const CallRecord* known = cache.find(key)) return *known;
+    if (const CallRecord* known = cache.find(key); known != nullptr && complete(*known)) {
+      note_caps(arguments, *known);
+      return *known;
+    }
     try {
-      REGEN_ASSIGN(CallRecord call, measure(id, arguments));
+      const CallMeasurement measurement(recording_.program, device_, options_);
+      REGEN_ASSIGN(CallRecord call, measurement.of(id, arguments, caps_for(arguments)));
       cache.insert(key, call);
+      note_caps(arguments, call);
       return call;
     } catch (const std::exception& error) {
       return bad_input(describe(recording_.program, id) + ": " + first_sentence(error.what()));
     }
   }
 
-  Result<CallRecord> measure(NodeId id, const CallArguments& arguments) {
-    const Program& program = recording_.program;
-    REGEN_ASSIGN(const c10::OperatorHandle handle, find_operator(program, id));
-    std::vector<at::Tensor> memory;
-    for (const StorageId storage : arguments.storages()) {
-      memory.push_back(make_contents(storage, arguments));
-    }
-    const ArgumentSource source{
-        [&](ValueId value) { return window(program.values[value], memory, arguments); }, scalars_,
-        device_.torch_device()};
-    REGEN_ASSIGN(const torch::jit::Stack stack,
-                 make_arguments(program, id, handle.schema(), source));
-    const auto call = [&] {
-      torch::jit::Stack arguments_copy = stack;
-      handle.callBoxed(arguments_copy);
-      return take_results(arguments_copy);
-    };
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    const c10::AutoGradMode gradients(runs_with_gradients(program.nodes[id]));
-    call();  // libraries set themselves up on first use
-    CallRecord result;
-    {
-      REGEN_ASSIGN(RecordingScope scope, RecordingScope::enter(device_.torch_device()));
-      scope.start();
-      const std::vector<at::Tensor> tensors = call();
-      describe_results(tensors, scope.stop(), memory, result);
-    }
-    result.seconds = time(call);
-    return result;
+  // Whether a measurement from earlier says all that is asked for.
+  bool complete(const CallRecord& record) const {
+    return options_.algorithms == Algorithms::kDefault || record.alternatives.has_value();
   }
 
-  // Whole storages filled with numbers that no kernel stumbles over.
-  at::Tensor make_contents(StorageId storage, const CallArguments& arguments) {
-    const Program& program = recording_.program;
-    if (options_.sample && program.storages[storage].role != Role::kComputed) {
-      at::Tensor sample = options_.sample(storage);
-      if (sample.defined()) return sample.clone();
-    }
-    c10::ScalarType dtype = c10::ScalarType::Byte;
-    for (const ValueId value : arguments.values()) {
-      if (program.values[value].storage == storage) dtype = program.values[value].dtype;
-    }
-    const auto item = static_cast<Bytes>(c10::elementSize(dtype));
-    const Bytes items = (program.storages[storage].bytes + item - 1) / item;
-    const std::string& elsewhere = program.storages[storage].device;
-    const c10::Device device = elsewhere.empty() ? device_.torch_device() : c10::Device(elsewhere);
-    at::Tensor contents = at::zeros({items}, at::TensorOptions().dtype(dtype).device(device));
-    if (at::isFloatingType(dtype) && c10::elementSize(dtype) >= 2) contents.uniform_(0.1, 1.0);
-    return contents;
+  // Calls with the same problem have the same caps, as far as they can.
+  const std::vector<Bytes>* caps_for(const CallArguments& arguments) const {
+    const auto known = caps_.find(arguments.problem());
+    return known == caps_.end() ? nullptr : &known->second;
   }
 
-  static at::Tensor window(const ValueSpec& value, const std::vector<at::Tensor>& memory,
-                           const CallArguments& arguments) {
-    const at::Tensor& base = memory[arguments.place(value.storage)];
-    at::Tensor tensor = at::empty({0}, base.options().dtype(value.dtype));
-    return tensor.set_(base.storage(), value.offset, value.sizes, value.strides);
+  void note_caps(const CallArguments& arguments, const CallRecord& call) {
+    if (!call.alternatives || call.alternatives->empty()) return;
+    caps_.try_emplace(arguments.problem(), caps_of(call));
   }
 
-  void describe_results(const std::vector<at::Tensor>& tensors,
-                        const std::vector<RecordedAllocation>& observed,
-                        const std::vector<at::Tensor>& memory, CallRecord& record) const {
-    for (const RecordedAllocation& a : observed) {
-      const bool freed = a.death != RecordedAllocation::kAlive;
-      record.allocations.push_back(
-          {a.bytes, a.birth, freed ? std::int64_t{a.death} : CallAllocation::kForever});
-    }
-    for (const at::Tensor& tensor : tensors) {
-      ResultLayout layout;
-      if (tensor.defined()) {
-        layout.dtype = tensor.scalar_type();
-        layout.sizes = tensor.sizes().vec();
-        layout.strides = tensor.strides().vec();
-        layout.offset = tensor.storage_offset();
-        find_source(tensor, observed, memory, layout);
-      }
-      record.results.push_back(std::move(layout));
-    }
-  }
-
-  void find_source(const at::Tensor& tensor, const std::vector<RecordedAllocation>& observed,
-                   const std::vector<at::Tensor>& memory, ResultLayout& layout) const {
-    const c10::Device at_device = device_.torch_device();
-    const void* data = tensor.storage().data();
-    for (std::size_t m = 0; m < memory.size(); ++m) {
-      if (memory[m].storage().is_alias_of(tensor.storage()) ||
-          (data != nullptr && memory[m].storage().data() == data)) {
-        layout.source = ResultSource::kArgument;
-        layout.index = m;
-        return;
-      }
-    }
-    if (tensor.device().is_cpu() && !at_device.is_cpu()) {
-      layout.source = ResultSource::kHost;
-      layout.index = tensor.storage().nbytes();
-      return;
-    }
-    layout.source = ResultSource::kAllocation;
-    const int allocation = find_allocation(observed, data);
-    layout.index = allocation >= 0 ? static_cast<std::size_t>(allocation)
-                                   : observed.size();  // none: it has no bytes
-  }
-
-  // The median of runs, each behind a held-up queue, so that what the host needs to launch it is
-  // not counted.
-  template <typename Call>
-  double time(const Call& call) {
-    std::vector<double> seconds;
-    double sum = 0;
-    for (int i = 0; i < options_.repeats && (i == 0 || sum < options_.patience); ++i) {
-      device_.hold_compute(kHold);
-      const Event begin = device_.record_timed(Queue::kCompute);
-      call();
-      const Event end = device_.record_timed(Queue::kCompute);
-      device_.synchronize();
-      seconds.push_back(device_.seconds_between(begin, end));
-      sum += seconds.back();
-    }
-    device_.forget_timed();
-    std::nth_element(seconds.begin(), seconds.begin() + seconds.size() / 2, seconds.end());
-    return seconds[seconds.size() / 2];
+  static std::vector<Bytes> caps_of(const CallRecord& call) {
+    std::vector<Bytes> caps;
+    for (const CallAlternative& a : *call.alternatives) caps.push_back(a.cap);
+    return caps;
   }
 
   // Gives the node's results their storages and places its workspace.
@@ -300,7 +144,41 @@ class Recorder {
     const bool writes = node.outputs.empty() || has_effect(id);
     record.computes = !views_only || writes;
     record.seconds = record.computes ? call.seconds : 0;
-    return place_workspace(call, made, record);
+    REGEN_TRY(place_workspace(call.allocations, made, record));
+    if (options_.algorithms == Algorithms::kDefault || !call.alternatives || !record.computes) {
+      return {};
+    }
+    return apply_alternatives(arguments, call, made, record);
+  }
+
+  Status apply_alternatives(const CallArguments& arguments, const CallRecord& call,
+                            const std::vector<StorageId>& made, NodeRecord& record) {
+    for (const CallAlternative& alternative : *call.alternatives) {
+      NodeVariant& variant = record.alternatives.emplace_back();
+      variant.seconds = alternative.seconds;
+      REGEN_TRY(
+          place_workspace(alternative.allocations, made_by(alternative, call, made), variant));
+    }
+    if (record.alternatives.empty()) return {};
+    const auto group = groups_.try_emplace({arguments.problem(), caps_of(call)}, groups_.size());
+    record.choice_group = group.first->second;
+    return {};
+  }
+
+  // The storages that an alternative's allocations become: what outlives a call does so in the
+  // same order in all of them.
+  static std::vector<StorageId> made_by(const CallAlternative& alternative, const CallRecord& call,
+                                        const std::vector<StorageId>& made) {
+    std::vector<StorageId> lasting;
+    for (std::size_t k = 0; k < made.size(); ++k) {
+      if (call.allocations[k].death == CallAllocation::kForever) lasting.push_back(made[k]);
+    }
+    std::vector<StorageId> others(alternative.allocations.size());
+    std::size_t next = 0;
+    for (std::size_t k = 0; k < others.size() && next < lasting.size(); ++k) {
+      if (alternative.allocations[k].death == CallAllocation::kForever) others[k] = lasting[next++];
+    }
+    return others;
   }
 
   bool has_effect(NodeId id) const {
@@ -326,19 +204,19 @@ class Recorder {
   }
 
   // Results that nobody reads are freed when the call returns: workspace like any other.
-  Status place_workspace(const CallRecord& call, const std::vector<StorageId>& made,
-                         NodeRecord& record) {
+  Status place_workspace(const std::vector<CallAllocation>& allocations,
+                         const std::vector<StorageId>& made, NodeVariant& record) const {
     std::int64_t last = 1;
-    for (const CallAllocation& a : call.allocations) {
+    for (const CallAllocation& a : allocations) {
       last = std::max(last, a.birth + 1);
       if (a.death != CallAllocation::kForever) last = std::max(last, a.death);
     }
     std::vector<Lifetime> lifetimes;
     std::vector<std::size_t> which;
-    for (std::size_t k = 0; k < call.allocations.size(); ++k) {
-      const CallAllocation& a = call.allocations[k];
+    for (std::size_t k = 0; k < allocations.size(); ++k) {
+      const CallAllocation& a = allocations[k];
       record.allocations.push_back({a.bytes, made[k], 0});
-      if (made[k].valid()) continue;
+      if (made[k].valid() || a.bytes == 0) continue;
       lifetimes.push_back({a.birth, std::max(a.birth + 1, std::min(a.death, last)), a.bytes});
       which.push_back(k);
     }
@@ -358,13 +236,27 @@ class Recorder {
   const RecordOptions& options_;
   Recording recording_;
   RecordCache own_cache_;
-  std::vector<double> scalars_;
+  std::map<std::string, std::vector<Bytes>> caps_;  // by problem
+  std::map<std::pair<std::string, std::vector<Bytes>>, ChoiceGroupId> groups_;
 };
 
 }  // namespace
 
+Result<Algorithms> parse_algorithms(std::string_view text) {
+  if (text == "default") return Algorithms::kDefault;
+  if (text == "any") return Algorithms::kAny;
+  return bad_input("unknown algorithms '" + std::string(text) + "', expected default or any");
+}
+
 Result<Recording> record(const Program& program, ExecutionDevice& device,
                          const RecordOptions& options) {
+  if (options.algorithms == Algorithms::kAny && device.torch_device().is_cuda() &&
+      at::globalContext().benchmarkCuDNN()) {
+    return bad_input(
+        "algorithms: 'any' found while torch.backends.cudnn.benchmark is on, expected one of them: "
+        "both choose the algorithms of convolutions");
+  }
+  device.forget_choices();
   std::optional<Result<Recording>> recording;
   device.run([&] {
     const GeneratorGuard generator(device.torch_device());

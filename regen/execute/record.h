@@ -10,26 +10,41 @@
 
 #include <cstdint>
 #include <functional>
+#include <string_view>
 #include <vector>
 
+#include "regen/execute/algorithm_search.h"
 #include "regen/execute/device.h"
 #include "regen/execute/program.h"
 #include "regen/execute/record_cache.h"
+#include "regen/graph/graph.h"
 
 namespace regen {
 
 // The k-th allocation of a call.
 struct NodeAllocation {
-  Bytes bytes = 0;     // as asked for
-  StorageId result;    // the storage it becomes; none for workspace
-  Bytes offset = 0;    // of workspace: where in the node's workspace it lies
+  Bytes bytes = 0;   // as asked for
+  StorageId result;  // the storage it becomes; none for workspace
+  Bytes offset = 0;  // of workspace: where in the node's workspace it lies
 };
 
-struct NodeRecord {
-  bool computes = true;  // false: it only returns views of what it reads
+// One way to run a node.
+struct NodeVariant {
   double seconds = 0;
   Bytes workspace = 0;  // everything that is not a result, packed
   std::vector<NodeAllocation> allocations;
+};
+
+// The default way, and those that less scratch memory leads to.
+struct NodeRecord : NodeVariant {
+  bool computes = true;  // false: it only returns views of what it reads
+  std::vector<NodeVariant> alternatives;
+  ChoiceGroupId choice_group;  // the nodes with the same problem; none without alternatives
+
+  // Counted as the op's variants in the graph: 0 is the default.
+  const NodeVariant& variant(std::size_t choice) const {
+    return choice == 0 ? *this : alternatives[choice - 1];
+  }
 };
 
 // A program whose values are as the device makes them, and what its nodes do.
@@ -38,10 +53,19 @@ struct Recording {
   IdVector<NodeId, NodeRecord> nodes;
 };
 
+enum class Algorithms : std::uint8_t {
+  kDefault,  // what PyTorch takes if nobody interferes: the bits of a plain run
+  kAny,      // whatever gives the same results up to rounding; see algorithm_search.h
+};
+// "default" or "any".
+Result<Algorithms> parse_algorithms(std::string_view text);
+
 struct RecordOptions {
-  int repeats = 5;             // timed runs of each node, fewer for slow ones
-  double patience = 0.05;      // seconds of timed runs after which no more are started
+  int repeats = 5;         // timed runs of each node, fewer for slow ones
+  double patience = 0.05;  // seconds of timed runs after which no more are started
   RecordCache* cache = nullptr;
+  Algorithms algorithms = Algorithms::kDefault;
+  SearchLimits search;  // for other algorithms
   // Contents for storages where they matter (indices); an undefined tensor means made-up ones.
   std::function<at::Tensor(StorageId)> sample;
 };

@@ -11,12 +11,25 @@ namespace {
 
 constexpr int kVersion = 1;
 
-Json to_json(const CallRecord& record) {
-  Json allocations = Json::array();
-  for (const CallAllocation& a : record.allocations) {
+Json to_json(const std::vector<CallAllocation>& allocations) {
+  Json list = Json::array();
+  for (const CallAllocation& a : allocations) {
     const bool freed = a.death != CallAllocation::kForever;
-    allocations.push_back({a.bytes, a.birth, freed ? Json(a.death) : Json(nullptr)});
+    list.push_back({a.bytes, a.birth, freed ? Json(a.death) : Json(nullptr)});
   }
+  return list;
+}
+
+Json to_json(const std::vector<CallAlternative>& alternatives) {
+  Json list = Json::array();
+  for (const CallAlternative& a : alternatives) {
+    list.push_back(
+        {{"cap", a.cap}, {"seconds", a.seconds}, {"allocations", to_json(a.allocations)}});
+  }
+  return list;
+}
+
+Json to_json(const CallRecord& record) {
   Json results = Json::array();
   for (const ResultLayout& r : record.results) {
     results.push_back({{"source", static_cast<int>(r.source)},
@@ -26,17 +39,34 @@ Json to_json(const CallRecord& record) {
                        {"strides", r.strides},
                        {"offset", r.offset}});
   }
-  return {{"seconds", record.seconds}, {"allocations", allocations}, {"results", results}};
+  Json json = {{"seconds", record.seconds},
+               {"allocations", to_json(record.allocations)},
+               {"results", results}};
+  if (record.alternatives) json["alternatives"] = to_json(*record.alternatives);
+  return json;
 }
 
 // The file is ours: what does not read as such is refused as a whole by load().
+std::vector<CallAllocation> allocations_from(const Json& json) {
+  std::vector<CallAllocation> allocations;
+  for (const Json& a : json) {
+    allocations.push_back(
+        {a.at(0).get<Bytes>(), a.at(1).get<std::int64_t>(),
+         a.at(2).is_null() ? CallAllocation::kForever : a.at(2).get<std::int64_t>()});
+  }
+  return allocations;
+}
+
 CallRecord from_json(const Json& json) {
   CallRecord record;
   record.seconds = json.at("seconds").get<double>();
-  for (const Json& a : json.at("allocations")) {
-    record.allocations.push_back({a.at(0).get<Bytes>(), a.at(1).get<std::int64_t>(),
-                                  a.at(2).is_null() ? CallAllocation::kForever
-                                                    : a.at(2).get<std::int64_t>()});
+  record.allocations = allocations_from(json.at("allocations"));
+  if (json.contains("alternatives")) {
+    record.alternatives.emplace();
+    for (const Json& a : json.at("alternatives")) {
+      record.alternatives->push_back({a.at("cap").get<Bytes>(), a.at("seconds").get<double>(),
+                                      allocations_from(a.at("allocations"))});
+    }
   }
   for (const Json& r : json.at("results")) {
     ResultLayout layout;
@@ -74,8 +104,8 @@ Result<RecordCache> RecordCache::load(const std::string& path, const std::string
   REGEN_TRY(check_format(root, "regen-profile", kVersion));
   try {
     if (document.at("device") != device) {
-      return bad_input(path + ": device: " + excerpt(document.at("device")) + " found, expected \"" +
-                       device + "\"");
+      return bad_input(path + ": device: " + excerpt(document.at("device")) +
+                       " found, expected \"" + device + "\"");
     }
     const Json& calls = document.at("calls");
     for (auto it = calls.begin(); it != calls.end(); ++it) {

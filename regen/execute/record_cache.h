@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,10 +43,22 @@ struct CallAllocation {
   bool operator==(const CallAllocation&) const = default;
 };
 
+// Another way to run a call: what it does when it is refused requests above a cap. Its results are
+// those of the call, and what it allocates for them comes in the same order.
+struct CallAlternative {
+  Bytes cap = 0;
+  double seconds = 0;
+  std::vector<CallAllocation> allocations;
+
+  bool operator==(const CallAlternative&) const = default;
+};
+
 struct CallRecord {
   double seconds = 0;
   std::vector<CallAllocation> allocations;
   std::vector<ResultLayout> results;
+  // With falling caps; absent if they were not looked for.
+  std::optional<std::vector<CallAlternative>> alternatives;
 
   bool operator==(const CallRecord&) const = default;
 };

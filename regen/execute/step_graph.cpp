@@ -112,21 +112,31 @@ class StepGraphMaker {
     op.inputs.assign(reads.begin(), reads.end());
     for (const StorageId storage : written_storages(program_, node, handle.schema())) {
       if (maker_[storage].valid() && !external(storage)) {
-        return bad_input(describe(program_, id) + ": writes to '" + program_.storages[storage].name +
+        return bad_input(describe(program_, id) + ": writes to '" +
+                         program_.storages[storage].name +
                          "', which an earlier node made; expected a program without in-place "
                          "changes of computed values");
       }
       add_once(op.mutates, step_.tensors[storage]);
     }
     add_made(id, op);
-    VariantSpec variant;
-    variant.cost = records_[id].seconds;
-    variant.workspace = round_up(records_[id].workspace, options_.alignment);
-    op.variants.push_back(std::move(variant));
+    op.variants.push_back(variant_of(records_[id]));
+    for (const NodeVariant& other : records_[id].alternatives) {
+      op.variants.push_back(variant_of(other));
+      op.variants.back().name = "less workspace " + std::to_string(op.variants.size() - 1);
+    }
+    op.choice_group = records_[id].choice_group;
     if (!op.mutates.empty()) op.recomputable = false;
     builder_.add_op(std::move(op));
     step_.nodes.push_back(id);
     return {};
+  }
+
+  VariantSpec variant_of(const NodeVariant& way) const {
+    VariantSpec variant;
+    variant.cost = way.seconds;
+    variant.workspace = round_up(way.workspace, options_.alignment);
+    return variant;
   }
 
   void add_made(NodeId id, OpSpec& op) const {
@@ -152,10 +162,12 @@ class StepGraphMaker {
     std::vector<StorageId> storages;
     for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
       const Json* json = argument_json(node, schema, i);
-      if (json == nullptr || std::find(ignored.begin(), ignored.end(), i) != ignored.end()) continue;
+      if (json == nullptr || std::find(ignored.begin(), ignored.end(), i) != ignored.end())
+        continue;
       Node one;
       one.args.push_back(*json);
-      for (const ValueId value : values_read(one)) storages.push_back(program_.values[value].storage);
+      for (const ValueId value : values_read(one))
+        storages.push_back(program_.values[value].storage);
     }
     return storages;
   }
@@ -171,8 +183,8 @@ class StepGraphMaker {
     if (origin.size() != 1 || result_[made]) return false;
     return std::all_of(readers_[made].begin(), readers_[made].end(), [&](NodeId id) {
       const Node& reader = program_.nodes[id];
-      return reader.op == "aten::copy_" && program_.values[values_read(reader)[0]].storage ==
-                                               program_.values[origin[0]].storage;
+      return reader.op == "aten::copy_" &&
+             program_.values[values_read(reader)[0]].storage == program_.values[origin[0]].storage;
     });
   }
 
@@ -194,7 +206,8 @@ class StepGraphMaker {
     for (std::size_t n = 0; n < *program_.boundary; ++n) {
       const auto handle = find_operator(program_, NodeId(n));
       if (!handle.ok()) continue;
-      for (const StorageId s : written_storages(program_, program_.nodes[NodeId(n)], handle->schema())) {
+      for (const StorageId s :
+           written_storages(program_, program_.nodes[NodeId(n)], handle->schema())) {
         reads.insert(step_.tensors[s]);
       }
     }

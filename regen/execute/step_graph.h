@@ -24,7 +24,7 @@ Bytes generator_bytes(const Program& program, c10::Device device);
 
 struct StepGraph {
   Graph graph;
-  IdVector<OpId, NodeId> nodes;          // none for the boundary
+  IdVector<OpId, NodeId> nodes;            // none for the boundary
   IdVector<TensorId, StorageId> storages;  // none for the runtime's own
   IdVector<StorageId, TensorId> tensors;   // none for storages that nothing uses
   OpId boundary;                           // none when the step is one piece

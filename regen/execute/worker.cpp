@@ -6,9 +6,21 @@
 
 namespace regen {
 
-Worker::Worker() : thread_([this] { loop(); }) {}
+Worker::Worker() {
+  start();
+}
 
 Worker::~Worker() {
+  end();
+}
+
+void Worker::start() {
+  ending_ = false;
+  thread_ = std::thread([this] { loop(); });
+  id_ = thread_.get_id();
+}
+
+void Worker::end() {
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;
@@ -17,8 +29,14 @@ Worker::~Worker() {
   thread_.join();
 }
 
+void Worker::renew() {
+  const std::lock_guard turn(turn_);
+  end();
+  start();
+}
+
 void Worker::run(const std::function<void()>& work) {
-  if (std::this_thread::get_id() == thread_.get_id()) return work();
+  if (std::this_thread::get_id() == id_.load()) return work();
   const std::lock_guard turn(turn_);
   const at::ThreadLocalState state;
   const std::function<void()> with_state = [&] {

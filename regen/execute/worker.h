@@ -1,6 +1,7 @@
 // One thread that does work for others, who wait for it.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <functional>
@@ -21,7 +22,12 @@ class Worker {
   // take turns. On the worker's own thread it is a plain call.
   void run(const std::function<void()>& work);
 
+  // Goes on with a new thread, for which libraries remember nothing. Not on the worker's own.
+  void renew();
+
  private:
+  void start();
+  void end();
   void loop();
 
   std::mutex turn_;  // held by the caller whose work is done
@@ -30,6 +36,7 @@ class Worker {
   const std::function<void()>* work_ = nullptr;
   std::exception_ptr error_;
   bool ending_ = false;
+  std::atomic<std::thread::id> id_;
   std::thread thread_;  // last: it uses all of the above
 };
 

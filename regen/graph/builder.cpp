@@ -175,6 +175,40 @@ bool GraphBuilder::check_mutates(const OpSpec& op) {
   return true;
 }
 
+bool GraphBuilder::check_choice(const OpSpec& op) {
+  if (!op.choice_group.valid()) return true;
+  for (const VariantSpec& variant : op.variants) {
+    if (!variant.reads && variant.extra_outputs.empty() && !variant.overwrites.valid()) continue;
+    fail("op " + in_quotes(op.name) + " variant " + in_quotes(variant.name) +
+         ": reads, extra outputs or an overwritten input found in choice group " +
+         std::to_string(op.choice_group.index()) +
+         ", expected variants that differ in cost and workspace alone");
+    return false;
+  }
+  return true;
+}
+
+// Which group has which number of variants is known only when all ops are.
+void GraphBuilder::check_choice_groups() {
+  std::vector<OpId> first(num_ops());
+  for (OpId op : graph_.ops()) {
+    const ChoiceGroupId group = graph_.choice_group(op);
+    if (!group.valid()) continue;
+    const std::string where =
+        "op " + in_quotes(graph_.name(op)) + ": choice group " + std::to_string(group.index());
+    if (group.index() >= num_ops()) {
+      return fail(where + " found, expected a number below that of the ops, " +
+                  std::to_string(num_ops()));
+    }
+    OpId& other = first[group.index()];
+    if (!other.valid()) other = op;
+    if (graph_.variants(op).size() == graph_.variants(other).size()) continue;
+    return fail(where + " with " + format_count(graph_.variants(op).size(), "variant") +
+                " found, expected " + std::to_string(graph_.variants(other).size()) + " as op " +
+                in_quotes(graph_.name(other)) + " of the same group has");
+  }
+}
+
 OpId GraphBuilder::add_op(OpSpec spec) {
   const OpId id(num_ops());
   if (error_) return id;
@@ -183,7 +217,7 @@ OpId GraphBuilder::add_op(OpSpec spec) {
   for (TensorId t : spec.inputs) {
     if (!check_readable(spec, t, "reads")) return id;
   }
-  if (!check_mutates(spec)) return id;
+  if (!check_mutates(spec) || !check_choice(spec)) return id;
   for (const VariantSpec& variant : spec.variants) {
     for (TensorId t : spec.outputs) {
       if (t.index() >= num_tensors()) {
@@ -217,6 +251,7 @@ OpId GraphBuilder::add_op(OpSpec spec) {
   graph_.op_phases_.push_back(spec.phase);
   graph_.op_recomputable_.push_back(spec.recomputable && spec.mutates.empty());
   graph_.op_random_.push_back(spec.random);
+  graph_.op_choice_groups_.push_back(spec.choice_group);
   graph_.op_names_.push_back(std::move(spec.name));
   graph_.op_types_.push_back(std::move(spec.type));
   graph_.op_attributes_.push_back(std::move(spec.attributes));
@@ -263,6 +298,7 @@ Result<Graph> GraphBuilder::build() && {
     }
   }
   if (!error_ && num_ops() == 0) fail("has no ops");
+  if (!error_) check_choice_groups();
   if (error_) return *error_;
   std::vector<std::pair<TensorId, OpId>> uses;
   for (OpId op : graph_.ops()) {

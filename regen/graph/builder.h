@@ -21,7 +21,8 @@ class GraphBuilder {
   TensorId add_tensor(TensorSpec spec);
 
   // Inputs must be fixed or already made; outputs must be unmade and not fixed. Without
-  // variants the op gets one of cost 0. Repeated inputs are kept once.
+  // variants the op gets one of cost 0. Repeated inputs are kept once. Variants of an op in a
+  // choice group may differ in cost and workspace alone.
   OpId add_op(OpSpec spec);
 
   // A tensor with this name and its maker in one call, for ops with one output and one variant.
@@ -33,7 +34,8 @@ class GraphBuilder {
   std::size_t num_ops() const { return graph_.num_ops(); }
   std::size_t num_tensors() const { return graph_.num_tensors(); }
 
-  // Fails with the first mistake, or when a planned tensor has no maker.
+  // Fails with the first mistake, when a planned tensor has no maker, or when the members of a
+  // choice group differ in their number of variants.
   Result<Graph> build() &&;
 
  private:
@@ -42,6 +44,8 @@ class GraphBuilder {
   bool check_outputs(const OpSpec& op, const std::vector<TensorId>& outputs, OpId id);
   bool check_variant(const OpSpec& op, const VariantSpec& variant);
   bool check_mutates(const OpSpec& op);
+  bool check_choice(const OpSpec& op);
+  void check_choice_groups();
   void append_variant(const OpSpec& op, VariantSpec variant, OpId id);
   std::string describe(TensorId t) const;
 

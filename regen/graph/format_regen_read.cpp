@@ -14,8 +14,8 @@ constexpr std::string_view kTopFields =
     "format, version, name, cost_unit, attributes, tensors and ops";
 constexpr std::string_view kTensorFields = "id, name, bytes, kind and attributes";
 constexpr std::string_view kOpFields =
-    "id, name, type, phase, inputs, outputs, mutates, recomputable, random, variants and "
-    "attributes";
+    "id, name, type, phase, inputs, outputs, mutates, recomputable, random, variants, "
+    "choice_group and attributes";
 constexpr std::string_view kVariantFields =
     "name, cost, rerun_cost, workspace, reads, extra_outputs, overwrites, flops and traffic";
 
@@ -84,6 +84,12 @@ Result<std::string> read_attributes(const JsonCursor& at) {
   if (!inner->is_object())
     return at.error("the string holds " + excerpt(*inner) + ", expected an object");
   return text;
+}
+
+// Whether it is below the number of ops is known when all of them are read.
+Result<ChoiceGroupId> read_group(const JsonCursor& at) {
+  REGEN_ASSIGN(const std::int64_t group, at.whole(0, ChoiceGroupId::kNoneValue - 1));
+  return ChoiceGroupId(static_cast<std::size_t>(group));
 }
 
 template <typename T>
@@ -208,6 +214,7 @@ Status Reader::read_op_field(const JsonCursor& at, const std::string& key, std::
   if (key == "mutates") return store(op.mutates, read_ids(at));
   if (key == "recomputable") return store(op.recomputable, at.boolean());
   if (key == "random") return store(op.random, at.boolean());
+  if (key == "choice_group") return store(op.choice_group, read_group(at));
   if (key == "attributes") return store(op.attributes, read_attributes(at));
   if (key == "id") return check_id(at, index);
   return at.error("unknown field, expected one of " + std::string(kOpFields));

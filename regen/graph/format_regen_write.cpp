@@ -115,6 +115,9 @@ Status Writer::op(const OpSpec& spec) {
     }
     close(']');
   }
+  if (spec.choice_group.valid()) {
+    whole("choice_group", static_cast<std::int64_t>(spec.choice_group.index()));
+  }
   REGEN_TRY(attributes(spec.attributes));
   close('}');
   return {};

@@ -23,6 +23,9 @@ Result<Enum> parse_name(const std::array<std::string_view, N>& names, std::strin
                    "', expected " + expected);
 }
 
+// Larger than any index, so that a group is not taken for one.
+constexpr std::uint64_t kGroupMark = std::uint64_t{1} << 32;
+
 // FNV-1a over whole words, finished with a multiply-xorshift.
 class Hasher {
  public:
@@ -88,6 +91,7 @@ OpSpec Graph::op_spec(OpId op) const {
   spec.mutates.assign(mutates(op).begin(), mutates(op).end());
   spec.recomputable = recomputable(op);
   spec.random = random(op);
+  spec.choice_group = choice_group(op);
   spec.attributes = attributes(op);
   for (VariantId v : variants(op)) {
     VariantSpec variant{.name = name(v), .cost = cost(v)};
@@ -115,6 +119,7 @@ std::uint64_t Graph::fingerprint() const {
   for (OpId op : ops()) {
     hasher.add((recomputable(op) ? 1u : 0u) + (random(op) ? 2u : 0u));
     hasher.add_ids(mutates(op));
+    if (choice_group(op).valid()) hasher.add(kGroupMark + choice_group(op).index());
     for (VariantId v : variants(op)) {
       hasher.add_ids(reads(v));
       hasher.add_ids(makes(v));

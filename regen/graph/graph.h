@@ -9,6 +9,9 @@
 //   Variant  one way to run an op: its cost, its workspace, what it really reads, what it makes
 //            beyond the op's outputs, and which input it overwrites. Every op has at least one;
 //            the first is the default.
+//   Group    ops that take one and the same choice among their variants, as convolutions of one
+//            shape do whose library keeps a single algorithm for it. Their variants differ in cost
+//            and workspace alone, and each member has as many.
 //   Cost     a number in the graph's unit (seconds or flop), for the first run and for re-runs.
 //
 // A Graph never changes after GraphBuilder::build(); it is stored as structure of arrays, so
@@ -32,6 +35,7 @@ namespace regen {
 using OpId = Id<struct OpTag>;
 using TensorId = Id<struct TensorTag>;
 using VariantId = Id<struct VariantTag>;  // counted over the whole graph
+using ChoiceGroupId = Id<struct ChoiceGroupTag>;
 
 enum class TensorKind : std::uint8_t { kInput, kParam, kState, kActivation, kGradient, kOutput };
 enum class Phase : std::uint8_t { kForward, kLoss, kBackward, kUpdate };
@@ -80,6 +84,7 @@ struct OpSpec {
   bool recomputable = true;
   bool random = false;  // a re-run replays the saved generator state
   std::vector<VariantSpec> variants;
+  ChoiceGroupId choice_group;  // the ops that take the same choice; none: it chooses for itself
   std::string attributes;
 
   bool operator==(const OpSpec&) const = default;
@@ -103,6 +108,8 @@ class Graph {
   Phase phase(OpId op) const { return op_phases_[op]; }
   bool recomputable(OpId op) const { return op_recomputable_[op]; }
   bool random(OpId op) const { return op_random_[op]; }
+  // None for an op that chooses for itself. Ids are below the number of ops.
+  ChoiceGroupId choice_group(OpId op) const { return op_choice_groups_[op]; }
   // Every tensor that some variant reads, without repetition.
   std::span<const TensorId> inputs(OpId op) const { return op_inputs_[op]; }
   // What every variant makes.
@@ -172,6 +179,7 @@ class Graph {
   IdVector<OpId, Phase> op_phases_;
   IdVector<OpId, bool> op_recomputable_;
   IdVector<OpId, bool> op_random_;
+  IdVector<OpId, ChoiceGroupId> op_choice_groups_;
   Csr<OpId, TensorId> op_inputs_;
   Csr<OpId, TensorId> op_outputs_;
   Csr<OpId, TensorId> op_mutates_;

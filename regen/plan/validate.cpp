@@ -48,6 +48,7 @@ class Validator {
         limits_(limits),
         tensors_(graph.num_tensors()),
         first_run_(graph.num_ops(), kNever),
+        group_choice_(graph.num_ops(), kNever),
         mutators_(graph.num_tensors()),
         mutations_done_(graph.num_tensors(), 0) {}
 
@@ -68,6 +69,7 @@ class Validator {
   Status check_reads(VariantId variant) const;
   Status check_turn(OpId op, TensorId mutated, const char* role) const;
   Status check_rerun(OpId op) const;
+  Status check_group(const Step& step);
   void count_mutations(OpId op);
 
   Status allocate_for(VariantId variant);
@@ -99,6 +101,7 @@ class Validator {
   std::size_t now_ = 0;  // the step being checked
   IdVector<TensorId, TensorState> tensors_;
   IdVector<OpId, std::size_t> first_run_;
+  std::vector<std::size_t> group_choice_;  // by choice group: the first step of a member
   // The ops that change a fixed tensor, ascending. They run in that order, so a count says
   // which of them have run.
   IdVector<TensorId, std::vector<OpId>> mutators_;
@@ -223,6 +226,7 @@ Status Validator::compute(const Step& step) {
   const OpId op = step.op();
   const VariantId variant = step.variant(graph_);
   REGEN_TRY(check_rerun(op));
+  REGEN_TRY(check_group(step));
   REGEN_TRY(check_reads(variant));
   const TensorId old = graph_.overwrites(variant);
   if (old.valid() && tensors_[graph_.makes(variant)[0]].on_device) {
@@ -245,6 +249,19 @@ Status Validator::check_rerun(OpId op) const {
   }
   if (!graph_.recomputable(op)) return fail(ran + " and is not recomputable");
   return {};
+}
+
+Status Validator::check_group(const Step& step) {
+  const ChoiceGroupId group = graph_.choice_group(step.op());
+  if (!group.valid()) return {};
+  std::size_t& first = group_choice_[group.index()];
+  if (first == kNever) first = now_;
+  const Step& chosen = plan_.steps[first];
+  if (chosen.choice() == step.choice()) return {};
+  return fail("runs in variant " + std::to_string(step.choice()) + " of choice group " +
+              std::to_string(group.index()) + ", expected variant " +
+              std::to_string(chosen.choice()) + " as for " + show(chosen.op()) + " at step " +
+              std::to_string(first));
 }
 
 Status Validator::check_reads(VariantId variant) const {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "regen/graph/analysis.h"
 #include "regen/plan/addresses.h"
 #include "regen/plan/explain.h"
 
@@ -11,11 +10,8 @@ namespace regen {
 namespace {
 
 constexpr int kTries = 6;
-
-bool has_plan(const Outcome& outcome) {
-  return outcome.plan.has_value() &&
-         (outcome.status == PlanStatus::kOptimal || outcome.status == PlanStatus::kFeasible);
-}
+// Even the least search for a plan gets so much for its addresses.
+constexpr std::int64_t kLeastPackWork = 50'000;
 
 Status judge_again(const Problem& problem, Outcome& outcome) {
   SimulateOptions options;
@@ -38,11 +34,12 @@ Result<Packing> pack_low(const std::vector<Lifetime>& lifetimes, PackOptions opt
 
 // The height above the capacity, or none when the plan now has addresses.
 Result<Bytes> give_addresses(const Problem& problem, const AddressOptions& options,
-                             Outcome& outcome) {
+                             const Limits& limits, Outcome& outcome) {
   const Graph& graph = *problem.graph;
   PackOptions pack_options;
   pack_options.alignment = options.alignment;
-  pack_options.limits.work = options.pack_work;
+  pack_options.limits.work = std::min(options.pack_work, std::max(limits.work, kLeastPackWork));
+  pack_options.limits.interrupt = limits.interrupt;
   if (problem.budget) {
     pack_options.capacity = std::max<Bytes>(0, *problem.budget - graph.fixed_bytes());
   }
@@ -57,16 +54,34 @@ Result<Bytes> give_addresses(const Problem& problem, const AddressOptions& optio
   return Bytes{0};
 }
 
+// Where the first plan cannot be packed, those for a little less memory are looked for in this part
+// of the limits, so that the whole takes about as long as was asked for.
+constexpr double kAgain = 0.25;
+
+Limits limits_of_try(int number, Limits limits) {
+  if (number == 0) return limits;
+  limits.seconds *= kAgain;
+  if (limits.work != Limits{}.work) {
+    limits.work = static_cast<std::int64_t>(static_cast<double>(limits.work) * kAgain);
+  }
+  return limits;
+}
+
 }  // namespace
+
+bool has_plan(const Outcome& outcome) {
+  return outcome.plan.has_value() &&
+         (outcome.status == PlanStatus::kOptimal || outcome.status == PlanStatus::kFeasible);
+}
 
 Result<Outcome> solve_addressed(std::string_view planner, const Problem& problem,
                                 const AddressOptions& options, const Limits& limits) {
   Problem tighter = problem;
   Outcome last;
   for (int i = 0; i < kTries; ++i) {
-    REGEN_ASSIGN(last, solve(planner, tighter, limits));
+    REGEN_ASSIGN(last, solve(planner, tighter, limits_of_try(i, limits)));
     if (!has_plan(last)) break;
-    REGEN_ASSIGN(const Bytes excess, give_addresses(problem, options, last));
+    REGEN_ASSIGN(const Bytes excess, give_addresses(problem, options, limits, last));
     if (excess == 0) return last;
     tighter.budget = *tighter.budget - std::max(excess, options.alignment);
   }
@@ -79,27 +94,14 @@ Result<Outcome> solve_addressed(std::string_view planner, const Problem& problem
   return last;
 }
 
-Result<Outcome> least_budget(std::string_view planner, Problem problem,
-                             const AddressOptions& options, const Limits& limits) {
-  const Graph& graph = *problem.graph;
-  Bytes low = structural_bound(graph).bytes;
-  Bytes high = live_bytes_keep_all(graph).peak_bytes;
-  problem.budget = low;
-  REGEN_ASSIGN(Outcome best, solve_addressed(planner, problem, options, limits));
-  if (has_plan(best)) return best;
-  problem.budget.reset();
-  REGEN_ASSIGN(best, solve_addressed("keep_all", problem, options, limits));
-  high = std::max(high, best.simulation.peak_bytes);
-  const Bytes precision = std::max<Bytes>(options.alignment, (high - low) / 100);
-  while (high - low > precision) {
-    problem.budget = low + (high - low) / 2;
+Result<Outcome> best_addressed(std::span<const std::string> planners, const Problem& problem,
+                               const AddressOptions& options, const Limits& limits) {
+  Outcome best;
+  for (const std::string& planner : planners) {
     REGEN_ASSIGN(Outcome next, solve_addressed(planner, problem, options, limits));
-    if (has_plan(next)) {
-      high = std::min(*problem.budget, next.simulation.peak_bytes);
-      best = std::move(next);
-    } else {
-      low = *problem.budget;
-    }
+    const bool cheaper = !has_plan(best) || next.simulation.cost < best.simulation.cost;
+    if (!has_plan(best) || (has_plan(next) && cheaper)) best = std::move(next);
+    if (planner == "keep_all" && has_plan(best)) break;
   }
   return best;
 }

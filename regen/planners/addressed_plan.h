@@ -1,6 +1,8 @@
 // Plans that fit with their addresses: what an executor can run inside one arena.
 #pragma once
 
+#include <span>
+#include <string>
 #include <string_view>
 
 #include "regen/planners/planner.h"
@@ -9,7 +11,7 @@ namespace regen {
 
 struct AddressOptions {
   Bytes alignment = 1;
-  std::int64_t pack_work = 1'000'000;  // for each packing; about a microsecond a unit
+  std::int64_t pack_work = 1'000'000;  // for each packing, at most; about a microsecond a unit
 };
 
 // As solve(), but the plan of the outcome has addresses, and its simulated peak counts them. Where
@@ -17,9 +19,12 @@ struct AddressOptions {
 Result<Outcome> solve_addressed(std::string_view planner, const Problem& problem,
                                 const AddressOptions& options, const Limits& limits = {});
 
-// The smallest budget that the planner is seen to meet with addresses: bisection between the
-// structural bound and the memory of keeping everything, to within a hundredth of the span.
-Result<Outcome> least_budget(std::string_view planner, Problem problem,
-                             const AddressOptions& options, const Limits& limits = {});
+// The cheapest that any of the planners finds, each within the limits. Whoever keeps everything,
+// where that fits, is not beaten by those after it.
+Result<Outcome> best_addressed(std::span<const std::string> planners, const Problem& problem,
+                               const AddressOptions& options, const Limits& limits = {});
+
+// True for an outcome whose plan may be used.
+bool has_plan(const Outcome& outcome);
 
 }  // namespace regen

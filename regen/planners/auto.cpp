@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "regen/plan/explain.h"
 #include "regen/plan/whereabouts.h"
@@ -16,7 +17,8 @@
 #include "regen/planners/gap_search.h"
 #include "regen/planners/planner_list.h"
 #include "regen/planners/recompute.h"
-#include "regen/planners/variant_view.h"
+#include "regen/planners/variant_choice.h"
+#include "regen/planners/variant_refinement.h"
 
 namespace regen {
 namespace {
@@ -42,23 +44,44 @@ constexpr Proposer kSlowProposers[] = {
     {"checkmate_lp", 0.2, 100},
     {"str_lp", 0.2, 100},
 };
+// Asked before anything else that takes long while no plan fits: rounding finds some where searches
+// end above the budget.
+constexpr Proposer kRescuers[] = {
+    {"checkmate_lp", 0.6, 100},
+    {"str_lp", 0.4, 100},
+};
 constexpr double kBoundShare = 0.3;                  // of what the quick ones leave
 constexpr double kEveryOrderShare = 0.02;            // of all that there was
 constexpr std::size_t kMostOpsInEveryOrder = 3'000;  // beyond these its tables are too large
+// Of the effort, where ops have several ways to run: for those that a first plan chose.
+constexpr double kChosenShare = 0.5;
+// Up to this many ops the exact search comes to its end by itself, and may do so where nobody set a
+// limit.
+constexpr std::size_t kMostExactOps = 20;
 
 // Of a search that was given no limit; about 8 seconds.
 constexpr std::int64_t kDefaultWork = 8'000'000;
 // Costs that differ by less are the same up to rounding.
 constexpr double kSame = 1e-9;
 
+// A part of what is left of an effort.
+Limits share_of(const Effort& effort, double share) {
+  Limits limits = effort.limits();
+  limits.seconds = std::max(0.0, effort.seconds_left()) * share;
+  const auto work = static_cast<double>(std::max<std::int64_t>(0, effort.work_left()));
+  if (limits.work != Limits{}.work) limits.work = static_cast<std::int64_t>(work * share);
+  return limits;
+}
+
 class Auto {
  public:
   // The bound is about `original`, of which the problem's graph may be a view.
-  Auto(const Problem& problem, const Graph& original, Effort& effort)
+  Auto(const Problem& problem, const Graph& original, bool unlimited, Effort& effort)
       : problem_(problem),
         original_(original),
         quiet_(problem),
         graph_(*problem.graph),
+        unlimited_(unlimited),
         effort_(effort),
         best_(problem) {
     quiet_.observer = nullptr;
@@ -78,6 +101,7 @@ class Auto {
       take(*search);
     }
     REGEN_TRY(ask_all(kQuickProposers, search ? &*search : nullptr));
+    if (!fits()) REGEN_TRY(ask_all(kRescuers, search ? &*search : nullptr));
     if (search && !nothing_better()) {
       find_bound(*search);
       REGEN_TRY(ask_all(kSlowProposers, &*search));
@@ -89,12 +113,12 @@ class Auto {
   }
 
  private:
-  Limits share_of_rest(double share) const {
-    Limits limits = effort_.limits();
-    limits.seconds = std::max(0.0, effort_.seconds_left()) * share;
-    const auto work = static_cast<double>(std::max<std::int64_t>(0, effort_.work_left()));
-    if (limits.work != Limits{}.work) limits.work = static_cast<std::int64_t>(work * share);
-    return limits;
+  Limits limits_of(const Proposer& proposer) const {
+    const bool to_the_end = unlimited_ && graph_.num_ops() <= kMostExactOps;
+    if (!to_the_end || std::string_view(proposer.name) != "str") {
+      return share_of(effort_, proposer.share);
+    }
+    return {.interrupt = effort_.limits().interrupt, .enough = effort_.limits().enough};
   }
 
   Status ask_all(std::span<const Proposer> proposers, GapSearch* search) {
@@ -107,7 +131,7 @@ class Auto {
   }
 
   void find_bound(GapSearch& search) {
-    Effort own(share_of_rest(kBoundShare));
+    Effort own(share_of(effort_, kBoundShare));
     const CoveringBound bound = covering_bound(original_, problem_.link, *problem_.budget, own);
     effort_.add(own.work());
     if (std::isfinite(bound.cost)) bound_ = std::max(bound_, bound.cost);
@@ -118,16 +142,28 @@ class Auto {
   }
 
   Status ask(const Proposer& proposer, GapSearch* search) {
-    auto outcome = solve(proposer.name, quiet_, share_of_rest(proposer.share));
+    auto outcome = solve(proposer.name, quiet_, limits_of(proposer));
     if (!outcome.ok()) return {};  // a graph that this one cannot take
     effort_.add(outcome->work);
     // Its bound is for the same plans as ours: any movement, first runs in the order of the graph.
     const bool same_plans = std::string_view(proposer.name) == "str" && &original_ == &graph_;
     if (same_plans) bound_ = std::max(bound_, outcome->lower_bound);
-    if (!outcome->plan) return {};
+    if (!outcome->plan || !allowed(*outcome->plan)) return {};
     if (search != nullptr) search->start_from(*outcome->plan);
     best_.offer({std::move(*outcome->plan), outcome->simulation, std::string(proposer.name)});
     return {};
+  }
+
+  // Not every planner asks whether gradients may be made twice.
+  bool allowed(const Plan& plan) const {
+    if (problem_.options.recompute_gradients) return true;
+    IdVector<OpId, char> ran(graph_.num_ops(), 0);
+    return std::ranges::none_of(plan.steps, [&](const Step& step) {
+      if (step.kind() != StepKind::kCompute || graph_.phase(step.op()) == Phase::kForward) {
+        return false;
+      }
+      return std::exchange(ran[step.op()], 1) != 0;
+    });
   }
 
   void take(const GapSearch& search) {
@@ -140,15 +176,15 @@ class Auto {
   }
 
   void tell() const {
-    if (!problem_.observer || !best_.best() || !keeps_order(best_.best()->plan)) return;
-    if (!within_limits(problem_, best_.best()->simulation)) return;
+    if (!problem_.observer || !fits() || !keeps_order(best_.best()->plan)) return;
     const double cost = best_.best()->simulation.cost;
     problem_.observer(effort_.seconds(), cost, std::min(bound_, cost));
   }
 
+  bool fits() const { return best_.best() && within_limits(problem_, best_.best()->simulation); }
+
   bool nothing_better() const {
-    return best_.best() && within_limits(problem_, best_.best()->simulation) &&
-           best_.best()->simulation.cost <= std::max(bound_, least_cost_) * (1 + kSame);
+    return fits() && best_.best()->simulation.cost <= std::max(bound_, least_cost_) * (1 + kSame);
   }
 
   Result<Proposal> proposal() {
@@ -173,7 +209,7 @@ class Auto {
     if (every_order_bound_) return *every_order_bound_;
     every_order_bound_ = 0;
     if (original_.num_ops() > kMostOpsInEveryOrder) return 0;
-    Limits limits = share_of_rest(share);
+    Limits limits = share_of(effort_, share);
     limits.seconds = std::max(limits.seconds, effort_.limits().seconds * kEveryOrderShare);
     const auto work = static_cast<double>(effort_.limits().work) * kEveryOrderShare;
     limits.work = std::max(limits.work, static_cast<std::int64_t>(work));
@@ -189,6 +225,7 @@ class Auto {
   const Graph& original_;
   Problem quiet_;  // the same for those who are asked: only what is best of all is told
   const Graph& graph_;
+  bool unlimited_;  // the effort's limits are our own, not the caller's
   Effort& effort_;
   BestCandidate best_;
   double bound_ = 0;
@@ -196,98 +233,61 @@ class Auto {
   double least_cost_ = 0;  // of every op once, each in its cheapest way
 };
 
-// Chooses among alternatives that differ in cost and workspace: the fastest within a cap, the same
-// for all ops, that a first plan says is best; then faster ones wherever that plan has room.
-class VariantChoice {
- public:
-  VariantChoice(const Problem& problem, Effort& effort)
-      : problem_(problem), graph_(*problem.graph), effort_(effort) {
-    problem_.observer = nullptr;
-  }
-
-  Result<VariantView> best() {
-    for (const Bytes cap : caps()) {
-      IdVector<OpId, VariantId> chosen(graph_.num_ops());
-      for (OpId op : graph_.ops()) chosen[op] = fastest_within(graph_, op, cap);
-      REGEN_TRY(offer(std::move(chosen)));
-    }
-    if (!stage_bytes_.empty()) REGEN_TRY(offer(with_room_used()));
-    return std::move(*view_);
-  }
-
- private:
-  // All workspaces, or some of them from the smallest to the largest.
-  std::vector<Bytes> caps() const {
-    std::vector<Bytes> sizes;
-    for (OpId op : graph_.ops()) {
-      for (VariantId v : plain_alternatives(graph_, op)) sizes.push_back(graph_.workspace(v));
-    }
-    std::ranges::sort(sizes, std::ranges::greater{});
-    const auto rest = std::ranges::unique(sizes);
-    sizes.erase(rest.begin(), rest.end());
-    std::vector<Bytes> some;
-    for (std::size_t i = 0; i < kMostCaps; ++i) {
-      some.push_back(sizes[i * (sizes.size() - 1) / (kMostCaps - 1)]);
-    }
-    const auto repeated = std::ranges::unique(some);
-    some.erase(repeated.begin(), repeated.end());
-    return some;
-  }
-
-  Status offer(IdVector<OpId, VariantId> chosen) {
-    if (view_ && effort_.exhausted()) return {};
-    REGEN_ASSIGN(VariantView view, VariantView::make(graph_, std::move(chosen)));
-    Problem problem = problem_;
-    problem.graph = &view.graph();
-    const bool fits = structural_bound(view.graph()).bytes <= *problem.budget &&
-                      check_sequences_possible(view.graph()).ok();
-    std::optional<GapPlan> plan;
-    if (fits) {
-      GapSearch search(problem, effort_);
-      search.start();
-      plan = search.best();
-    }
-    // Without a plan the smaller workspaces are the better choice.
-    const double cost = plan ? plan->cost : std::numeric_limits<double>::infinity();
-    if (view_ && (cost > cost_ || (cost == cost_ && plan))) return {};
-    cost_ = cost;
-    stage_bytes_ = plan ? std::move(plan->stage_bytes) : std::vector<Bytes>();
-    view_ = std::move(view);
-    return {};
-  }
-
-  IdVector<OpId, VariantId> with_room_used() const {
-    IdVector<OpId, VariantId> chosen = view_->chosen();
-    for (OpId op : graph_.ops()) {
-      const Bytes room = *problem_.budget - stage_bytes_[op.index()];
-      chosen[op] = fastest_within(graph_, op, graph_.workspace(chosen[op]) + room);
-    }
-    return chosen;
-  }
-
-  static constexpr std::size_t kMostCaps = 12;
-  Problem problem_;
-  const Graph& graph_;
-  Effort& effort_;
-  std::optional<VariantView> view_;
-  double cost_ = std::numeric_limits<double>::infinity();
-  std::vector<Bytes> stage_bytes_;
-};
-
-bool has_alternatives(const Graph& graph) {
-  return std::ranges::any_of(graph.ops(),
-                             [&](OpId op) { return plain_alternatives(graph, op).size() > 1; });
-}
-
-Result<Proposal> decide(const Problem& problem, Effort& effort) {
+// Plans a graph with one way for each op, and then lets each run take the fastest that fits.
+Result<Proposal> decide_in_view(const Problem& problem, const VariantView& view, bool unlimited,
+                                Effort& effort) {
   const Graph& graph = *problem.graph;
-  if (!problem.budget || !has_alternatives(graph)) return Auto(problem, graph, effort).run();
-  REGEN_ASSIGN(const VariantView view, VariantChoice(problem, effort).best());
   Problem inner = problem;
   inner.graph = &view.graph();
-  REGEN_ASSIGN(Proposal proposal, Auto(inner, graph, effort).run());
-  if (proposal.plan) proposal.plan = view.original(std::move(*proposal.plan));
+  REGEN_ASSIGN(Proposal proposal, Auto(inner, graph, unlimited, effort).run());
+  if (!proposal.plan) return proposal;
+  REGEN_ASSIGN(proposal.plan, with_fastest_variants(graph, view.original(std::move(*proposal.plan)),
+                                                    problem.link, *problem.budget));
   return proposal;
+}
+
+// Whether the first is the better one, as the simulator sees it.
+Result<bool> better(const Problem& problem, const Proposal& a, const Proposal& b) {
+  if (!a.plan || !b.plan) return a.plan.has_value();
+  REGEN_ASSIGN(const Simulation of_a, simulate(*problem.graph, *a.plan, {.link = problem.link}));
+  REGEN_ASSIGN(const Simulation of_b, simulate(*problem.graph, *b.plan, {.link = problem.link}));
+  const bool a_fits = within_limits(problem, of_a);
+  const bool b_fits = within_limits(problem, of_b);
+  if (a_fits != b_fits) return a_fits;
+  return a_fits ? of_a.cost < of_b.cost : of_a.peak_bytes < of_b.peak_bytes;
+}
+
+// With the ways that were chosen for a first plan, and with those that all other planners take.
+Result<Proposal> decide_with_variants(const Problem& problem, bool unlimited, Effort& effort) {
+  const Graph& graph = *problem.graph;
+  REGEN_ASSIGN(const VariantView view, choose_variants(problem, effort));
+  IdVector<OpId, VariantId> base(graph.num_ops());
+  for (OpId op : graph.ops()) base[op] = base_variant(graph, op);
+  if (view.chosen() == base) return decide_in_view(problem, view, unlimited, effort);
+  Effort first(share_of(effort, kChosenShare));
+  REGEN_ASSIGN(Proposal chosen, decide_in_view(problem, view, unlimited, first));
+  effort.add(first.work());
+  if (chosen.status == PlanStatus::kOptimal) return chosen;
+  REGEN_ASSIGN(const VariantView base_view, VariantView::make(graph, std::move(base)));
+  REGEN_ASSIGN(Proposal other, decide_in_view(problem, base_view, unlimited, effort));
+  const double bound = std::max(chosen.lower_bound, other.lower_bound);
+  REGEN_ASSIGN(const bool other_is_better, better(problem, other, chosen));
+  if (other_is_better) std::swap(chosen, other);
+  if (chosen.bound_kind == other.bound_kind) chosen.lower_bound = bound;
+  return chosen;
+}
+
+Result<Proposal> decide(const Problem& problem, bool unlimited, Effort& effort) {
+  const Graph& graph = *problem.graph;
+  if (!problem.budget || variant_decisions(graph).empty()) {
+    return Auto(problem, graph, unlimited, effort).run();
+  }
+  if (few_choices(graph)) {
+    return plan_every_choice(problem, effort, [&](const Problem& one, Effort& own) {
+      return Auto(one, *one.graph, unlimited, own).run();
+    });
+  }
+  return decide_with_variants(problem, unlimited, effort);
 }
 
 }  // namespace
@@ -298,10 +298,10 @@ Result<Proposal> plan_auto(const Problem& problem, Effort& effort) {
   }
   Limits limits = effort.limits();
   const bool unlimited = std::isinf(limits.seconds) && limits.work == Limits{}.work;
-  if (!unlimited) return decide(problem, effort);
+  if (!unlimited) return decide(problem, false, effort);
   limits.work = kDefaultWork;
   Effort own(limits);
-  auto proposal = decide(problem, own);
+  auto proposal = decide(problem, true, own);
   effort.add(own.work());
   return proposal;
 }

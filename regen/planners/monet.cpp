@@ -6,12 +6,18 @@
 #include "regen/planners/monet_plan.h"
 #include "regen/planners/monet_solver.h"
 #include "regen/planners/planner_list.h"
+#include "regen/planners/recompute.h"
+#include "regen/planners/variant_view.h"
 
 namespace regen {
 namespace {
 
 // Pairs of stage and node: beyond this a single schedule fills memory and minutes.
 constexpr std::size_t kMostPairs = 100'000'000;
+
+bool has_choice_groups(const Graph& graph) {
+  return std::ranges::any_of(graph.ops(), [&](OpId op) { return graph.choice_group(op).valid(); });
+}
 
 std::string share_text(const MonetAnswer& answer) {
   const double gap = 1 - answer.bound / static_cast<double>(answer.objective);
@@ -22,7 +28,16 @@ std::string share_text(const MonetAnswer& answer) {
 
 }  // namespace
 
-Result<Proposal> plan_monet(const Problem& problem, Effort& effort) {
+Result<Proposal> plan_monet(const Problem& given, Effort& effort) {
+  // It chooses for each op by itself, so ops that must choose together are left in their first way.
+  Problem problem = given;
+  std::optional<VariantView> view;
+  if (has_choice_groups(*given.graph)) {
+    IdVector<OpId, VariantId> first(given.graph->num_ops());
+    for (OpId op : given.graph->ops()) first[op] = base_variant(*given.graph, op);
+    REGEN_ASSIGN(view, VariantView::make(*given.graph, std::move(first)));
+    problem.graph = &view->graph();
+  }
   const Graph& graph = *problem.graph;
   REGEN_ASSIGN(const MonetBinding binding, bind_monet(graph));
   const MonetInstance& instance = binding.instance;
@@ -63,6 +78,7 @@ Result<Proposal> plan_monet(const Problem& problem, Effort& effort) {
   proposal.status = PlanStatus::kFeasible;
   proposal.note += (proposal.note.empty() ? "" : "; ") + share_text(answer);
   proposal.plan = plan_of_monet(graph, binding, *answer.solution);
+  if (view) proposal.plan = view->original(std::move(*proposal.plan));
   return proposal;
 }
 

@@ -230,6 +230,46 @@ TEST(Run, IsAlwaysTheSameThreadOfAWorker) {
   EXPECT_NE(where[0], std::this_thread::get_id());
 }
 
+thread_local int remembered = 0;  // as libraries do for each thread
+
+TEST(Run, AsideIsAThreadThatRemembersNothing) {
+  for (const bool worker : {false, true}) {
+    const auto device = make_cpu_device({.run_on_worker = worker});
+    int aside = -1;
+    int after = -1;
+    device->run([&] {
+      remembered = 7;
+      device->run_aside([&] {
+        aside = remembered;
+        remembered = 8;
+      });
+      after = remembered;
+      remembered = 0;
+    });
+    EXPECT_EQ(aside, 0);
+    EXPECT_EQ(after, 7);
+    EXPECT_THROW(device->run_aside([] { throw std::out_of_range("x"); }), std::out_of_range);
+  }
+}
+
+TEST(Run, ForgetsOnlyWhatWasNoted) {
+  const auto device = make_cpu_device({.run_on_worker = true});
+  const auto recall = [&] {
+    int value = -1;
+    device->run([&] { value = remembered; });
+    return value;
+  };
+  device->run([] { remembered = 7; });
+  device->forget_choices();
+  EXPECT_EQ(recall(), 7);
+  device->note_choices();
+  EXPECT_EQ(recall(), 7);
+  device->forget_choices();
+  EXPECT_EQ(recall(), 0);
+  device->run([&] { EXPECT_NO_THROW(device->run([] { remembered = 3; })); });
+  EXPECT_EQ(recall(), 3);
+}
+
 TEST(Run, CarriesExceptionsAndTorchsStateAcross) {
   const auto device = make_cpu_device({.run_on_worker = true});
   EXPECT_THROW(device->run([] { throw std::out_of_range("x"); }), std::out_of_range);

@@ -186,6 +186,57 @@ TEST_F(Placement, ZeroBytesAreNotCounted) {
   EXPECT_EQ(scope.finish(), 0u);
 }
 
+// 100 bytes, nothing, 200 bytes: every other request is refused and leaves no trace.
+TEST_F(Placement, WhatIsNotAsRecordedCanBeRefused) {
+  const std::array<PlacedSlot, 3> slots{{two_[0], {0, nullptr}, two_[1]}};
+  auto scope = enter();
+  scope.serve(slots, "op", Unforeseen::kRefuse);
+  EXPECT_THROW(bytes(0), c10::OutOfMemoryError);
+  EXPECT_THROW(bytes(99), c10::OutOfMemoryError);
+  const auto a = bytes(100);
+  EXPECT_THROW(bytes(200), c10::OutOfMemoryError);
+  EXPECT_EQ(address(bytes(0)), nullptr);
+  EXPECT_THROW(bytes(0), c10::OutOfMemoryError);
+  const auto b = bytes(200);
+  EXPECT_THROW(bytes(1), c10::OutOfMemoryError);
+  EXPECT_EQ(scope.finish(), 0u);
+  EXPECT_EQ(address(a), arena_.at(1024));
+  EXPECT_EQ(address(b), arena_.at(0));
+  EXPECT_TRUE(scope.deviations().empty());
+  EXPECT_EQ(reserve_.peak_bytes(), 0);
+}
+
+TEST_F(Placement, SlotsOfNothingDoNotMatterOtherwise) {
+  const std::array<PlacedSlot, 4> slots{{{0, nullptr}, two_[0], two_[1], {0, nullptr}}};
+  auto scope = enter();
+  scope.serve(slots, "op");
+  EXPECT_EQ(address(bytes(100)), arena_.at(1024));
+  EXPECT_EQ(address(bytes(0)), nullptr);
+  EXPECT_EQ(address(bytes(200)), arena_.at(0));
+  EXPECT_EQ(scope.finish(), 0u);
+  EXPECT_TRUE(scope.deviations().empty());
+}
+
+TEST(RecordingUnderACap, RefusesAllButResultsAbove) {
+  auto scope = RecordingScope::enter(c10::kCPU).value();
+  scope.start({.empty_requests = true, .cap = 150, .results = {500, 400}});
+  const auto first = bytes(500);
+  EXPECT_THROW(bytes(500), c10::OutOfMemoryError);
+  EXPECT_THROW(bytes(151), c10::OutOfMemoryError);
+  bytes(150);
+  bytes(0);
+  const auto second = bytes(400);
+  const auto recorded = scope.stop();
+  ASSERT_EQ(recorded.size(), 4u);
+  EXPECT_THAT((std::array{recorded[0].bytes, recorded[1].bytes, recorded[2].bytes,
+                          recorded[3].bytes}),
+              ElementsAre(500, 150, 0, 400));
+  EXPECT_EQ(recorded[0].death, RecordedAllocation::kAlive);
+  EXPECT_NE(recorded[1].death, RecordedAllocation::kAlive);
+  EXPECT_NE(recorded[2].death, RecordedAllocation::kAlive);
+  EXPECT_EQ(recorded[3].death, RecordedAllocation::kAlive);
+}
+
 TEST_F(Placement, TensorsOutliveTheScopeAndTheReserve) {
   at::Tensor placed;
   at::Tensor reserved;

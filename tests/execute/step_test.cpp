@@ -15,6 +15,7 @@
 #include "regen/execute/program_data.h"
 #include "regen/graph/analysis.h"
 #include "regen/planners/addressed_plan.h"
+#include "regen/planners/least_budget.h"
 #include "small_program.h"
 
 namespace regen {

@@ -323,6 +323,18 @@ TEST(Graph, TakesOtherCosts) {
   EXPECT_EQ(other.fingerprint(), graph->fingerprint());
 }
 
+// A plan for a graph without the group may be none for the graph with it.
+TEST(Graph, FingerprintDependsOnChoiceGroups) {
+  const auto make = [](ChoiceGroupId group) {
+    GraphBuilder builder("g");
+    const TensorId t = builder.add_tensor({.name = "t", .bytes = 4});
+    builder.add_op({.name = "f", .outputs = {t}, .choice_group = group});
+    return std::move(builder).build()->fingerprint();
+  };
+  EXPECT_EQ(make({}), make({}));
+  EXPECT_NE(make({}), make(ChoiceGroupId(0)));
+}
+
 TEST(Graph, FingerprintDependsOnSizesNotOnNames) {
   const auto make = [](const char* name, Bytes bytes, double cost) {
     GraphBuilder builder(name);

@@ -264,6 +264,43 @@ TEST(FormatRegen, SaysWhereTheBuilderRefused) {
             "g.json: graph '': tensor 1 'y' is made twice, by op 'f' and by op 'g'");
 }
 
+TEST(FormatRegen, ChoiceGroupsComeBack) {
+  const std::string two = R"("variants":[{"cost":1,"workspace":8},{"cost":2}],"choice_group":1)";
+  const std::string text =
+      document(std::string(kInput) + "," + kTensor + R"(,{"bytes":4})",
+               R"({"outputs":[1],)" + two + R"(},{"outputs":[2],)" + two + "}");
+  const auto graph = read_regen_graph(text, "g.json");
+  ASSERT_TRUE(graph.ok()) << graph.error().message;
+  EXPECT_EQ(graph->choice_group(OpId(0)), ChoiceGroupId(1));
+  const std::string written = *write_regen_graph(*graph);
+  EXPECT_THAT(written, HasSubstr(R"("choice_group":1})"));
+  EXPECT_EQ(*read_regen_graph(written, "g.json"), *graph);
+}
+
+TEST(FormatRegen, RefusesBrokenChoiceGroups) {
+  const auto error = [](const std::string& ops) {
+    return error_of(document(std::string(kInput) + "," + kTensor + R"(,{"bytes":4})", ops));
+  };
+  EXPECT_EQ(error(R"({"choice_group":-1})"),
+            "g.json: ops[0].choice_group: -1 found, expected a whole number from 0 to 4294967294");
+  EXPECT_EQ(
+      error(R"({"choice_group":"a"})"),
+      "g.json: ops[0].choice_group: \"a\" found, expected a whole number from 0 to 4294967294");
+  EXPECT_EQ(error(R"({"name":"f","outputs":[1]},{"name":"g","outputs":[2],"choice_group":2})"),
+            "g.json: graph '': op 'g': choice group 2 found, expected a number below that of the "
+            "ops, 2");
+  EXPECT_EQ(
+      error(R"({"name":"f","outputs":[1],"variants":[{},{}],"choice_group":0},
+                     {"name":"g","outputs":[2],"choice_group":0})"),
+      "g.json: graph '': op 'g': choice group 0 with 1 variant found, expected 2 as op 'f' of "
+      "the same group has");
+  EXPECT_EQ(error(R"({"name":"f","outputs":[1]},{"name":"g","inputs":[1],"outputs":[2],
+                      "variants":[{},{"name":"in place","overwrites":1}],"choice_group":0})"),
+            "g.json: graph '': op 'g' variant 'in place': reads, extra outputs or an overwritten "
+            "input found in choice group 0, expected variants that differ in cost and workspace "
+            "alone");
+}
+
 TEST(FormatRegen, TellsAWrongOrderFromACycle) {
   const std::string tensors =
       R"({"name":"a","bytes":1},{"name":"b","bytes":1},{"name":"c","bytes":1})";

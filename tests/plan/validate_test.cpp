@@ -305,6 +305,49 @@ TEST_F(ValidateTest, RefusesAddressListsOfTheWrongForm) {
   EXPECT_THAT(refuse(plan), HasSubstr("is out of range"));
 }
 
+// Three ops 'f', 'g', 'h' of two variants each, of which the first and the last choose together.
+Graph graph_with_a_group() {
+  GraphBuilder builder("grouped");
+  TensorId last;
+  for (const char* name : {"f", "g", "h"}) {
+    const TensorId made = builder.add_tensor({.name = name, .bytes = 10});
+    OpSpec op{.name = name, .outputs = {made}, .variants = {{.workspace = 5}, {.cost = 1}}};
+    if (last.valid()) op.inputs = {last};
+    if (*name != 'g') op.choice_group = ChoiceGroupId(2);
+    builder.add_op(std::move(op));
+    last = made;
+  }
+  return std::move(builder).build().value();
+}
+
+TEST(ValidateChoiceTest, MembersOfAGroupRunInTheSameVariant) {
+  const Graph graph = graph_with_a_group();
+  const auto steps = [](std::size_t f, std::size_t g, std::size_t h) {
+    return Plan{
+        .steps = {Step::compute(OpId(0), f), Step::compute(OpId(1), g), Step::compute(OpId(2), h)}};
+  };
+  for (const std::size_t choice : {0, 1}) {
+    EXPECT_TRUE(validate(graph, steps(choice, 0, choice)).ok());
+    EXPECT_TRUE(validate(graph, steps(choice, 1, choice)).ok());
+    const auto refused = validate(graph, steps(choice, 0, 1 - choice));
+    ASSERT_FALSE(refused.ok());
+    EXPECT_THAT(refused.error().message,
+                HasSubstr("runs in variant " + std::to_string(1 - choice) +
+                          " of choice group 2, expected variant " + std::to_string(choice) +
+                          " as for op 0 'f' at step 0"));
+  }
+}
+
+TEST(ValidateChoiceTest, SoDoReruns) {
+  const Graph graph = graph_with_a_group();
+  Plan plan{.steps = {Step::compute(OpId(0), 1), Step::compute(OpId(1), 0),
+                      Step::compute(OpId(2), 1), Step::release(TensorId(0)),
+                      Step::compute(OpId(0), 1)}};
+  EXPECT_TRUE(validate(graph, plan).ok());
+  plan.steps[4] = Step::compute(OpId(0), 0);
+  EXPECT_FALSE(validate(graph, plan).ok());
+}
+
 TEST(ValidateMessageTest, NamesWithLineBreaksStillGiveOneLine) {
   GraphBuilder builder("two\nlines");
   builder.add_simple_op("a\nb", "", Phase::kForward, {}, 1, TensorKind::kActivation, 1);

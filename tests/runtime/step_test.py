@@ -121,6 +121,7 @@ def test_steps_are_the_same_and_within_the_budget(name):
     assert report["recomputed"] > 0 or report["offloaded_bytes"] > 0 or name in MODELS[6:]
     assert measured <= step.active.runner.budget
     assert report["peak_bytes"] == pytest.approx(measured, rel=0.02)
+    assert step.plan.measured_peak == pytest.approx(measured, rel=0.02) and step.plan.measured_peak <= step.active.runner.budget
 
 
 def whole_step(model, loss_fn, optimizer, args, planner, link):
@@ -234,6 +235,23 @@ def test_a_plan_from_a_file(tmp_path):
         Pair(adamw, plan_file=path, budget=1.0)
     with pytest.raises(regen.BudgetError, match="the plan in .* needs .*expected at most the budget of 10,000"):
         Pair(plan_file=path, budget=10_000)
+
+
+def test_the_report():
+    pair = Pair()
+    assert "predicted" in str(pair.step.plan) and "measured" not in str(pair.step.plan)
+    pair.train(64)
+    text = str(pair.step.plan)
+    assert text.count("measured") == 2 and text.count("predicted") == 2
+    assert pair.step.plan.measured_seconds > 0
+    assert pair.step.plan.predicted_peak == pytest.approx(pair.step.plan.measured_peak, rel=0.02)
+    peak = pair.step.plan.measured_peak
+    hog = torch.zeros(1 << 20)  # the caller's own business
+    pair.train(64)
+    del hog
+    assert pair.step.plan.measured_peak == peak
+    pair.train(17)  # another plan, of which nothing was known
+    assert pair.step.plan.measured_peak < peak
 
 
 def test_two_devices():

@@ -1,0 +1,257 @@
+#include "python/runtime_step.h"
+
+#include <set>
+#include <utility>
+
+#include "regen/graph/analysis.h"
+#include "regen/graph/format_regen.h"
+#include "regen/plan/addresses.h"
+#include "regen/plan/explain.h"
+#include "regen/plan/plan_json.h"
+#include "regen/plan/validate.h"
+#include "regen/planners/least_budget.h"
+#include "regen/simulate/simulate.h"
+
+namespace py = pybind11;
+
+namespace regen {
+namespace {
+
+Limits limits_of(const PlanRequest& request) {
+  Limits limits;
+  if (request.seconds > 0) limits.seconds = request.seconds;
+  if (request.work > 0) limits.work = request.work;
+  return limits;
+}
+
+std::size_t ops_in_other_variants(const Plan& plan) {
+  std::set<OpId> ops;
+  for (const auto& step : plan.steps) {
+    if (step.kind() == StepKind::kCompute && step.choice() > 0) ops.insert(step.op());
+  }
+  return ops.size();
+}
+
+}  // namespace
+
+RuntimeStep::RuntimeStep(const std::string& json, const std::string& device)
+    : program_(value_or_raise(read_program(json, "program"))),
+      device_(value_or_raise(open_device(device))) {}
+
+void RuntimeStep::record(const std::map<std::size_t, at::Tensor>& samples, int repeats,
+                         const std::string& cache_path, const std::string& algorithms) {
+  // An operator may be written in Python and tried on another thread.
+  const py::gil_scoped_release unlocked;
+  RecordCache cache;
+  if (!cache_path.empty()) {
+    cache = value_or_raise(RecordCache::load(cache_path, device_->name()));
+  }
+  RecordOptions options;
+  options.repeats = repeats;
+  options.cache = &cache;
+  options.algorithms = value_or_raise(parse_algorithms(algorithms));
+  options.sample = [&](StorageId storage) {
+    const auto found = samples.find(storage.index());
+    return found == samples.end() ? at::Tensor() : found->second;
+  };
+  recording_ =
+      std::make_shared<Recording>(value_or_raise(regen::record(program_, *device_, options)));
+  if (!cache_path.empty() && cache.changed()) check(cache.save(cache_path, device_->name()));
+}
+
+void RuntimeStep::make_graph(Bytes runtime_bytes) {
+  StepGraphOptions options;
+  options.alignment = device_->alignment();
+  options.runtime_bytes =
+      runtime_bytes + generator_bytes(recording_->program, device_->torch_device());
+  step_ = std::make_shared<StepGraph>(value_or_raise(make_step_graph(*recording_, options)));
+}
+
+py::dict RuntimeStep::plan(const PlanRequest& request) {
+  const Problem problem = make_problem(request);
+  Outcome outcome;
+  {
+    const py::gil_scoped_release unlocked;
+    outcome =
+        value_or_raise(best_addressed(request.planners, problem, addresses(), limits_of(request)));
+  }
+  return report(outcome);
+}
+
+py::dict RuntimeStep::least(const PlanRequest& request) {
+  if (request.planners.size() != 1) throw RegenError("the least budget is asked of one planner");
+  const Problem problem = make_problem(request);
+  Outcome outcome;
+  {
+    const py::gil_scoped_release unlocked;
+    outcome =
+        value_or_raise(least_budget(request.planners[0], problem, addresses(), limits_of(request)));
+  }
+  return report(outcome);
+}
+
+py::dict RuntimeStep::judge(const PlanRequest& request) {
+  if (!plan_) throw RegenError("there is no plan to judge");
+  const Problem problem = make_problem(request);
+  Outcome outcome;
+  outcome.planner = plan_->planner;
+  outcome.status = PlanStatus::kFeasible;
+  outcome.plan = plan_;
+  SimulateOptions options;
+  options.link = problem.link;
+  outcome.simulation = value_or_raise(simulate(step_->graph, *plan_, options));
+  outcome.base_cost = outcome.lower_bound = step_->graph.base_cost();
+  return report(outcome);
+}
+
+void RuntimeStep::set_plan(const std::string& json) {
+  plan_ = value_or_raise(parse_plan(json, "plan"));
+  if (plan_->fingerprint != 0 && plan_->fingerprint != step_->graph.fingerprint()) {
+    throw RegenError("the plan was made for another graph");
+  }
+  if (plan_->addresses) return;
+  PackOptions options;
+  options.alignment = device_->alignment();
+  plan_ = value_or_raise(with_addresses(step_->graph, *plan_, options)).plan;
+}
+
+std::string RuntimeStep::explain_budget(Bytes budget) const {
+  return explain_infeasible(step_->graph, budget).message;
+}
+
+std::unique_ptr<BackgroundSearch> RuntimeStep::search(const PlanRequest& request) const {
+  const std::shared_ptr<const Graph> graph(step_, &step_->graph);  // lives as long as the step's
+  return std::make_unique<BackgroundSearch>(graph, request.planners, make_problem(request),
+                                            addresses(), limits_of(request));
+}
+
+bool RuntimeStep::is_improved_by(const BackgroundSearch& search, const PlanRequest& request) const {
+  if (!search.ended()) throw RegenError("the search for a better plan has not ended");
+  if (!search.outcome().ok()) raise(search.outcome().error());
+  return plan_ && value_or_raise(is_better(make_problem(request), *search.outcome(), *plan_));
+}
+
+py::dict RuntimeStep::take(const BackgroundSearch& search) {
+  return report(value_or_raise(search.outcome()));
+}
+
+void RuntimeStep::compile(Bytes reserve, bool debug) {
+  if (!plan_) throw RegenError("there is no plan to compile");
+  executor_.reset();
+  const py::gil_scoped_release unlocked;
+  executor_ = value_or_raise(
+      Executor::compile(recording_, step_, *plan_, device_, ExecutorOptions{reserve, debug}));
+}
+
+void RuntimeStep::release() {
+  const py::gil_scoped_release unlocked;
+  executor_.reset();
+}
+
+Executor& RuntimeStep::executor() {
+  if (!executor_) throw RegenError("the step is not compiled");
+  return *executor_;
+}
+
+void RuntimeStep::bind(
+    const std::vector<std::tuple<std::size_t, at::Tensor, std::int64_t>>& tensors) {
+  for (const auto& [storage, tensor, offset] : tensors) {
+    check(executor().bind(StorageId(storage), tensor, offset));
+  }
+}
+
+void RuntimeStep::run(std::size_t part) {
+  Executor& running = executor();
+  Status status;
+  {
+    const py::gil_scoped_release unlocked;
+    status = running.run(part);
+  }
+  check(status);
+}
+
+std::string RuntimeStep::plan_json() const {
+  return write_plan(*plan_);
+}
+std::string RuntimeStep::graph_json() const {
+  return value_or_raise(write_regen_graph(step_->graph));
+}
+std::string RuntimeStep::program_json() const {
+  return write_program(recording_->program);
+}
+std::string RuntimeStep::explain_plan() const {
+  return to_text(step_->graph, *plan_, explain(step_->graph, *plan_));
+}
+Bytes RuntimeStep::unplanned_bytes() const {
+  return live_bytes_keep_all(step_->graph).peak_bytes;
+}
+Bytes RuntimeStep::bound_bytes() const {
+  return structural_bound(step_->graph).bytes;
+}
+
+py::dict RuntimeStep::memory() {
+  py::dict memory;
+  memory["arena"] = executor().arena_bytes();
+  memory["host"] = executor().host_bytes();
+  memory["generators"] = generator_bytes(recording_->program, device_->torch_device());
+  std::size_t unforeseen = 0;
+  std::string names;
+  for (const Deviation& deviation : executor().deviations()) {
+    unforeseen += deviation.unforeseen + deviation.unasked;
+    if (names.find(deviation.label) == std::string::npos) names += " " + deviation.label;
+  }
+  memory["deviations"] = unforeseen;
+  memory["deviating"] = names;
+  return memory;
+}
+
+std::vector<std::tuple<std::string, double, double>> RuntimeStep::trace() {
+  std::vector<std::tuple<std::string, double, double>> rows;
+  for (const StepTime& time : executor().take_trace()) {
+    if (plan_->steps[time.step].kind() != StepKind::kCompute) continue;
+    const OpId op = plan_->steps[time.step].op();
+    rows.emplace_back(step_->graph.name(op), time.begin, time.end);
+  }
+  return rows;
+}
+
+Problem RuntimeStep::make_problem(const PlanRequest& request) const {
+  Problem problem;
+  problem.graph = &step_->graph;
+  problem.link = {request.to_host, request.to_device, request.both};
+  problem.budget = request.budget;
+  problem.host_budget = request.host_budget;
+  return problem;
+}
+
+// The highest sum of what lives at once, whatever the addresses are. The validator needs no link
+// for it.
+Bytes RuntimeStep::highest_live_bytes(Plan plan) const {
+  plan.addresses.reset();
+  return value_or_raise(validate(step_->graph, plan, {})).peak_bytes;
+}
+
+py::dict RuntimeStep::report(const Outcome& outcome) {
+  plan_ = outcome.plan;
+  py::dict report;
+  report["planner"] = outcome.planner;
+  report["status"] = std::string(to_string(outcome.status));
+  report["cost"] = outcome.simulation.cost;
+  report["base_cost"] = outcome.base_cost;
+  report["overhead"] = outcome.simulation.overhead;
+  report["lower_bound"] = outcome.lower_bound;
+  report["gap"] = outcome.gap;
+  report["seconds"] = outcome.seconds;
+  report["work"] = outcome.work;
+  report["peak_bytes"] = outcome.simulation.peak_bytes;
+  report["live_bytes"] = outcome.plan ? highest_live_bytes(*outcome.plan) : Bytes{0};
+  report["host_peak_bytes"] = outcome.simulation.host_peak_bytes;
+  report["offloaded_bytes"] = outcome.simulation.offloaded_bytes;
+  report["recomputed"] = outcome.simulation.recomputed;
+  report["steps"] = outcome.plan ? outcome.plan->steps.size() : 0;
+  report["other_algorithms"] = outcome.plan ? ops_in_other_variants(*outcome.plan) : 0;
+  report["note"] = outcome.note;
+  return report;
+}
+
+}  // namespace regen

@@ -1,0 +1,92 @@
+// One captured program as Python sees it: recorded, planned, compiled, run.
+#pragma once
+
+#include <torch/csrc/utils/pybind.h>
+
+#include <pybind11/stl.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "python/runtime_errors.h"
+#include "regen/execute/executor.h"
+#include "regen/execute/record.h"
+#include "regen/execute/step_graph.h"
+#include "regen/planners/background_search.h"
+
+namespace regen {
+
+struct PlanRequest {
+  std::vector<std::string> planners;
+  std::optional<Bytes> budget;
+  std::optional<Bytes> host_budget;
+  double seconds = 0;
+  std::int64_t work = 0;
+  double to_host = 0;
+  double to_device = 0;
+  double both = 0;
+};
+
+// Everything that takes time runs without Python's lock.
+class RuntimeStep {
+ public:
+  RuntimeStep(const std::string& json, const std::string& device);
+
+  void record(const std::map<std::size_t, at::Tensor>& samples, int repeats,
+              const std::string& cache_path, const std::string& algorithms);
+  void make_graph(Bytes runtime_bytes);
+
+  // The best plan of the planners, and what to say of it; it is this step's from now on.
+  pybind11::dict plan(const PlanRequest& request);
+  // The same for the least budget that a planner meets.
+  pybind11::dict least(const PlanRequest& request);
+  // Of the plan that was set, as plan() would report it.
+  pybind11::dict judge(const PlanRequest& request);
+  void set_plan(const std::string& json);
+  std::string explain_budget(Bytes budget) const;
+
+  // Looks for a better plan in a thread of its own; the plan in use stays as it is.
+  std::unique_ptr<BackgroundSearch> search(const PlanRequest& request) const;
+  // True when an ended search has found a plan within the request's limits that is cheaper than
+  // this step's. Raises if the search failed.
+  bool is_improved_by(const BackgroundSearch& search, const PlanRequest& request) const;
+  // The plan of an ended search becomes this step's, to be compiled.
+  pybind11::dict take(const BackgroundSearch& search);
+
+  void compile(Bytes reserve, bool debug);
+  void release();
+  Executor& executor();
+  void bind(const std::vector<std::tuple<std::size_t, at::Tensor, std::int64_t>>& tensors);
+  void run(std::size_t part);
+
+  std::string plan_json() const;
+  std::string graph_json() const;
+  std::string program_json() const;
+  std::string explain_plan() const;
+  std::uint64_t fingerprint() const { return step_->graph.fingerprint(); }
+  Bytes fixed_bytes() const { return step_->graph.fixed_bytes(); }
+  Bytes unplanned_bytes() const;
+  Bytes bound_bytes() const;
+  double base_seconds() const { return step_->graph.base_cost(); }
+  pybind11::dict memory();
+  std::vector<std::tuple<std::string, double, double>> trace();
+
+ private:
+  Problem make_problem(const PlanRequest& request) const;
+  AddressOptions addresses() const { return {device_->alignment()}; }
+  Bytes highest_live_bytes(Plan plan) const;
+  pybind11::dict report(const Outcome& outcome);
+
+  Program program_;
+  std::shared_ptr<ExecutionDevice> device_;
+  std::shared_ptr<const Recording> recording_;
+  std::shared_ptr<const StepGraph> step_;
+  std::optional<Plan> plan_;
+  std::unique_ptr<Executor> executor_;
+};
+
+}  // namespace regen

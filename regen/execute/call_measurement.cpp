@@ -1,0 +1,168 @@
+#include "regen/execute/call_measurement.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+
+#include "regen/execute/operator_call.h"
+#include "regen/execute/operator_facts.h"
+#include "regen/execute/placement.h"
+
+namespace regen {
+namespace {
+
+constexpr double kHold = 300e-6;  // longer than the host needs to launch any operator
+
+at::Tensor window(const ValueSpec& value, const std::vector<at::Tensor>& memory,
+                  const CallArguments& arguments) {
+  const at::Tensor& base = memory[arguments.place(value.storage)];
+  at::Tensor tensor = at::empty({0}, base.options().dtype(value.dtype));
+  return tensor.set_(base.storage(), value.offset, value.sizes, value.strides);
+}
+
+}  // namespace
+
+CallMeasurement::CallMeasurement(const Program& program, ExecutionDevice& device,
+                                 const RecordOptions& options)
+    : program_(program), device_(device), options_(options) {
+  for (const ScalarSpec& scalar : program.scalars) scalars_.push_back(scalar.value);
+}
+
+Result<CallRecord> CallMeasurement::of(NodeId id, const CallArguments& arguments,
+                                       const std::vector<Bytes>* caps) const {
+  REGEN_ASSIGN(const c10::OperatorHandle handle, find_operator(program_, id));
+  std::vector<at::Tensor> memory;
+  for (const StorageId storage : arguments.storages()) {
+    memory.push_back(make_contents(storage, arguments));
+  }
+  const ArgumentSource source{
+      [&](ValueId value) { return window(program_.values[value], memory, arguments); }, scalars_,
+      device_.torch_device()};
+  REGEN_ASSIGN(const torch::jit::Stack stack,
+               make_arguments(program_, id, handle.schema(), source));
+  RepeatableCall call;
+  call.run = [&] {
+    torch::jit::Stack arguments_copy = stack;
+    handle.callBoxed(arguments_copy);
+    return take_results(arguments_copy);
+  };
+  call.describe = [&](const std::vector<at::Tensor>& tensors,
+                      const std::vector<RecordedAllocation>& observed,
+                      CallRecord& record) { describe_results(tensors, observed, memory, record); };
+  call.time = [&] { return time(call.run); };
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const c10::AutoGradMode gradients(runs_with_gradients(program_.nodes[id]));
+  return measure(id, call, caps);
+}
+
+Result<CallRecord> CallMeasurement::measure(NodeId id, const RepeatableCall& call,
+                                            const std::vector<Bytes>* caps) const {
+  call.run();  // libraries set themselves up on first use
+  CallRecord result;
+  {
+    REGEN_ASSIGN(RecordingScope scope, RecordingScope::enter(device_.torch_device()));
+    scope.start();
+    const std::vector<at::Tensor> tensors = call.run();
+    call.describe(tensors, scope.stop(), result);
+  }
+  if (options_.algorithms == Algorithms::kAny) {
+    REGEN_ASSIGN(const c10::OperatorHandle handle, find_operator(program_, id));
+    const bool worth_it = largest_scratch(result.allocations) >= options_.search.least_scratch;
+    if (worth_it && can_be_tried(program_.nodes[id], handle.schema())) {
+      return search_algorithms(call, device_, options_.search, caps);
+    }
+    result.alternatives.emplace();
+  }
+  result.seconds = call.time();
+  return result;
+}
+
+// Whole storages filled with numbers that no kernel stumbles over.
+at::Tensor CallMeasurement::make_contents(StorageId storage, const CallArguments& arguments) const {
+  const Program& program = program_;
+  if (options_.sample && program.storages[storage].role != Role::kComputed) {
+    at::Tensor sample = options_.sample(storage);
+    if (sample.defined()) return sample.clone();
+  }
+  c10::ScalarType dtype = c10::ScalarType::Byte;
+  for (const ValueId value : arguments.values()) {
+    if (program.values[value].storage == storage) dtype = program.values[value].dtype;
+  }
+  const auto item = static_cast<Bytes>(c10::elementSize(dtype));
+  const Bytes items = (program.storages[storage].bytes + item - 1) / item;
+  const std::string& elsewhere = program.storages[storage].device;
+  const c10::Device device = elsewhere.empty() ? device_.torch_device() : c10::Device(elsewhere);
+  at::Tensor contents = at::zeros({items}, at::TensorOptions().dtype(dtype).device(device));
+  if (at::isFloatingType(dtype) && c10::elementSize(dtype) >= 2) contents.uniform_(0.1, 1.0);
+  return contents;
+}
+
+void CallMeasurement::describe_results(const std::vector<at::Tensor>& tensors,
+                                       const std::vector<RecordedAllocation>& observed,
+                                       const std::vector<at::Tensor>& memory,
+                                       CallRecord& record) const {
+  for (const RecordedAllocation& a : observed) {
+    const bool freed = a.death != RecordedAllocation::kAlive;
+    record.allocations.push_back(
+        {a.bytes, a.birth, freed ? std::int64_t{a.death} : CallAllocation::kForever});
+  }
+  for (const at::Tensor& tensor : tensors) {
+    ResultLayout layout;
+    if (tensor.defined()) {
+      layout.dtype = tensor.scalar_type();
+      layout.sizes = tensor.sizes().vec();
+      layout.strides = tensor.strides().vec();
+      layout.offset = tensor.storage_offset();
+      find_source(tensor, observed, memory, layout);
+    }
+    record.results.push_back(std::move(layout));
+  }
+}
+
+void CallMeasurement::find_source(const at::Tensor& tensor,
+                                  const std::vector<RecordedAllocation>& observed,
+                                  const std::vector<at::Tensor>& memory,
+                                  ResultLayout& layout) const {
+  const c10::Device at_device = device_.torch_device();
+  const void* data = tensor.storage().data();
+  for (std::size_t m = 0; m < memory.size(); ++m) {
+    if (memory[m].storage().is_alias_of(tensor.storage()) ||
+        (data != nullptr && memory[m].storage().data() == data)) {
+      layout.source = ResultSource::kArgument;
+      layout.index = m;
+      return;
+    }
+  }
+  if (tensor.device().is_cpu() && !at_device.is_cpu()) {
+    layout.source = ResultSource::kHost;
+    layout.index = tensor.storage().nbytes();
+    return;
+  }
+  layout.source = ResultSource::kAllocation;
+  const int allocation = find_allocation(observed, data);
+  layout.index = allocation >= 0 ? static_cast<std::size_t>(allocation)
+                                 : observed.size();  // none: it has no bytes
+}
+
+// The median of runs, each behind a held-up queue, so that what the host needs to launch it is
+// not counted.
+double CallMeasurement::time(const std::function<void()>& call) const {
+  std::vector<double> seconds;
+  double sum = 0;
+  for (int i = 0; i < options_.repeats && (i == 0 || sum < options_.patience); ++i) {
+    device_.hold_compute(kHold);
+    const Event begin = device_.record_timed(Queue::kCompute);
+    call();
+    const Event end = device_.record_timed(Queue::kCompute);
+    device_.synchronize();
+    seconds.push_back(device_.seconds_between(begin, end));
+    sum += seconds.back();
+  }
+  device_.forget_timed();
+  std::nth_element(seconds.begin(), seconds.begin() + seconds.size() / 2, seconds.end());
+  return seconds[seconds.size() / 2];
+}
+
+}  // namespace regen

@@ -1,0 +1,144 @@
+"""What goes in, comes out, is saved, copied and moved is as with the plain model."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from small_training import Heads, assert_same, batch, make, pair, train
+
+
+# Inputs and outputs.
+
+def test_inputs_that_require_gradients():
+    x = batch()[0].requires_grad_()
+    plain, wrapped = pair(x=x)
+    found = []
+    for model in (plain, wrapped):
+        mine = x.detach().clone().requires_grad_()
+        torch.manual_seed(0)
+        F.cross_entropy(model(mine), batch()[1]).backward()
+        found.append(mine.grad)
+    assert torch.equal(*found)
+    assert_same(plain, wrapped)
+
+
+def test_inputs_that_came_from_another_module():
+    plain, wrapped = pair(x=batch()[0].requires_grad_())
+    for model in (plain, wrapped):
+        torch.manual_seed(0)
+        before = nn.Linear(8, 8)
+        F.cross_entropy(model(before(batch()[0])), batch()[1]).backward()
+        model.before = before.weight.grad
+    assert torch.equal(plain.before, wrapped.before)
+    assert_same(plain, wrapped)
+
+
+def test_several_outputs_and_keywords():
+    plain, wrapped = pair(Heads, budget=1.0)
+    for model in (plain, wrapped):
+        out = model(batch()[0], scale=0.5)
+        assert out["size"] == 64 and not out["pair"][1].requires_grad
+        (F.cross_entropy(out["a"], batch()[1]) + out["pair"][0].square().mean()).backward()
+    assert_same(plain, wrapped)
+
+
+def test_outputs_that_the_loss_does_not_use_have_no_gradient():
+    plain, wrapped = pair(Heads, budget=1.0)
+    for model in (plain, wrapped):
+        F.cross_entropy(model(batch()[0])["a"], batch()[1]).backward()
+        assert model.b.weight.grad is None
+    assert_same(plain, wrapped)
+    for model in (plain, wrapped):
+        model.zero_grad()
+        model(batch()[0])["pair"][0].sum().backward()
+    assert_same(plain, wrapped)
+
+
+def test_frozen_parameters():
+    plain, wrapped = pair()
+    for model in (plain, wrapped):
+        model.first.requires_grad_(False)
+        model.blocks[0].requires_grad_(False)
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        assert model.first.weight.grad is None
+        model.requires_grad_(True)
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    assert_same(plain, wrapped)
+
+
+def test_new_shapes_and_the_last_smaller_batch():
+    plain, wrapped = pair()
+    sizes = [64, 64, 17, 64, 17]
+    for model in (plain, wrapped):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        torch.manual_seed(0)
+        for step, n in enumerate(sizes):
+            x, y = batch(n, seed=step)
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    assert len(wrapped.regen.runners) == 2
+    assert sum(r.plan.compiled for r in wrapped.regen.runners.values()) == 1  # one arena at a time
+    assert_same(plain, wrapped)
+
+
+# What is saved and copied.
+
+def test_state_dict_has_the_plain_keys_and_loads():
+    plain, wrapped = pair()
+    assert list(plain.state_dict()) == list(wrapped.state_dict())
+    assert [n for n, _ in plain.named_modules()] == [n for n, _ in wrapped.named_modules()]
+    other = make(seed=7)
+    plain.load_state_dict(other.state_dict())
+    wrapped.load_state_dict(other.state_dict())
+    train(plain, torch.optim.SGD(plain.parameters(), lr=0.1))
+    train(wrapped, torch.optim.SGD(wrapped.parameters(), lr=0.1))
+    assert_same(plain, wrapped)
+    make().load_state_dict(wrapped.state_dict())
+    wrapped.load_state_dict(other.state_dict(), assign=True)  # new parameters in the place of the old ones
+    plain.load_state_dict(other.state_dict())
+    for model in (plain, wrapped):
+        model.zero_grad()
+        torch.manual_seed(0)
+        F.cross_entropy(model(batch()[0]), batch()[1]).backward()
+    assert_same(plain, wrapped)
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_copies_train_on_their_own(duplicate):
+    plain, wrapped = pair()
+    train(wrapped, torch.optim.SGD(wrapped.parameters(), lr=0.1))
+    train(plain, torch.optim.SGD(plain.parameters(), lr=0.1))
+    twin = duplicate(wrapped)
+    assert isinstance(twin, type(plain)) and twin.regen is not wrapped.regen
+    assert_same(dict(twin.state_dict()), dict(wrapped.state_dict()))
+    train(twin, torch.optim.SGD(twin.parameters(), lr=0.1))
+    assert_same(plain, wrapped)
+    train(plain, torch.optim.SGD(plain.parameters(), lr=0.1))
+    assert_same(plain, twin)
+    assert twin.regen.active.steps == 3
+
+
+# Storage that changes.
+
+def test_new_storage_of_the_same_shape():
+    plain, wrapped = pair()
+    for model in (plain, wrapped):
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        model.last.weight.data = model.last.weight.data * 2
+        model.bn.running_mean = torch.zeros_like(model.bn.running_mean)
+        model.blocks[0].up.weight = nn.Parameter(model.blocks[0].up.weight.detach() + 1)
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    assert_same(plain, wrapped)
+
+
+def test_another_shape_is_refused():
+    _, wrapped = pair()
+    wrapped.last.weight.data = torch.zeros(8, 8)  # as many bytes as before
+    with pytest.raises(RuntimeError, match=r"'last.weight' is now .*\(8, 8\).*; expected .*\(4, 16\)") as error:
+        wrapped(batch()[0])
+    assert "\n" not in str(error.value)
