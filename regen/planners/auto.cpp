@@ -63,6 +63,8 @@ constexpr std::size_t kMostExactOps = 20;
 constexpr std::int64_t kDefaultWork = 8'000'000;
 // Costs that differ by less are the same up to rounding.
 constexpr double kSame = 1e-9;
+// A bound that says that there is none.
+constexpr double kNoPlan = std::numeric_limits<double>::infinity();
 
 // A part of what is left of an effort.
 Limits share_of(const Effort& effort, double share) {
@@ -148,6 +150,7 @@ class Auto {
     // Its bound is for the same plans as ours: any movement, first runs in the order of the graph.
     const bool same_plans = std::string_view(proposer.name) == "str" && &original_ == &graph_;
     if (same_plans) bound_ = std::max(bound_, outcome->lower_bound);
+    if (same_plans && outcome->status == PlanStatus::kInfeasible) bound_ = kNoPlan;
     if (!outcome->plan || !allowed(*outcome->plan)) return {};
     if (search != nullptr) search->start_from(*outcome->plan);
     best_.offer({std::move(*outcome->plan), outcome->simulation, std::string(proposer.name)});
@@ -194,9 +197,14 @@ class Auto {
     if (!proposal.plan) return proposal;
     const bool in_order = keeps_order(*proposal.plan);
     const double bound = in_order ? bound_ : bound_of_every_order(/*share=*/1);
-    proposal.lower_bound = std::min(bound, cost);
-    proposal.bound_kind = in_order ? BoundKind::kOrder : BoundKind::kEveryPlan;
     const bool fits = within_limits(problem_, simulation);
+    if (!fits && bound_ == kNoPlan) {
+      return Proposal{.status = PlanStatus::kInfeasible,
+                      .bound_kind = BoundKind::kOrder,
+                      .note = "no plan in the order of the graph fits"};
+    }
+    proposal.lower_bound = fits ? std::min(bound, cost) : bound;
+    proposal.bound_kind = in_order ? BoundKind::kOrder : BoundKind::kEveryPlan;
     if (fits && cost <= std::max(bound, least_cost_) * (1 + kSame)) {
       proposal.status = PlanStatus::kOptimal;
     }

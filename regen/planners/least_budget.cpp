@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "regen/graph/analysis.h"
@@ -36,24 +37,34 @@ class LeastBudget {
     Problem everything = problem_;
     everything.budget.reset();
     REGEN_ASSIGN(best_, solve_addressed("keep_all", everything, options_, limits_));
-    high_ = std::max(live_bytes_keep_all(*problem_.graph).peak_bytes, best_.simulation.peak_bytes);
+    everything_ =
+        std::max(live_bytes_keep_all(*problem_.graph).peak_bytes, best_.simulation.peak_bytes);
+    least_ = everything_;
     return {};
   }
 
-  // Goes below what is known as far as this planner can.
+  // Goes down as far as this planner can. From the top, whatever others have found: one that
+  // cannot do a little better than they may still do much better, since none is sure of what it
+  // does.
   Status descend(std::string_view planner) {
     Bytes low = bound_;
-    REGEN_ASSIGN(bool met, meets(planner, low));
+    Bytes high = everything_;
+    REGEN_ASSIGN(std::optional<Bytes> met, meets(planner, low));
     if (met) return {};
-    const Bytes precision = std::max(options_.alignment, (high_ - low) / kParts);
-    REGEN_ASSIGN(met, meets(planner, high_ - 1));
-    while (met && high_ - low > precision) {
-      const Bytes middle = low + (high_ - low) / 2;
-      REGEN_ASSIGN(const bool lower, meets(planner, middle));
-      if (!lower) low = middle;
+    const Bytes precision = std::max(options_.alignment, (high - low) / kParts);
+    while (high - low > precision) {
+      const Bytes middle = low + (high - low) / 2;
+      REGEN_ASSIGN(met, meets(planner, middle));
+      (met ? high : low) = met.value_or(middle);
     }
-    for (int i = 0; met && i < kLastSteps; ++i) {
-      REGEN_ASSIGN(met, meets(planner, high_ - 1));
+    return descend_by_one(planner);
+  }
+
+  // From the least that is known.
+  Status descend_by_one(std::string_view planner) {
+    for (int i = 0; i < kLastSteps; ++i) {
+      REGEN_ASSIGN(const std::optional<Bytes> met, meets(planner, least_ - 1));
+      if (!met) break;
     }
     return {};
   }
@@ -61,18 +72,21 @@ class LeastBudget {
   Outcome take() && { return std::move(best_); }
 
  private:
-  // True when the planner finds a plan within so many bytes, which is then the best known.
-  Result<bool> meets(std::string_view planner, Bytes budget) {
-    if (budget < bound_ || clock_.exhausted()) return false;
+  // What the plan takes that the planner finds within so many bytes, if it does.
+  Result<std::optional<Bytes>> meets(std::string_view planner, Bytes budget) {
+    if (budget < bound_ || clock_.exhausted()) return std::optional<Bytes>();
     Problem problem = problem_;
     problem.budget = budget;
     Limits limits = limits_;
     limits.seconds = std::max(0.0, clock_.seconds_left());
     REGEN_ASSIGN(Outcome outcome, solve_addressed(planner, problem, options_, limits));
-    if (!has_plan(outcome)) return false;
-    best_ = std::move(outcome);
-    high_ = best_.simulation.peak_bytes;
-    return true;
+    if (!has_plan(outcome)) return std::optional<Bytes>();
+    const Bytes peak = outcome.simulation.peak_bytes;
+    if (peak < least_) {
+      least_ = peak;
+      best_ = std::move(outcome);
+    }
+    return std::optional(peak);
   }
 
   const Problem& problem_;
@@ -80,7 +94,8 @@ class LeastBudget {
   Limits limits_;
   const Effort clock_;  // of the whole; its work is not counted
   Bytes bound_;
-  Bytes high_ = 0;  // the least that is known to work; at first, keeping everything
+  Bytes everything_ = 0;  // for keeping everything
+  Bytes least_ = 0;       // that is known to work
   Outcome best_;
 };
 

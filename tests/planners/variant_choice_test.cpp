@@ -114,7 +114,9 @@ TEST(VariantChoice, EqualsTheBestOfAllAssignments) {
     const bool found =
         outcome->status == PlanStatus::kOptimal || outcome->status == PlanStatus::kFeasible;
     ASSERT_EQ(found, best < kNone) << to_string(outcome->status) << " " << outcome->note;
-    EXPECT_TRUE(!found || outcome->status == PlanStatus::kOptimal);
+    EXPECT_TRUE(!found || outcome->status == PlanStatus::kOptimal)
+        << to_string(outcome->bound_kind) << " " << outcome->note << " " << outcome->lower_bound << " "
+        << outcome->simulation.cost << " " << best;
     if (!found) continue;
     ++feasible;
     EXPECT_NEAR(outcome->simulation.cost, best, 1e-9);
