@@ -80,7 +80,7 @@ Status solve_points(const Arguments& arguments, const LoadedGraph& loaded, const
   return {};
 }
 
-// What fits into less fits into more too.
+// What fits into less fits into more too, and a bound with more memory holds with less.
 void carry_over(std::vector<Point>& points) {
   for (std::size_t i = 1; i < points.size(); ++i) {
     Point& point = points[i];
@@ -92,6 +92,12 @@ void carry_over(std::vector<Point>& points) {
     point.outcome = last.outcome;
     point.outcome.lower_bound = bound;
     point.outcome.bound_kind = kind;
+  }
+  for (std::size_t i = points.size() - 1; i > 0; --i) {
+    const Outcome& more = points[i].outcome;
+    Outcome& less = points[i - 1].outcome;
+    if (less.bound_kind != more.bound_kind) continue;
+    less.lower_bound = std::max(less.lower_bound, more.lower_bound);
   }
 }
 
@@ -157,6 +163,7 @@ Json point_json(const Point& point) {
           {"cost", json_or_null(found, json_number(simulation.cost))},
           {"overhead", json_or_null(found, json_number(simulation.overhead))},
           {"lower_bound", json_number(point.outcome.lower_bound)},
+          {"bound_kind", to_string(point.outcome.bound_kind)},
           {"peak_bytes", json_or_null(found, simulation.peak_bytes)},
           {"recomputed", json_or_null(found, simulation.recomputed)},
           {"offloaded_bytes", json_or_null(found, simulation.offloaded_bytes)},

@@ -114,14 +114,28 @@ void GapRepair::price(GapPlan& plan, bool moves) const {
     if (plan.fits) plan.cost = simulation->cost;
     return;
   }
-  IdVector<OpId, char> ran(space_.graph.num_ops(), 0);
+  plan.cost = cost_of_runs(plan);
+  plan.fits = !space_.problem.cost_cap || plan.cost <= *space_.problem.cost_cap;
+}
+
+double GapRepair::cost_of_runs(const GapPlan& plan) const {
+  const Graph& graph = space_.graph;
+  double cost = 0;
+  IdVector<OpId, char> ran(graph.num_ops(), 0);
   for (const Step& step : plan.steps) {
     if (step.kind() != StepKind::kCompute) continue;
-    const VariantId variant = step.variant(space_.graph);
-    plan.cost += std::exchange(ran[step.op()], 1) ? space_.graph.rerun_cost(variant)
-                                                  : space_.graph.cost(variant);
+    const VariantId variant = step.variant(graph);
+    cost += std::exchange(ran[step.op()], 1) ? graph.rerun_cost(variant) : graph.cost(variant);
   }
-  plan.fits = !space_.problem.cost_cap || plan.cost <= *space_.problem.cost_cap;
+  return cost;
+}
+
+// What is dropped costs more runs, and holding again what fits takes back some of them, not most.
+bool GapRepair::far_beyond_the_cap(const GapPlan& plan) const {
+  if (!space_.problem.cost_cap) return false;
+  const double base = space_.graph.base_cost();
+  const double allowed = *space_.problem.cost_cap - base;
+  return cost_of_runs(plan) - base > 2 * std::max(0.0, allowed);
 }
 
 bool GapRepair::relieve(GapState& state, Random& random, bool give_up) {
@@ -129,6 +143,7 @@ bool GapRepair::relieve(GapState& state, Random& random, bool give_up) {
     state.plan = evaluate(state.decisions);
     if (state.plan.peak_bytes <= *space_.problem.budget) return state.plan.fits;
     if (give_up && effort_.exhausted()) return false;
+    if (far_beyond_the_cap(state.plan)) return false;
     if (!relieve_once(state, random)) return false;
   }
   return false;

@@ -73,6 +73,9 @@ class GapRepair {
   };
 
   void price(GapPlan& plan, bool moves) const;
+  double cost_of_runs(const GapPlan& plan) const;
+  // So dear already that no plan within the cap will come of it, though it is still too large.
+  bool far_beyond_the_cap(const GapPlan& plan) const;
   bool relieve_once(GapState& state, Random& random);
   std::vector<Relief> reliefs(std::uint32_t stage, const GapState& state,
                               const std::vector<double>& excess_before, Random& random);

@@ -99,8 +99,8 @@ std::string_view to_string(BoundKind kind) {
       return "every_plan";
     case BoundKind::kOrder:
       return "order";
-    case BoundKind::kOrderWithoutMovement:
-      return "order_without_movement";
+    case BoundKind::kStages:
+      return "stages";
   }
   return "?";
 }

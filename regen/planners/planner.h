@@ -106,9 +106,11 @@ using Figures = std::vector<std::pair<std::string, double>>;
 
 // Which plans a lower bound is about.
 enum class BoundKind : std::uint8_t {
-  kEveryPlan,             // all that are valid
-  kOrder,                 // those whose first runs follow the order of the graph
-  kOrderWithoutMovement,  // of these, those that only recompute
+  kEveryPlan,  // all that are valid
+  kOrder,      // those whose first runs follow the order of the graph
+  // Of these, Checkmate's: nothing moves, and between two first runs no op runs twice. Where memory
+  // is very short, running one twice there can be cheaper, so that this says less.
+  kStages,
 };
 
 std::string_view to_string(BoundKind kind);
@@ -119,7 +121,7 @@ struct Proposal {
   PlanStatus status = PlanStatus::kFeasible;
   std::optional<Plan> plan;
   double lower_bound = 0;  // proven; in the graph's unit
-  BoundKind bound_kind = BoundKind::kOrderWithoutMovement;
+  BoundKind bound_kind = BoundKind::kStages;
   std::string note;  // what was chosen, or why there is no plan, for people
   Figures figures = {};
 };

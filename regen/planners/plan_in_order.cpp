@@ -1,0 +1,257 @@
+#include "regen/planners/plan_in_order.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "regen/plan/explain.h"
+#include "regen/plan/whereabouts.h"
+#include "regen/planners/checkpoint_plan.h"
+#include "regen/planners/covering_bound.h"
+#include "regen/planners/gap_search.h"
+#include "regen/planners/planner_list.h"
+#include "regen/planners/recompute.h"
+
+namespace regen {
+namespace {
+
+// Who may propose, and for which part of the time that is left. Those that end by themselves come
+// first.
+struct Proposer {
+  const char* name;
+  double share;
+  std::size_t most_ops;  // beyond these it finds nothing in time
+};
+constexpr Proposer kQuickProposers[] = {
+    {"keep_all", 0.1, SIZE_MAX},       {"vdnn", 0.1, SIZE_MAX},
+    {"chen_greedy", 0.1, 20'000},      {"chain", 0.1, 20'000},
+    {"superneurons", 0.1, 20'000},     {"capuchin", 0.1, 4'000},
+    {"lower_sets_approx", 0.1, 4'000}, {"chen_greedy_noap", 0.1, 2'000},
+    {"griewank", 0.1, 2'000},          {"last_node", 0.1, 300},
+    {"lower_sets", 0.1, 300},
+};
+constexpr Proposer kSlowProposers[] = {
+    {"checkmate", 0.3, 1'500},
+    {"str", 0.3, 200},
+    {"checkmate_lp", 0.2, 100},
+    {"str_lp", 0.2, 100},
+};
+// Asked before anything else that takes long while no plan fits: rounding finds some where searches
+// end above the budget.
+constexpr Proposer kRescuers[] = {
+    {"checkmate_lp", 0.6, 100},
+    {"str_lp", 0.4, 100},
+};
+constexpr double kBoundShare = 0.3;                  // of what the quick ones leave
+constexpr double kEveryOrderShare = 0.02;            // of all that there was
+constexpr std::size_t kMostOpsInEveryOrder = 3'000;  // beyond these its tables are too large
+// Up to this many ops the exact search comes to its end by itself, and may do so where nobody set a
+// limit.
+constexpr std::size_t kMostExactOps = 20;
+
+// Costs that differ by less are the same up to rounding.
+constexpr double kSame = 1e-9;
+// A bound that says that there is none.
+constexpr double kNoPlan = std::numeric_limits<double>::infinity();
+
+class PlanInOrder {
+ public:
+  // The bound is about `original`, of which the problem's graph may be a view.
+  PlanInOrder(const Problem& problem, const Graph& original, bool unlimited, Effort& effort)
+      : problem_(problem),
+        original_(original),
+        quiet_(problem),
+        graph_(*problem.graph),
+        unlimited_(unlimited),
+        effort_(effort),
+        best_(problem),
+        least_cost_(least_cost(original)) {
+    quiet_.observer = nullptr;
+  }
+
+  Result<Proposal> run() {
+    if (!problem_.budget) return plan_keep_all(problem_, effort_);
+    std::optional<GapSearch> search;
+    if (check_sequences_possible(graph_).ok()) {
+      search.emplace(quiet_, effort_);
+      search->start();
+      take(*search);
+    }
+    REGEN_TRY(ask_all(kQuickProposers, search ? &*search : nullptr));
+    if (!fits()) REGEN_TRY(ask_all(kRescuers, search ? &*search : nullptr));
+    if (search && !nothing_better()) {
+      find_bound(*search);
+      REGEN_TRY(ask_all(kSlowProposers, &*search));
+      search->improve(problem_.options.seed, bound_ * (1 + kSame));
+      take(*search);
+      tell();
+    }
+    return proposal();
+  }
+
+ private:
+  Limits limits_of(const Proposer& proposer) const {
+    const bool to_the_end = unlimited_ && graph_.num_ops() <= kMostExactOps;
+    if (!to_the_end || std::string_view(proposer.name) != "str") {
+      return share_of(effort_, proposer.share);
+    }
+    return {.interrupt = effort_.limits().interrupt, .enough = effort_.limits().enough};
+  }
+
+  Status ask_all(std::span<const Proposer> proposers, GapSearch* search) {
+    for (const Proposer& proposer : proposers) {
+      if (graph_.num_ops() > proposer.most_ops && best_.best()) continue;
+      if (nothing_better()) break;
+      REGEN_TRY(ask(proposer, search));
+    }
+    return {};
+  }
+
+  void find_bound(GapSearch& search) {
+    Effort own(share_of(effort_, kBoundShare));
+    const CoveringBound bound = covering_bound(original_, problem_.link, *problem_.budget, own);
+    effort_.add(own.work());
+    if (std::isfinite(bound.cost)) bound_ = std::max(bound_, bound.cost);
+    if (best_.best() && !keeps_order(best_.best()->plan)) every_order_bound(kBoundShare);
+    search.start_from_hints(bound.again);
+    take(search);
+    tell();
+  }
+
+  Status ask(const Proposer& proposer, GapSearch* search) {
+    auto outcome = solve(proposer.name, quiet_, limits_of(proposer));
+    if (!outcome.ok()) return {};  // a graph that this one cannot take
+    effort_.add(outcome->work);
+    // Its bound is for the same plans as ours: any movement, first runs in the order of the graph.
+    const bool same_plans = std::string_view(proposer.name) == "str" && &original_ == &graph_;
+    if (same_plans) bound_ = std::max(bound_, outcome->lower_bound);
+    if (same_plans && outcome->status == PlanStatus::kInfeasible) bound_ = kNoPlan;
+    if (!outcome->plan || !allowed(*outcome->plan)) return {};
+    if (search != nullptr) search->start_from(*outcome->plan);
+    best_.offer({std::move(*outcome->plan), outcome->simulation, std::string(proposer.name)});
+    return {};
+  }
+
+  // Not every planner asks whether gradients may be made twice, or keeps the order.
+  bool allowed(const Plan& plan) const {
+    if (problem_.options.keep_order && !keeps_order(plan)) return false;
+    if (problem_.options.recompute_gradients) return true;
+    IdVector<OpId, char> ran(graph_.num_ops(), 0);
+    return std::ranges::none_of(plan.steps, [&](const Step& step) {
+      if (step.kind() != StepKind::kCompute || graph_.phase(step.op()) == Phase::kForward) {
+        return false;
+      }
+      return std::exchange(ran[step.op()], 1) != 0;
+    });
+  }
+
+  void take(const GapSearch& search) {
+    if (!search.best()) return;
+    Candidate candidate{.plan = {.steps = search.best()->steps}, .note = "search over gaps"};
+    auto simulation = simulate(graph_, candidate.plan, {.link = problem_.link});
+    if (!simulation.ok()) return;
+    candidate.simulation = *simulation;
+    best_.offer(std::move(candidate));
+  }
+
+  void tell() const {
+    if (!problem_.observer || !fits() || !keeps_order(best_.best()->plan)) return;
+    const double cost = best_.best()->simulation.cost;
+    problem_.observer(effort_.seconds(), cost, std::min(bound_, cost));
+  }
+
+  bool fits() const { return best_.best() && within_limits(problem_, best_.best()->simulation); }
+
+  bool nothing_better() const {
+    return fits() && best_.best()->simulation.cost <= std::max(bound_, least_cost_) * (1 + kSame);
+  }
+
+  Result<Proposal> proposal() {
+    const Simulation simulation = best_.best() ? best_.best()->simulation : Simulation{};
+    const double cost = simulation.cost;
+    Proposal proposal = std::move(best_).proposal("no planner found anything");
+    if (!proposal.plan) return proposal;
+    const bool in_order = keeps_order(*proposal.plan);
+    const double bound = in_order ? bound_ : every_order_bound(1);
+    const bool fits = within_limits(problem_, simulation);
+    if (!fits && bound_ == kNoPlan) {
+      return Proposal{.status = PlanStatus::kInfeasible,
+                      .bound_kind = BoundKind::kOrder,
+                      .note = "no plan in the order of the graph fits"};
+    }
+    proposal.lower_bound = fits ? std::min(bound, cost) : bound;
+    proposal.bound_kind = in_order ? BoundKind::kOrder : BoundKind::kEveryPlan;
+    if (fits && cost <= std::max(bound, least_cost_) * (1 + kSame)) {
+      proposal.status = PlanStatus::kOptimal;
+    }
+    return proposal;
+  }
+
+  // Found when the other bound is, or at the end.
+  double every_order_bound(double share) {
+    if (!every_order_bound_) {
+      every_order_bound_ = bound_of_every_order(original_, problem_, share, effort_);
+    }
+    return *every_order_bound_;
+  }
+
+  const Problem& problem_;
+  const Graph& original_;
+  Problem quiet_;  // the same for those who are asked: only what is best of all is told
+  const Graph& graph_;
+  bool unlimited_;  // the effort's limits are our own, not the caller's
+  Effort& effort_;
+  BestCandidate best_;
+  double bound_ = 0;
+  std::optional<double> every_order_bound_;
+  double least_cost_;  // of every op once, each in its cheapest way
+};
+
+}  // namespace
+
+// A part of what is left of an effort.
+Limits share_of(const Effort& effort, double share) {
+  Limits limits = effort.limits();
+  limits.seconds = std::max(0.0, effort.seconds_left()) * share;
+  const auto work = static_cast<double>(std::max<std::int64_t>(0, effort.work_left()));
+  if (limits.work != Limits{}.work) limits.work = static_cast<std::int64_t>(work * share);
+  return limits;
+}
+
+// Only asked for where the best plan has an order of its own, which the search cannot know: so it
+// has a little time even when nothing is left.
+double bound_of_every_order(const Graph& graph, const Problem& problem, double share,
+                            Effort& effort) {
+  if (graph.num_ops() > kMostOpsInEveryOrder) return 0;
+  Limits limits = share_of(effort, share);
+  limits.seconds = std::max(limits.seconds, effort.limits().seconds * kEveryOrderShare);
+  const auto work = static_cast<double>(effort.limits().work) * kEveryOrderShare;
+  limits.work = std::max(limits.work, static_cast<std::int64_t>(work));
+  Effort own(limits);
+  const LivenessInEveryOrder live(graph);
+  const CoveringBound bound = covering_bound(live, problem.link, *problem.budget, own);
+  effort.add(own.work());
+  return std::isfinite(bound.cost) ? bound.cost : 0;
+}
+
+double least_cost(const Graph& graph) {
+  double sum = 0;
+  for (OpId op : graph.ops()) {
+    double least = kNoPlan;
+    for (VariantId v : graph.variants(op)) least = std::min(least, graph.cost(v));
+    sum += least;
+  }
+  return sum;
+}
+
+Result<Proposal> plan_in_order(const Problem& problem, const Graph& original, bool unlimited,
+                               Effort& effort) {
+  return PlanInOrder(problem, original, unlimited, effort).run();
+}
+
+}  // namespace regen
