@@ -28,7 +28,8 @@ void expect_sound(const Graph& graph, const Problem& problem, const Outcome& out
   const auto naive = testing::interpret(graph, *outcome.plan, problem.link);
   EXPECT_EQ(outcome.simulation.peak_bytes, naive.peak_bytes);
   EXPECT_EQ(outcome.simulation.cost, naive.makespan);
-  EXPECT_LE(outcome.lower_bound, outcome.simulation.cost);
+  // A plan over the budget may cost less than any that fits.
+  if (claims) EXPECT_LE(outcome.lower_bound, outcome.simulation.cost);
 }
 
 TEST_P(EveryPlanner, IsSoundOnRandomGraphs) {
