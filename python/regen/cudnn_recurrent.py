@@ -3,8 +3,13 @@
 Eager hands cuDNN the flat buffer in which the weights of a layer lie side by side, after looking at their addresses; tensors without data
 have none. Without the buffer cuDNN's operator gathers the weights itself and computes the same."""
 
+import contextlib
+
 import torch
+from torch import _meta_registrations as meta
 from torch._C import DispatchKey
+from torch._subclasses import fake_impls
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from regen.errors import CaptureError
 
@@ -39,3 +44,42 @@ def recurrent(name):
 
 
 CUDNN_RECURRENT = dict(recurrent(name) for name in MODES)
+
+
+def fake_forward(mode, op, input, weight, weight_stride0, weight_buf, *rest, **options):
+    """torch's own gives no buffer back where none was handed in; the real one returns what it gathered, and the backward pass reads it."""
+    buffer = input.new_empty(sum(w.numel() for w in weight)) if weight_buf is None else weight_buf
+    return meta._cudnn_rnn(input, weight, weight_stride0, buffer, *rest, **options)
+
+
+def fake_backward(mode, op, input, weight, weight_stride0, weight_buf, hx, cx, *rest, **options):
+    """torch has none. Gradients look like what they are for."""
+    wanted = options.get("output_mask", rest[-1])
+    of_state = torch.empty_like(hx) if wanted[1] else None
+    of_memory = torch.empty_like(cx) if cx is not None and wanted[2] else None
+    return (torch.empty_like(input) if wanted[0] else None, of_state, of_memory,
+            [torch.empty_like(w) for w in weight] if wanted[3] else [])
+
+
+@contextlib.contextmanager
+def fake_recurrent():
+    """Tensors without data go through cuDNN's operators in both directions."""
+    table = fake_impls.op_implementations_dict
+    ours = {aten._cudnn_rnn.default: fake_forward, aten._cudnn_rnn_backward.default: fake_backward}
+    before = {op: table[op] for op in ours if op in table}
+    table.update(ours)
+    forget_results(ours)
+    try:
+        yield
+    finally:
+        forget_results(ours)
+        for op in ours:
+            del table[op]
+        table.update(before)
+
+
+def forget_results(ops):
+    """Results of calls without data are remembered for the whole process."""
+    cache = FakeTensorMode.cache
+    for key in [key for key in cache if key.key and key.key[0] in ops]:
+        del cache[key]

@@ -20,7 +20,7 @@ from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch._subclasses.functional_tensor import FunctionalTensorMode
 from torch.utils import _pytree as pytree
 
-from regen.cudnn_recurrent import CUDNN_RECURRENT
+from regen.cudnn_recurrent import CUDNN_RECURRENT, fake_recurrent
 from regen.errors import CaptureError, capture_error
 
 # Python code may stand in for a C++ composite under these keys. It is written for compilers, and calls other
@@ -122,7 +122,8 @@ def eager_composites():
             op.py_kernels[DispatchKey.CompositeImplicitAutograd] = CUDNN_RECURRENT[op]
         op._dispatch_cache.clear()
     try:
-        yield
+        with fake_recurrent():
+            yield
     finally:
         for op, kernels in originals:
             op.py_kernels.clear()

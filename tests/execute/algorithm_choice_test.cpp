@@ -19,6 +19,7 @@
 #include "regen/graph/format_regen.h"
 #include "regen/plan/explain.h"
 #include "regen/planners/addressed_plan.h"
+#include "regen/planners/least_budget.h"
 #include "small_program.h"
 
 namespace regen {
