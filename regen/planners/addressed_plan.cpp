@@ -1,6 +1,7 @@
 #include "regen/planners/addressed_plan.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "regen/plan/addresses.h"
@@ -54,8 +55,8 @@ Result<Bytes> give_addresses(const Problem& problem, const AddressOptions& optio
   return Bytes{0};
 }
 
-// Where the first plan cannot be packed, those for a little less memory are looked for in this part
-// of the limits, so that the whole takes about as long as was asked for.
+// Where the first plan cannot be packed, those for a little less memory are looked for near it and
+// in this part of the limits, so that the whole takes about as long as was asked for.
 constexpr double kAgain = 0.25;
 
 Limits limits_of_try(int number, Limits limits) {
@@ -78,11 +79,14 @@ Result<Outcome> solve_addressed(std::string_view planner, const Problem& problem
                                 const AddressOptions& options, const Limits& limits) {
   Problem tighter = problem;
   Outcome last;
+  std::optional<Plan> start;
   for (int i = 0; i < kTries; ++i) {
+    if (start) tighter.start = &*start;
     REGEN_ASSIGN(last, solve(planner, tighter, limits_of_try(i, limits)));
     if (!has_plan(last)) break;
     REGEN_ASSIGN(const Bytes excess, give_addresses(problem, options, limits, last));
     if (excess == 0) return last;
+    start = last.plan;
     tighter.budget = *tighter.budget - std::max(excess, options.alignment);
   }
   if (has_plan(last)) {

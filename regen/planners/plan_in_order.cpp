@@ -80,6 +80,9 @@ class PlanInOrder {
     if (check_sequences_possible(graph_).ok()) {
       search.emplace(quiet_, effort_);
       search->start();
+      const Plan* start = problem_.start;
+      const bool for_this_graph = start && start->fingerprint == graph_.fingerprint();
+      if (for_this_graph) search->start_from(*start);
       take(*search);
     }
     REGEN_TRY(ask_all(kQuickProposers, search ? &*search : nullptr));

@@ -90,6 +90,9 @@ struct Problem {
   std::optional<double> cost_cap;
   PlannerOptions options;
   SearchObserver observer;  // may be empty
+  // A plan for this graph to start from, if any: near what is looked for, though perhaps not within
+  // the limits. Must outlive the search.
+  const Plan* start = nullptr;
 };
 
 enum class PlanStatus : std::uint8_t {

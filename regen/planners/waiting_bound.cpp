@@ -52,8 +52,7 @@ class WaitingGame {
     Peaks::const_iterator state;
 
     bool operator<(const Open& other) const {
-      return peak != other.peak ? peak > other.peak
-                                : state->first.stage > other.state->first.stage;
+      return peak != other.peak ? peak > other.peak : state->first.stage > other.state->first.stage;
     }
   };
 

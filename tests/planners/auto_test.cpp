@@ -177,6 +177,19 @@ TEST(VariantView, IsTheGraphWithOneWayEachAndPlansComeBack) {
   EXPECT_EQ(simulate(graph, plan)->cost, 5);
 }
 
+TEST(Auto, GoesOnFromAPlanThatItIsGiven) {
+  const Graph graph = *zoo_graph("MobileNet");
+  const Bytes budget = live_bytes_keep_all(graph).peak_bytes / 2;
+  Problem problem{.graph = &graph, .link = {0.02, 0.02, 0.04}, .budget = budget};
+  const Outcome searched = *solve("auto", problem, {.work = 3'000'000});
+  const Outcome hasty = *solve("auto", problem, {.work = 1});
+  problem.start = &*searched.plan;
+  const Outcome started = *solve("auto", problem, {.work = 1});
+  ASSERT_TRUE(claims(searched) && claims(started));
+  EXPECT_LE(started.simulation.cost, searched.simulation.cost * (1 + 1e-9));
+  EXPECT_LT(started.simulation.cost, hasty.simulation.cost);
+}
+
 TEST(Auto, KeepsEverythingWhereItFits) {
   const Graph graph = *zoo_graph("vgg_unet");
   const Problem problem{.graph = &graph, .budget = live_bytes_keep_all(graph).peak_bytes};
