@@ -1,7 +1,7 @@
 """How `auto` fares on large training graphs: time to the first plan, the last one, its gap, and the program's memory.
 
 Layered random networks with skips, a backward pass that reads what it must, and costs and sizes of a wide range. Graph files
-given as arguments (measured by `regen profile`, say) are planned as well.
+given as arguments (of captured_graphs.py, say) are planned as well.
 """
 
 import json
@@ -47,7 +47,8 @@ def layered_graph(ops):
 
 def solve(path, budget, arguments):
     """(what regen prints, seconds to the first plan, the most memory of any run so far in MiB)"""
-    command = [common.REGEN, "plan", path, "--cost", "graph", "--device", arguments.device, "--planner", "auto", "--budget", budget,
+    link = [] if arguments.device == "none" else ["--device", arguments.device]
+    command = [common.REGEN, "plan", path, "--cost", "graph", *link, "--planner", "auto", "--budget", budget,
                "--time-limit", arguments.time_limit, "--progress", "--json"]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     first = re.search(r"^([0-9.]+) s: best", done.stderr, re.M)
@@ -58,8 +59,9 @@ def solve(path, budget, arguments):
 def rows_of(path, arguments):
     whole = common.regen("plan", path, "--cost", "graph", "--planner", "keep_all")
     document = json.loads(pathlib.Path(path).read_text())
+    fixed = sum(tensor["bytes"] for tensor in document["tensors"] if tensor.get("kind") in ("input", "param", "state"))
     for share in arguments.shares:
-        answer, first, memory = solve(path, int(share * whole["peak_bytes"]), arguments)
+        answer, first, memory = solve(path, fixed + int(share * (whole["peak_bytes"] - fixed)), arguments)
         row = {"graph": document["name"], "ops": len(document["ops"]), "share": share, "first_s": first, "memory_mib": memory}
         if answer is not None:
             row |= {"status": answer["status"], "seconds": round(answer["seconds"], 2)}
@@ -74,8 +76,8 @@ def main():
     options = common.parser(__doc__, 20)
     options.add_argument("graphs", nargs="*", help="graph files besides the random ones")
     options.add_argument("--sizes", type=int, nargs="*", default=SIZES)
-    options.add_argument("--shares", type=float, nargs="*", default=SHARES, help="budgets, of what keeping everything takes")
-    options.add_argument("--device", default="h200", help="whose link (default h200)")
+    options.add_argument("--shares", type=float, nargs="*", default=SHARES, help="budgets, of what keeping everything takes beside the fixed bytes")
+    options.add_argument("--device", default="h200", help="whose link (default h200); none: without movement")
     arguments = options.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,6 @@
 """STR (IPDPS 2022, TPDS 2023): its named runs and its batch sweeps, ours beside the published logs.
 
-Costs are the roofline of a V100 with 32 GiB, which stands for the card of the logs; theirs is not stated. Their budgets
+Costs are the roofline of a V100 with 32 GiB (or of another `--device`), which stands for the card of the logs; theirs is not stated. Their budgets
 count what TensorFlow takes; counted byte by byte the same step needs less, and several of the runs fit without any
 re-generation. So every run is also planned at a tight budget, halfway between what every plan needs and what keeping
 everything takes.
@@ -10,7 +10,7 @@ import common
 from common import regen, style
 
 DEVICE = "v100-32"
-PLANNERS = ["keep_all", "checkmate", "vdnn", "superneurons", "capuchin", "str_lp", "str"]
+PLANNERS = ["keep_all", "checkmate", "vdnn", "superneurons", "capuchin", "str_lp", "str", "auto"]
 NAMED = {"VGG16": 300, "vgg_unet": 32, "MobileNet": 400}
 NAMED_BUDGETS = [22_000_000_000, 23_000_000_000]
 SWEEPS = {
@@ -38,12 +38,12 @@ def graph(network, batch):
 
 
 def plan(network, batch, budget, planner, arguments, *options):
-    return regen("plan", graph(network, batch), "--device", DEVICE, "--budget", budget, "--planner", planner,
+    return regen("plan", graph(network, batch), "--device", arguments.device, "--budget", budget, "--planner", planner,
                  "--time-limit", arguments.time_limit, *options)
 
 
-def tight_budget(network, batch):
-    whole = regen("plan", graph(network, batch), "--device", DEVICE, "--planner", "keep_all")
+def tight_budget(network, batch, arguments):
+    whole = regen("plan", graph(network, batch), "--device", arguments.device, "--planner", "keep_all")
     return (whole["structural_bound_bytes"] + whole["peak_bytes"]) // 2
 
 
@@ -69,7 +69,7 @@ def named_runs(arguments):
     for network, batch in NAMED.items():
         if network not in arguments.networks:
             continue
-        budgets = [(budget, "named") for budget in NAMED_BUDGETS] + [(tight_budget(network, batch), "tight")]
+        budgets = [(budget, "named") for budget in NAMED_BUDGETS] + [(tight_budget(network, batch, arguments), "tight")]
         for budget, kind in budgets:
             rows += measure(network, batch, budget, kind, arguments)
             if arguments.published:
@@ -89,7 +89,7 @@ def sweep(network, arguments):
     for kind in ("published", "tight"):
         table = []
         for batch in arguments.batches or SWEEPS[network]:
-            budget = tight_budget(network, batch) if kind == "tight" else BUDGET.get(network, NAMED_BUDGETS[0])
+            budget = tight_budget(network, batch, arguments) if kind == "tight" else BUDGET.get(network, NAMED_BUDGETS[0])
             group = measure(network, batch, budget, kind, arguments)
             rows += group
             speed = {row[4]: row[7] for row in group}
@@ -101,6 +101,22 @@ def sweep(network, arguments):
                            ["batch", "budget GB", *arguments.planners, "str / capuchin", "their Capuchin", "their STR",
                             "their STR-app", "their STR / Capuchin"], table)
     return rows
+
+
+def compare(rows):
+    """`auto` beside `str`, than which it must not be slower, and `capuchin`, where that pays more than 28 %."""
+    runs = {}
+    for row in rows:
+        runs.setdefault(tuple(row[:4]), {})[row[4]] = row[6]
+    both = [costs for costs in runs.values() if costs.get("auto") and costs.get("str")]
+    slower = [costs for costs in both if costs["auto"] > costs["str"] * (1 + 1e-9)]
+    only_str = sum(1 for costs in runs.values() if costs.get("str") and not costs.get("auto"))
+    laden = [costs for costs in runs.values()
+             if costs.get("auto") and costs.get("capuchin") and costs.get("keep_all") and costs["capuchin"] > 1.28 * costs["keep_all"]]
+    worst = max((costs["auto"] / costs["str"] for costs in both), default=None)
+    print(f"auto and str: {len(both)} runs, auto slower in {len(slower)} (worst ratio {worst}), without a plan where str has one in {only_str}")
+    print("capuchin / auto where capuchin's overhead is above 28 %:",
+          ", ".join(f"{costs['capuchin'] / costs['auto']:.2f}" for costs in laden) or "no such run")
 
 
 def draw(rows, arguments, plt):
@@ -125,6 +141,7 @@ def main():
     parser.add_argument("--networks", nargs="*", default=list(SWEEPS), choices=list(SWEEPS), metavar="NAME")
     parser.add_argument("--planners", nargs="*", default=PLANNERS, metavar="NAME")
     parser.add_argument("--batches", nargs="*", type=int, metavar="N", help="instead of the published ones")
+    parser.add_argument("--device", default=DEVICE, help=f"whose costs and link (default {DEVICE})")
     parser.add_argument("--published", action="store_true", help="also solve STR's own program (VGG16, vgg_unet; takes the whole limit)")
     parser.add_argument("--no-named", action="store_true", help="leave the named runs out")
     parser.add_argument("--no-sweeps", action="store_true", help="leave the batch sweeps out")
@@ -134,6 +151,7 @@ def main():
     rows = [] if arguments.no_named else named_runs(arguments)
     swept = [] if arguments.no_sweeps else [row for network in arguments.networks for row in sweep(network, arguments)]
     common.write_csv(arguments.out, "str_sweeps.csv", COLUMNS, rows + swept)
+    compare(rows + swept)
     if swept:
         draw(swept, arguments, style.prepare())
 

@@ -35,14 +35,15 @@ class PlainCnn(nn.Module):
 
 
 VGG16 = [1, 1, "M", 2, 2, "M", 4, 4, 4, "M", 8, 8, 8, "M", 8, 8, 8, "M"]
+VGG19 = [1, 1, "M", 2, 2, "M", 4, 4, 4, 4, "M", 8, 8, 8, 8, "M", 8, 8, 8, 8, "M"]
 
 
 class Vgg16(nn.Module):
-    """Simonyan and Zisserman's network D. `width` 64 is the published size."""
+    """Simonyan and Zisserman's network D, or E with the layers of VGG19. `width` 64 is the published size."""
 
-    def __init__(self, width=64, hidden=4096, classes=1000, pooled=7):
+    def __init__(self, width=64, hidden=4096, classes=1000, pooled=7, layers=VGG16):
         super().__init__()
-        self.features = nn.Sequential(*self.feature_layers(width))
+        self.features = nn.Sequential(*self.feature_layers(width, layers))
         self.pool = nn.AdaptiveAvgPool2d(pooled)
         self.classifier = nn.Sequential(
             nn.Linear(8 * width * pooled * pooled, hidden), nn.ReLU(inplace=True), nn.Dropout(),
@@ -50,9 +51,9 @@ class Vgg16(nn.Module):
             nn.Linear(hidden, classes))
 
     @staticmethod
-    def feature_layers(width):
+    def feature_layers(width, sizes):
         layers, before = [], 3
-        for item in VGG16:
+        for item in sizes:
             if item == "M":
                 layers.append(nn.MaxPool2d(2))
             else:
