@@ -129,10 +129,17 @@ def test_live_tensors_are_the_users_own(everything):
 
 def test_buffer_updates_are_copies_before_the_boundary(everything):
     program = everything[0].program
-    copies = [i for i, node in enumerate(program["nodes"]) if node["op"] == "aten::copy_"]
-    written = {storage_name(program, program["nodes"][i]["args"][0]["value"]) for i in copies}
-    assert written == {"norm.running_mean", "norm.running_var", "norm.num_batches_tracked", "count", "input.2"}
+    copies = [i for i, node in enumerate(program["nodes"]) if node["op"] in ("aten::copy_", "aten::_foreach_copy_")]
+    written = [storage_name(program, item["value"]) for i in copies for item in as_list(program["nodes"][i]["args"][0])]
+    assert sorted(written) == ["count", "input.2", "norm.num_batches_tracked", "norm.running_mean", "norm.running_var"]
     assert all(i < program["boundary"] for i in copies)
+    # Statistics of the same type in one call.
+    together = [node for node in program["nodes"] if node["op"] == "aten::_foreach_copy_"]
+    assert any({storage_name(program, item["value"]) for item in node["args"][0]} >= {"norm.running_mean", "norm.running_var"} for node in together)
+
+
+def as_list(argument):
+    return argument if isinstance(argument, list) else [argument]
 
 
 def storage_name(program, value):

@@ -1,5 +1,7 @@
 """Which nodes are needed, which belong to the forward part, and where changes of buffers are written back."""
 
+import math
+
 import torch
 
 from regen.errors import CaptureError
@@ -12,6 +14,8 @@ STATISTICS_PASS_THROUGH = {
     "aten::native_batch_norm_backward", "aten::cudnn_batch_norm_backward",
 }
 MUST_RUN = {"aten::_assert_async"}
+# Numbers in a buffer that is written back in one call with others.
+MOST_TOGETHER = 1 << 16
 
 
 def arrange(conversion):
@@ -24,8 +28,8 @@ def arrange(conversion):
     tail = needed_nodes(builder.nodes, outputs + changed)
     builder.nodes, builder.boundary = cut(builder.nodes, tail, set(conversion.tangents.values()))
     storages = {id(node): storages_read(builder, node) for node in builder.nodes}
-    for written, new in conversion.mutations:
-        write_back(builder, written, new, storages)
+    for pairs in together(builder, conversion.mutations):
+        write_back(builder, pairs, storages)
     for position, node in enumerate(builder.nodes):
         node["phase"] = "forward" if position < builder.boundary else "backward"
 
@@ -60,10 +64,38 @@ def storages_read(builder, node):
     return {builder.values[v]["storage"] for v in reads_of(node)}
 
 
-def write_back(builder, written, new, storages):
-    """Adds `copy_(written, new)` after the last forward reader of the old contents. `storages` holds what each node reads."""
-    if written == new:
-        return
+def together(builder, mutations):
+    """Lists of (written, new) that one call writes back: statistics are many and small, and a kernel for each would cost more
+    time than all of them in one. Large ones go alone, so that nothing large has to wait."""
+    groups = {}
+    for written, new in mutations:
+        values = builder.values[written], builder.values[new]
+        if written == new:
+            continue
+        small = math.prod(values[0]["sizes"]) <= MOST_TOGETHER
+        alike = all(values[0][key] == values[1][key] for key in ("dtype", "sizes", "strides"))
+        key = values[0]["dtype"] if small and alike else (written, new)
+        groups.setdefault(key, []).append((written, new))
+    return list(groups.values())
+
+
+def write_back(builder, pairs, storages):
+    """Adds a copy of each new value into what is written, after the last forward reader of the old contents. `storages` holds what each
+    node reads."""
+    place = max(place_of_copy(builder, written, new, storages) for written, new in pairs)
+    written, new = ([{"value": int(pair[side])} for pair in pairs] for side in (0, 1))
+    name = f"update_{builder.storages[builder.values[pairs[0][0]]['storage']]['name']}"
+    if len(pairs) == 1:
+        node = builder.make_node(name, torch.ops.aten.copy_.default, "forward", [written[0], new[0]], {}, [None])
+    else:
+        outputs = [None] * len(torch.ops.aten._foreach_copy_.default._schema.returns)
+        node = builder.make_node(name, torch.ops.aten._foreach_copy_.default, "forward", [written, new], {}, outputs)
+    storages[id(node)] = storages_read(builder, node)
+    builder.nodes.insert(place, node)
+    builder.boundary += 1
+
+
+def place_of_copy(builder, written, new, storages):
     storage = builder.values[written]["storage"]
     place = 0
     for position, node in enumerate(builder.nodes):
@@ -74,12 +106,7 @@ def write_back(builder, written, new, storages):
             node["recomputable"] = False
         if (reads or new in node["outputs"]) and position < builder.boundary:
             place = position + 1
-    name = f"update_{builder.storages[storage]['name']}"
-    node = builder.make_node(
-        name, torch.ops.aten.copy_.default, "forward", [{"value": int(written)}, {"value": int(new)}], {}, [None])
-    storages[id(node)] = storages_read(builder, node)
-    builder.nodes.insert(place, node)
-    builder.boundary += 1
+    return place
 
 
 def check_reader(builder, position, node, storage):

@@ -188,6 +188,19 @@ class StepGraphMaker {
     });
   }
 
+  // Does the node do nothing with `made` but copy it to `home`? It may copy others beside it.
+  bool copies_home(const Node& node, StorageId made, StorageId home) const {
+    if (node.op != "aten::copy_" && node.op != "aten::_foreach_copy_") return false;
+    const std::vector<ValueId> values = values_read(node);  // all places, then all new contents
+    const std::size_t pairs = values.size() / 2;
+    for (std::size_t i = 0; i < pairs; ++i) {
+      const bool this_one = program_.values[values[pairs + i]].storage == made;
+      if (this_one && program_.values[values[i]].storage != home) return false;
+    }
+    return std::none_of(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(pairs),
+                        [&](ValueId v) { return program_.values[v].storage == made; });
+  }
+
   // Where outputs leave and their gradients arrive. It reads whatever the forward part leaves
   // behind, so that no order of ops can put that after it.
   void add_boundary() {
