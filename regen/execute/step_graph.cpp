@@ -181,11 +181,9 @@ class StepGraphMaker {
     const std::vector<ValueId> origin = values_read(one);
     const StorageId made = program_.values[node.outputs[carried.result]].storage;
     if (origin.size() != 1 || result_[made]) return false;
-    return std::all_of(readers_[made].begin(), readers_[made].end(), [&](NodeId id) {
-      const Node& reader = program_.nodes[id];
-      return reader.op == "aten::copy_" &&
-             program_.values[values_read(reader)[0]].storage == program_.values[origin[0]].storage;
-    });
+    const StorageId home = program_.values[origin[0]].storage;
+    return std::all_of(readers_[made].begin(), readers_[made].end(),
+                       [&](NodeId id) { return copies_home(program_.nodes[id], made, home); });
   }
 
   // Does the node do nothing with `made` but copy it to `home`? It may copy others beside it.

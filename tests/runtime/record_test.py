@@ -1,4 +1,6 @@
-"""What operators are measured with: indices as the step would have them, since times depend on where kernels gather from."""
+"""What the graph of a step says: times with indices as the step would have them, and what may run again."""
+
+import json
 
 import torch
 from torch import nn
@@ -46,3 +48,24 @@ def test_indices_are_those_of_the_node_that_makes_them():
         window = torch.arange(4)
         assert torch.equal(rows // 2, window[:, None].expand(2, 3, 4, 4))
         assert torch.equal(columns // 2, window.expand(2, 3, 4, 4))
+
+
+class Normalized(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(*(layer for _ in range(3) for layer in (nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU())))
+
+    def forward(self, x):
+        return self.layers(x).mean()
+
+
+def test_batch_norm_can_run_again_after_its_statistics_were_written():
+    wrapped = regen.wrap(Normalized(), (torch.rand(2, 4, 8, 8),), 1.0, cache=False, reserve=0)
+    graph = json.loads(wrapped.regen.active.plan.step.graph_json())
+    names = [tensor["name"] for tensor in graph["tensors"]]
+    norms = [op for op in graph["ops"] if "batch_norm" in op["type"] and op.get("phase", "forward") == "forward"]
+    assert len(norms) == 3 and all(op.get("recomputable", True) for op in norms)
+    for op in norms:
+        assert not [names[t] for t in op["inputs"] if "running" in names[t]]
+    writers = [op for op in graph["ops"] if "copy" in op["type"]]
+    assert len(writers) == 2  # statistics in one call, counts of batches in another
