@@ -144,14 +144,14 @@ bool GapRepair::relieve(GapState& state, Random& random, bool give_up) {
     if (state.plan.peak_bytes <= *space_.problem.budget) return state.plan.fits;
     if (give_up && effort_.exhausted()) return false;
     if (far_beyond_the_cap(state.plan)) return false;
-    if (!relieve_once(state, random)) return false;
+    if (!relieve_once(state, random, give_up)) return false;
   }
   return false;
 }
 
 // Goes from the worst op to the next as long as the bytes are too many, by an estimate of what each
 // drop takes away. False if nothing could be dropped.
-bool GapRepair::relieve_once(GapState& state, Random& random) {
+bool GapRepair::relieve_once(GapState& state, Random& random, bool give_up) {
   std::vector<Bytes> bytes = state.plan.stage_bytes;
   const Bytes budget = *space_.problem.budget;
   std::vector<double> excess_before{0};
@@ -171,6 +171,7 @@ bool GapRepair::relieve_once(GapState& state, Random& random) {
       }
     }
     if (most == budget) break;
+    if (give_up && effort_.exhausted()) return false;
     const std::size_t dropped = drop_across(worst, state, bytes, excess_before, random);
     changed += dropped;
     if (dropped == 0 || bytes[worst] > budget) hopeless[worst] = 1;

@@ -76,7 +76,7 @@ class GapRepair {
   double cost_of_runs(const GapPlan& plan) const;
   // So dear already that no plan within the cap will come of it, though it is still too large.
   bool far_beyond_the_cap(const GapPlan& plan) const;
-  bool relieve_once(GapState& state, Random& random);
+  bool relieve_once(GapState& state, Random& random, bool give_up);
   std::vector<Relief> reliefs(std::uint32_t stage, const GapState& state,
                               const std::vector<double>& excess_before, Random& random);
   std::optional<Relief> relief_by_source(TensorId source, std::uint32_t stage,

@@ -14,6 +14,18 @@ constexpr int kCycle = 300;           // tries before an island goes back to its
 constexpr std::size_t kIslands = 8;   // as many on every machine, so that all find the same
 constexpr int kRoundsPerSettler = 2;  // before the worst island goes on from the best
 
+// Beyond these ops the first plans may take long, and others have to be asked.
+constexpr std::size_t kLarge = 5'000;
+constexpr double kStartShare = 0.2;
+
+Limits part_of(const Effort& effort, double share) {
+  Limits limits = effort.limits();
+  limits.seconds = std::max(0.0, effort.seconds_left()) * share;
+  const auto work = static_cast<double>(std::max<std::int64_t>(0, effort.work_left()));
+  if (limits.work != Limits{}.work) limits.work = static_cast<std::int64_t>(work * share);
+  return limits;
+}
+
 double forward_cost(const Graph& graph, OpId turn) {
   double sum = 0;
   for (OpId op : graph.ops()) {
@@ -30,10 +42,10 @@ void GapSearch::offer(const GapState& state) {
   if (space_.problem.observer) space_.problem.observer(effort_.seconds(), best_->cost, 0);
 }
 
-void GapSearch::fit_and_add(GapState state) {
+void GapSearch::fit_and_add(GapState state, GapRepair& repair, bool give_up) {
   Random random(1);
-  if (!repair_.relieve(state, random, best_.has_value())) return;
-  repair_.refill(state, random);
+  if (!repair.relieve(state, random, give_up)) return;
+  repair.refill(state, random);
   offer(state);
   const bool known = std::ranges::any_of(
       starts_, [&](const GapState& other) { return other.plan.cost == state.plan.cost; });
@@ -41,11 +53,16 @@ void GapSearch::fit_and_add(GapState state) {
 }
 
 void GapSearch::start() {
+  const bool large = space_.graph.num_ops() > kLarge;
+  Effort own(large ? part_of(effort_, kStartShare) : part_of(effort_, 1));
+  GapRepair repair(space_, own);
   for (const double share : {0.0, 1.0, 0.5, 1.5, 2.5}) {
     if (share > 0 && !space_.can_move()) break;
-    if (best_ && effort_.exhausted()) break;
-    fit_and_add({{space_.model.keep_everything(), early_values(share)}, {}});
+    if ((large || best_) && own.exhausted()) break;
+    fit_and_add({{space_.model.keep_everything(), early_values(share)}, {}}, repair,
+                large || best_.has_value());
   }
+  effort_.add(own.work());
 }
 
 void GapSearch::start_from(const Plan& plan) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "regen/planners/gap_repair.h"
@@ -32,7 +33,9 @@ class GapSearch {
   const std::optional<GapPlan>& best() const { return best_; }
 
  private:
-  void fit_and_add(GapState state);
+  // What does not fit as it is may be given up: somebody has a plan already.
+  void fit_and_add(GapState state) { fit_and_add(std::move(state), repair_, true); }
+  void fit_and_add(GapState state, GapRepair& repair, bool give_up);
   void offer(const GapState& state);
   IdVector<TensorId, char> early_values(double share) const;
   void explore_all(std::vector<class GapIsland>& islands, double good_enough);
