@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "regen/planners/effort_share.h"
 #include "regen/planners/order_choice.h"
 #include "regen/planners/plan_in_order.h"
 #include "regen/planners/planner_list.h"

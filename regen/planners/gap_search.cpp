@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "regen/base/parallel.h"
+#include "regen/planners/effort_share.h"
 #include "regen/planners/gap_island.h"
 #include "regen/planners/recompute.h"
 
@@ -17,14 +18,6 @@ constexpr int kRoundsPerSettler = 2;  // before the worst island goes on from th
 // Beyond these ops the first plans may take long, and others have to be asked.
 constexpr std::size_t kLarge = 5'000;
 constexpr double kStartShare = 0.2;
-
-Limits part_of(const Effort& effort, double share) {
-  Limits limits = effort.limits();
-  limits.seconds = std::max(0.0, effort.seconds_left()) * share;
-  const auto work = static_cast<double>(std::max<std::int64_t>(0, effort.work_left()));
-  if (limits.work != Limits{}.work) limits.work = static_cast<std::int64_t>(work * share);
-  return limits;
-}
 
 double forward_cost(const Graph& graph, OpId turn) {
   double sum = 0;
@@ -54,7 +47,7 @@ void GapSearch::fit_and_add(GapState state, GapRepair& repair, bool give_up) {
 
 void GapSearch::start() {
   const bool large = space_.graph.num_ops() > kLarge;
-  Effort own(large ? part_of(effort_, kStartShare) : part_of(effort_, 1));
+  Effort own(share_of(effort_, large ? kStartShare : 1));
   GapRepair repair(space_, own);
   for (const double share : {0.0, 1.0, 0.5, 1.5, 2.5}) {
     if (share > 0 && !space_.can_move()) break;

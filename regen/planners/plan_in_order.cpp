@@ -13,6 +13,7 @@
 #include "regen/plan/whereabouts.h"
 #include "regen/planners/checkpoint_plan.h"
 #include "regen/planners/covering_bound.h"
+#include "regen/planners/effort_share.h"
 #include "regen/planners/gap_search.h"
 #include "regen/planners/planner_list.h"
 #include "regen/planners/recompute.h"
@@ -216,15 +217,6 @@ class PlanInOrder {
 };
 
 }  // namespace
-
-// A part of what is left of an effort.
-Limits share_of(const Effort& effort, double share) {
-  Limits limits = effort.limits();
-  limits.seconds = std::max(0.0, effort.seconds_left()) * share;
-  const auto work = static_cast<double>(std::max<std::int64_t>(0, effort.work_left()));
-  if (limits.work != Limits{}.work) limits.work = static_cast<std::int64_t>(work * share);
-  return limits;
-}
 
 // Only asked for where the best plan has an order of its own, which the search cannot know: so it
 // has a little time even when nothing is left.

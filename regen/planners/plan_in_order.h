@@ -22,7 +22,4 @@ double bound_of_every_order(const Graph& graph, const Problem& problem, double s
 // Of every op once, each in its cheapest way.
 double least_cost(const Graph& graph);
 
-// A part of what is left of an effort.
-Limits share_of(const Effort& effort, double share);
-
 }  // namespace regen

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "regen/plan/explain.h"
+#include "regen/planners/effort_share.h"
 #include "regen/planners/gap_search.h"
 #include "regen/planners/recompute.h"
 
@@ -207,23 +208,12 @@ class EveryChoice {
   }
 
  private:
-  Effort share(std::size_t left) const {
-    Limits limits = effort_.limits();
-    const auto parts = static_cast<double>(left);
-    limits.seconds = std::max(0.0, effort_.seconds_left()) / parts;
-    if (limits.work != Limits{}.work) {
-      limits.work =
-          std::max<std::int64_t>(0, effort_.work_left()) / static_cast<std::int64_t>(left);
-    }
-    return Effort(limits);
-  }
-
   Status try_choice(Chosen chosen, std::size_t left) {
     REGEN_ASSIGN(const VariantView view, VariantView::make(graph_, std::move(chosen)));
     if (structural_bound(view.graph()).bytes > *problem_.budget) return {};  // needs no bound
     Problem problem = problem_;
     problem.graph = &view.graph();
-    Effort own = share(left);
+    Effort own(share_of(effort_, 1.0 / static_cast<double>(left)));
     REGEN_ASSIGN(Proposal proposal, plan_(problem, own));
     effort_.add(own.work());
     if (proposal.status == PlanStatus::kInfeasible) return {};

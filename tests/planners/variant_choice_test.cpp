@@ -100,7 +100,6 @@ class BestAssignment {
 
 TEST(VariantChoice, EqualsTheBestOfAllAssignments) {
   int feasible = 0;
-  int proven = 0;
   int others = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -117,7 +116,7 @@ TEST(VariantChoice, EqualsTheBestOfAllAssignments) {
     ASSERT_EQ(found, best < kNone) << to_string(outcome->status) << " " << outcome->note;
     if (!found) continue;
     ++feasible;
-    proven += outcome->status == PlanStatus::kOptimal;
+    EXPECT_EQ(outcome->status, PlanStatus::kOptimal);
     EXPECT_NEAR(outcome->simulation.cost, best, 1e-9);
     EXPECT_LE(outcome->lower_bound, best * (1 + 1e-9));
     others += std::ranges::any_of(outcome->plan->steps, [](const Step& step) {
@@ -125,7 +124,6 @@ TEST(VariantChoice, EqualsTheBestOfAllAssignments) {
     });
   }
   EXPECT_GT(feasible, 30);
-  EXPECT_GT(proven, feasible / 2);
   EXPECT_GT(others, 15);
 }
 
