@@ -24,10 +24,13 @@ Limits limits_of(const PlanRequest& request) {
   return limits;
 }
 
-std::size_t ops_in_other_variants(const Plan& plan) {
+// How many ops run otherwise than by default: in place of something they read, or by another
+// algorithm.
+std::size_t ops_in_other_variants(const Graph& graph, const Plan& plan, bool in_place) {
   std::set<OpId> ops;
   for (const auto& step : plan.steps) {
-    if (step.kind() == StepKind::kCompute && step.choice() > 0) ops.insert(step.op());
+    if (step.kind() != StepKind::kCompute || step.choice() == 0) continue;
+    if (graph.overwrites(step.variant(graph)).valid() == in_place) ops.insert(step.op());
   }
   return ops.size();
 }
@@ -249,7 +252,11 @@ py::dict RuntimeStep::report(const Outcome& outcome) {
   report["offloaded_bytes"] = outcome.simulation.offloaded_bytes;
   report["recomputed"] = outcome.simulation.recomputed;
   report["steps"] = outcome.plan ? outcome.plan->steps.size() : 0;
-  report["other_algorithms"] = outcome.plan ? ops_in_other_variants(*outcome.plan) : 0;
+  const auto others = [&](bool in_place) {
+    return outcome.plan ? ops_in_other_variants(step_->graph, *outcome.plan, in_place) : 0;
+  };
+  report["other_algorithms"] = others(false);
+  report["in_place"] = others(true);
   report["note"] = outcome.note;
   return report;
 }

@@ -158,22 +158,28 @@ Status check_runtime(const Arguments& arguments, PreparedStep& prepared, const S
                                    full_bytes(plan.simulation.peak_bytes)}}));
 }
 
-bool takes_other_algorithms(const Plan& plan) {
-  return std::any_of(plan.steps.begin(), plan.steps.end(), [](const Step& step) {
-    return step.kind() == StepKind::kCompute && step.choice() > 0;
-  });
+// Another one than by default; not the same one in another place.
+bool takes_other_algorithm(const Graph& graph, const Step& step) {
+  return step.kind() == StepKind::kCompute && step.choice() > 0 &&
+         !graph.overwrites(step.variant(graph)).valid();
 }
 
-// Everything kept, in the variants that another plan has chosen.
+bool takes_other_algorithms(const Graph& graph, const Plan& plan) {
+  return std::any_of(plan.steps.begin(), plan.steps.end(),
+                     [&](const Step& step) { return takes_other_algorithm(graph, step); });
+}
+
+// Everything kept, by the algorithms that another plan has chosen.
 Result<StepPlan> keep_all_like(PreparedStep& prepared, const Plan& plan) {
   const Graph& graph = prepared.graph();
   IdVector<OpId, std::size_t> choice(graph.num_ops(), 0);
   for (const Step& step : plan.steps) {
-    if (step.kind() == StepKind::kCompute) choice[step.op()] = step.choice();
+    if (takes_other_algorithm(graph, step)) choice[step.op()] = step.choice();
   }
   REGEN_ASSIGN(StepPlan everything, keep_all_plan(prepared));
   for (Step& step : everything.plan.steps) {
-    if (step.kind() == StepKind::kCompute) step = Step::compute(step.op(), choice[step.op()]);
+    if (step.kind() != StepKind::kCompute || choice[step.op()] == 0) continue;
+    step = Step::compute(step.op(), choice[step.op()]);
   }
   PackOptions options;
   options.alignment = prepared.device->alignment();
@@ -206,7 +212,7 @@ Status check_diff(const Arguments& arguments, PreparedStep& prepared, const Step
                           {"planner", plan.plan.planner},
                           {"equal", difference.empty()},
                           {"compared", kept.left.size()},
-                          {"other_algorithms", takes_other_algorithms(plan.plan)},
+                          {"other_algorithms", takes_other_algorithms(prepared.graph(), plan.plan)},
                           {"difference", difference},
                           {"checksum", hex(checksum(kept.left))}}));
   }

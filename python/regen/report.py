@@ -44,6 +44,8 @@ class PlanReport:
             lines.append(f"  improved    {improved_text(report['improved'], report['cost'])}")
         elif self.runner.improvement.search is not None:
             lines.append("  improved    not yet: a search runs beside the training")
+        if report.get("in_place"):
+            lines.append(f"  in place    {report['in_place']} ops write over what they read last")
         if report.get("other_algorithms"):
             lines.append(f"  algorithms  {report['other_algorithms']} ops run otherwise than by default")
         memory = step.memory() if self.runner.compiled else {}

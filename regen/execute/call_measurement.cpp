@@ -51,7 +51,26 @@ Result<CallRecord> CallMeasurement::of(NodeId id, const CallArguments& arguments
   call.time = [&] { return time(call.run); };
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const c10::AutoGradMode gradients(runs_with_gradients(program_.nodes[id]));
-  return measure(id, call, caps);
+  REGEN_ASSIGN(CallRecord record, measure(id, call, caps));
+  REGEN_ASSIGN(record.overwritable, overwritable(id, arguments, {call.run, memory}, record));
+  return record;
+}
+
+// Last of all, as trials change what the call is made on.
+Result<std::vector<std::size_t>> CallMeasurement::overwritable(NodeId id,
+                                                               const CallArguments& arguments,
+                                                               const TrialCall& trial,
+                                                               const CallRecord& record) const {
+  REGEN_ASSIGN(const c10::OperatorHandle handle, find_operator(program_, id));
+  std::vector<std::size_t> candidates;
+  if (reads_before_it_writes(handle) && can_be_tried(program_.nodes[id], handle.schema())) {
+    for (std::size_t storage = 0; storage < arguments.storages().size(); ++storage) {
+      if (laid_out_as_first_result(program_, arguments, storage, record)) {
+        candidates.push_back(storage);
+      }
+    }
+  }
+  return find_overwritable(trial, record, candidates, device_.torch_device());
 }
 
 Result<CallRecord> CallMeasurement::measure(NodeId id, const RepeatableCall& call,

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "regen/execute/call_arguments.h"
+#include "regen/execute/overwriting.h"
 #include "regen/execute/record.h"
 
 namespace regen {
@@ -22,6 +23,9 @@ class CallMeasurement {
  private:
   Result<CallRecord> measure(NodeId id, const RepeatableCall& call,
                              const std::vector<Bytes>* caps) const;
+  Result<std::vector<std::size_t>> overwritable(NodeId id, const CallArguments& arguments,
+                                                const TrialCall& trial,
+                                                const CallRecord& record) const;
   std::vector<at::Tensor> make_memory(const CallArguments& arguments, bool real_indices) const;
   at::Tensor make_contents(StorageId storage, const CallArguments& arguments) const;
   at::Tensor made_indices(StorageId storage) const;

@@ -18,8 +18,8 @@ class GeneratorState {
 
  private:
   c10::Device device_ = c10::Device(c10::kCPU);
-  at::Tensor state_;           // on the CPU the whole state
-  std::uint64_t seed_ = 0;     // elsewhere a counter says all
+  at::Tensor state_;        // on the CPU the whole state
+  std::uint64_t seed_ = 0;  // elsewhere a counter says all
   std::uint64_t offset_ = 0;
 };
 

@@ -99,9 +99,19 @@ class Compiler {
 
   void allocate(TensorId t) {
     const Bytes offset = (*plan_.addresses)[next_address_++];
-    places_[t] = {true, offset,
-                  storage_at(target_.arena + offset, program_.storages[step_.storages[t]].bytes,
-                             target_.device)};
+    places_[t] = {true, offset, arena_storage(t, offset)};
+  }
+
+  // In the place of something that is read for the last time, and may be on its way to the host.
+  void take_over(TensorId overwritten, TensorId t) {
+    await(offload_[overwritten]);
+    const Bytes offset = places_[overwritten].offset;
+    places_[t] = {true, offset, arena_storage(t, offset)};
+  }
+
+  c10::Storage arena_storage(TensorId t, Bytes offset) const {
+    return storage_at(target_.arena + offset, program_.storages[step_.storages[t]].bytes,
+                      target_.device);
   }
 
   void await(std::uint32_t& copy) {
@@ -125,11 +135,13 @@ class Compiler {
       return {};
     }
     const VariantId variant = step.variant(graph_);
+    const TensorId overwritten = graph_.overwrites(variant);
     for (const TensorId t : graph_.reads(variant)) await(fetch_[t]);
     // The same values again, but not while a copy of them is moving.
     for (const TensorId t : graph_.makes(variant)) {
       await(fetch_[t]);
       await(offload_[t]);
+      if (overwritten.valid() && t == graph_.makes(variant)[0]) take_over(overwritten, t);
       if (!places_[t].there) allocate(t);
     }
     Bytes workspace = 0;
@@ -138,6 +150,7 @@ class Compiler {
     add(InstructionKind::kCompute, list_.computes.size());
     list_.computes.push_back(std::move(call));
     ++runs_[op];
+    if (overwritten.valid()) places_[overwritten] = {};
     return {};
   }
 

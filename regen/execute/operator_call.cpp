@@ -93,10 +93,11 @@ class ArgumentReader {
 
   static Result<IValue> read_memory_format(const std::string& name) {
     using c10::MemoryFormat;
-    for (const auto& [text, format] : {std::pair{"contiguous_format", MemoryFormat::Contiguous},
-                                       std::pair{"preserve_format", MemoryFormat::Preserve},
-                                       std::pair{"channels_last", MemoryFormat::ChannelsLast},
-                                       std::pair{"channels_last_3d", MemoryFormat::ChannelsLast3d}}) {
+    for (const auto& [text, format] :
+         {std::pair{"contiguous_format", MemoryFormat::Contiguous},
+          std::pair{"preserve_format", MemoryFormat::Preserve},
+          std::pair{"channels_last", MemoryFormat::ChannelsLast},
+          std::pair{"channels_last_3d", MemoryFormat::ChannelsLast3d}}) {
       if (name == text) return IValue(format);
     }
     return bad_input("\"" + name + "\" is no memory format");
@@ -131,8 +132,7 @@ void collect_values(const Json& json, std::vector<ValueId>& values) {
 
 Result<c10::OperatorHandle> find_operator(const Program& program, NodeId node) {
   const Node& call = program.nodes[node];
-  const auto handle =
-      c10::Dispatcher::singleton().findSchema({call.op, call.overload});
+  const auto handle = c10::Dispatcher::singleton().findSchema({call.op, call.overload});
   if (handle) return *handle;
   return bad_input(describe(program, node) + ": this build of PyTorch has no such operator");
 }

@@ -1,5 +1,10 @@
 #include "regen/execute/operator_facts.h"
 
+#include <ATen/core/enum_tag.h>
+
+#include <algorithm>
+#include <array>
+
 #include "regen/execute/operator_call.h"
 
 namespace regen {
@@ -36,6 +41,31 @@ std::vector<std::size_t> beside_the_problem(std::string_view op) {
 bool can_be_tried(const Node& node, const c10::FunctionSchema& schema) {
   return !node.random && !node.outputs.empty() && silently_written(node).empty() &&
          written_arguments(schema).empty();
+}
+
+bool reads_before_it_writes(const c10::OperatorHandle& handle) {
+  // Pointwise ones without PyTorch's tag for them, and some that add up rows or channels first.
+  static constexpr std::array<std::string_view, 15> kOthers = {
+      "aten::_log_softmax",
+      "aten::_log_softmax_backward_data",
+      "aten::_softmax",
+      "aten::_softmax_backward_data",
+      "aten::batch_norm_backward",
+      "aten::cudnn_batch_norm_backward",
+      "aten::elu_backward",
+      "aten::hardsigmoid_backward",
+      "aten::hardswish",
+      "aten::hardswish_backward",
+      "aten::hardtanh_backward",
+      "aten::leaky_relu_backward",
+      "aten::mish_backward",
+      "aten::native_batch_norm_backward",
+      "aten::softplus_backward",
+  };
+  const std::string& name = handle.schema().name();
+  // A copy onto itself is nothing that its makers think of.
+  if (name == "aten::clone") return false;
+  return handle.hasTag(at::Tag::pointwise) || std::ranges::find(kOthers, name) != kOthers.end();
 }
 
 bool runs_with_gradients(const Node& node) {

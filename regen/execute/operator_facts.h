@@ -1,6 +1,7 @@
 // What PyTorch's schemas do not say about some operators and an executor must know.
 #pragma once
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/function_schema.h>
 
 #include <cstddef>
@@ -31,6 +32,10 @@ std::vector<std::size_t> beside_the_problem(std::string_view op);
 // Whether a second call has no effect but its results, and they are the same: it writes none of its
 // arguments and draws no random numbers.
 bool can_be_tried(const Node& node, const c10::FunctionSchema& schema);
+
+// Whether the kernel has read all that an element of its first result depends on before it writes
+// that element, as far as one can tell from outside: worth a trial (overwriting.h).
+bool reads_before_it_writes(const c10::OperatorHandle& handle);
 
 // Whether plain PyTorch has gradients switched on while the node runs: in the forward pass.
 bool runs_with_gradients(const Node& node);

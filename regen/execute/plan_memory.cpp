@@ -11,7 +11,10 @@ namespace {
 class HostCopies {
  public:
   HostCopies(const Graph& graph, const Plan& plan)
-      : graph_(graph), plan_(plan), open_(graph.num_tensors(), kNone), waiting_(graph.num_tensors(), false) {}
+      : graph_(graph),
+        plan_(plan),
+        open_(graph.num_tensors(), kNone),
+        waiting_(graph.num_tensors(), false) {}
 
   std::vector<Lifetime> lifetimes() && {
     find_last_fetches();
@@ -82,10 +85,13 @@ Bytes arena_height(const Graph& graph, const Plan& plan) {
   for (const Step& step : plan.steps) {
     if (step.kind() == StepKind::kCompute) {
       const VariantId variant = step.variant(graph);
+      const TensorId overwritten = graph.overwrites(variant);
       for (const TensorId t : graph.makes(variant)) {
-        if (!there[t]) take(graph.bytes(t));
+        const bool takes_over = overwritten.valid() && t == graph.makes(variant)[0];
+        if (!there[t] && !takes_over) take(graph.bytes(t));
         there[t] = true;
       }
+      if (overwritten.valid()) there[overwritten] = false;
       if (graph.workspace(variant) > 0) take(graph.workspace(variant));
     } else if (step.kind() == StepKind::kFetch) {
       take(graph.bytes(step.tensor()));

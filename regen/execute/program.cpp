@@ -56,8 +56,9 @@ class Reader {
 
   Result<Program> read() {
     REGEN_TRY(check_format(root_, "regen-program", kFormatVersion));
-    REGEN_TRY(refuse_unknown_fields(root_, {"format", "version", "name", "torch", "device", "storages", "values",
-                                            "nodes", "boundary", "scalars", "results", "data"}));
+    REGEN_TRY(refuse_unknown_fields(
+        root_, {"format", "version", "name", "torch", "device", "storages", "values", "nodes",
+                "boundary", "scalars", "results", "data"}));
     REGEN_TRY(read_text(root_, "name", program_.name));
     REGEN_TRY(read_text(root_, "torch", program_.torch));
     REGEN_TRY(read_text(root_, "device", program_.device));
@@ -115,8 +116,8 @@ class Reader {
     REGEN_ASSIGN(const JsonCursor offset, required_field(at, "offset"));
     REGEN_TRY(store(value.offset, offset.whole(0, kMaxBytes)));
     if (value.sizes.size() != value.strides.size()) {
-      return at.error(std::to_string(value.sizes.size()) + " sizes but " + std::to_string(value.strides.size()) +
-                      " strides found, expected as many");
+      return at.error(std::to_string(value.sizes.size()) + " sizes but " +
+                      std::to_string(value.strides.size()) + " strides found, expected as many");
     }
     REGEN_TRY(check_window(at, value));
     program_.values.push_back(std::move(value));
@@ -149,8 +150,8 @@ class Reader {
   }
 
   Status read_node(const JsonCursor& at) {
-    REGEN_TRY(refuse_unknown_fields(at, {"name", "op", "overload", "args", "kwargs", "outputs", "phase", "random",
-                                         "recomputable", "source"}));
+    REGEN_TRY(refuse_unknown_fields(at, {"name", "op", "overload", "args", "kwargs", "outputs",
+                                         "phase", "random", "recomputable", "source"}));
     Node node;
     REGEN_TRY(read_text(at, "name", node.name));
     REGEN_TRY(read_text(at, "op", node.op));
@@ -189,7 +190,8 @@ class Reader {
     const auto parsed = parse_phase(phase_name);
     if (!parsed.ok()) return phase.error(parsed.error().message);
     node.phase = *parsed;
-    for (const auto& [key, flag] : {std::pair{"random", &node.random}, std::pair{"recomputable", &node.recomputable}}) {
+    for (const auto& [key, flag] :
+         {std::pair{"random", &node.random}, std::pair{"recomputable", &node.recomputable}}) {
       if (!has_field(at, key)) continue;
       REGEN_ASSIGN(const JsonCursor field, required_field(at, key));
       REGEN_TRY(store(*flag, field.boolean()));
@@ -200,14 +202,15 @@ class Reader {
   Status check_arguments(const JsonCursor& at, const Node& node) const {
     for (const std::int64_t value : value_references(node)) {
       if (value < 0 || static_cast<std::size_t>(value) >= program_.values.size()) {
-        return at.error("an argument refers to value " + std::to_string(value) + ", expected 0 to " +
-                        std::to_string(program_.values.size()) + " (exclusive)");
+        return at.error("an argument refers to value " + std::to_string(value) +
+                        ", expected 0 to " + std::to_string(program_.values.size()) +
+                        " (exclusive)");
       }
     }
     for (const std::int64_t scalar : scalar_references(node)) {
       if (scalar < 0 || static_cast<std::size_t>(scalar) >= program_.scalars.size()) {
-        return at.error("an argument refers to scalar " + std::to_string(scalar) + ", of which there are " +
-                        std::to_string(program_.scalars.size()));
+        return at.error("an argument refers to scalar " + std::to_string(scalar) +
+                        ", of which there are " + std::to_string(program_.scalars.size()));
       }
     }
     return {};
@@ -252,7 +255,8 @@ class Reader {
   Status check_order() const {
     IdVector<ValueId, bool> known(program_.values.size(), false);
     for (std::size_t v = 0; v < known.size(); ++v) {
-      known[ValueId(v)] = program_.storages[program_.values[ValueId(v)].storage].role != Role::kComputed;
+      known[ValueId(v)] =
+          program_.storages[program_.values[ValueId(v)].storage].role != Role::kComputed;
     }
     for (std::size_t n = 0; n < program_.nodes.size(); ++n) {
       const Node& node = program_.nodes[NodeId(n)];
@@ -267,8 +271,8 @@ class Reader {
     }
     for (const ProgramResult& result : program_.results) {
       if (!known[result.value]) {
-        return root_.error("result \"" + result.name + "\" is value " + std::to_string(result.value.index()) +
-                           ", which no node makes");
+        return root_.error("result \"" + result.name + "\" is value " +
+                           std::to_string(result.value.index()) + ", which no node makes");
       }
     }
     return {};
@@ -285,9 +289,15 @@ Json id_or_null(ValueId id) {
 Json to_json(const Node& node) {
   Json outputs = Json::array();
   for (const ValueId id : node.outputs) outputs.push_back(id_or_null(id));
-  Json json = {{"name", node.name},     {"op", node.op},         {"overload", node.overload},
-               {"phase", to_string(node.phase)}, {"args", node.args}, {"kwargs", node.kwargs},
-               {"outputs", outputs},    {"random", node.random}, {"recomputable", node.recomputable},
+  Json json = {{"name", node.name},
+               {"op", node.op},
+               {"overload", node.overload},
+               {"phase", to_string(node.phase)},
+               {"args", node.args},
+               {"kwargs", node.kwargs},
+               {"outputs", outputs},
+               {"random", node.random},
+               {"recomputable", node.recomputable},
                {"source", node.source}};
   return json;
 }
@@ -304,8 +314,11 @@ Result<Program> read_program(std::string_view json, std::string_view source) {
 }
 
 std::string write_program(const Program& program) {
-  Json json = {{"format", "regen-program"}, {"version", kFormatVersion}, {"name", program.name},
-               {"torch", program.torch},    {"device", program.device}};
+  Json json = {{"format", "regen-program"},
+               {"version", kFormatVersion},
+               {"name", program.name},
+               {"torch", program.torch},
+               {"device", program.device}};
   json["storages"] = Json::array();
   for (const StorageSpec& s : program.storages) {
     Json storage = {{"name", s.name}, {"role", to_string(s.role)}, {"bytes", s.bytes}};
@@ -335,7 +348,8 @@ std::string write_program(const Program& program) {
   }
   json["data"] = Json::array();
   for (const DataSpec& d : program.data) {
-    json["data"].push_back({{"storage", d.storage.index()}, {"offset", d.offset}, {"bytes", d.bytes}});
+    json["data"].push_back(
+        {{"storage", d.storage.index()}, {"offset", d.offset}, {"bytes", d.bytes}});
   }
   return json.dump() + "\n";
 }
@@ -346,7 +360,8 @@ Result<Program> load_program(const std::string& folder) {
   return read_program(text, path);
 }
 
-Result<std::string> load_data(const std::string& folder, const Program& program, StorageId storage) {
+Result<std::string> load_data(const std::string& folder, const Program& program,
+                              StorageId storage) {
   for (const DataSpec& data : program.data) {
     if (data.storage != storage) continue;
     return read_file_part(folder + "/data.bin", data.offset, data.bytes);

@@ -26,7 +26,15 @@ using StorageId = Id<struct StorageTag>;
 using ValueId = Id<struct ValueTag>;
 using NodeId = Id<struct NodeTag>;
 
-enum class Role : std::uint8_t { kInput, kParameter, kBuffer, kState, kConstant, kTangent, kComputed };
+enum class Role : std::uint8_t {
+  kInput,
+  kParameter,
+  kBuffer,
+  kState,
+  kConstant,
+  kTangent,
+  kComputed
+};
 
 std::string_view to_string(Role role);
 

@@ -11,6 +11,7 @@
 #include "regen/execute/generator.h"
 #include "regen/execute/operator_call.h"
 #include "regen/execute/operator_facts.h"
+#include "regen/execute/overwriting.h"
 #include "regen/plan/pack.h"
 
 namespace regen {
@@ -85,7 +86,9 @@ class Recorder {
 
   // Whether a measurement from earlier says all that is asked for.
   bool complete(const CallRecord& record) const {
-    return options_.algorithms == Algorithms::kDefault || record.alternatives.has_value();
+    const bool algorithms_known =
+        options_.algorithms == Algorithms::kDefault || record.alternatives.has_value();
+    return algorithms_known && record.overwritable.has_value();
   }
 
   // Calls with the same problem have the same caps, as far as they can.
@@ -145,6 +148,11 @@ class Recorder {
     record.computes = !views_only || writes;
     record.seconds = record.computes ? call.seconds : 0;
     REGEN_TRY(place_workspace(call.allocations, made, record));
+    for (const std::size_t storage : *call.overwritable) {
+      if (laid_out_as_first_result(program, arguments, storage, call)) {
+        record.overwritable.push_back(arguments.storages()[storage]);
+      }
+    }
     if (options_.algorithms == Algorithms::kDefault || !call.alternatives || !record.computes) {
       return {};
     }
@@ -160,6 +168,7 @@ class Recorder {
           place_workspace(alternative.allocations, made_by(alternative, call, made), variant));
     }
     if (record.alternatives.empty()) return {};
+    record.overwritable.clear();
     const auto group = groups_.try_emplace({arguments.problem(), caps_of(call)}, groups_.size());
     record.choice_group = group.first->second;
     return {};

@@ -40,10 +40,13 @@ struct NodeRecord : NodeVariant {
   bool computes = true;  // false: it only returns views of what it reads
   std::vector<NodeVariant> alternatives;
   ChoiceGroupId choice_group;  // the nodes with the same problem; none without alternatives
+  // What it reads and may have its first result in place of; none where there are alternatives.
+  std::vector<StorageId> overwritable;
 
-  // Counted as the op's variants in the graph: 0 is the default.
+  // Counted as the op's variants in the graph: 0 is the default; behind the alternatives come
+  // those that differ from it in where the first result lies.
   const NodeVariant& variant(std::size_t choice) const {
-    return choice == 0 ? *this : alternatives[choice - 1];
+    return choice == 0 || choice > alternatives.size() ? *this : alternatives[choice - 1];
   }
 };
 

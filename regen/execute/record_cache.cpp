@@ -42,6 +42,7 @@ Json to_json(const CallRecord& record) {
   Json json = {{"seconds", record.seconds},
                {"allocations", to_json(record.allocations)},
                {"results", results}};
+  if (record.overwritable) json["overwritable"] = *record.overwritable;
   if (record.alternatives) json["alternatives"] = to_json(*record.alternatives);
   return json;
 }
@@ -67,6 +68,9 @@ CallRecord from_json(const Json& json) {
       record.alternatives->push_back({a.at("cap").get<Bytes>(), a.at("seconds").get<double>(),
                                       allocations_from(a.at("allocations"))});
     }
+  }
+  if (json.contains("overwritable")) {
+    record.overwritable = json.at("overwritable").get<std::vector<std::size_t>>();
   }
   for (const Json& r : json.at("results")) {
     ResultLayout layout;

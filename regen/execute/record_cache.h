@@ -59,6 +59,8 @@ struct CallRecord {
   std::vector<ResultLayout> results;
   // With falling caps; absent if they were not looked for.
   std::optional<std::vector<CallAlternative>> alternatives;
+  // Tensor arguments whose memory the first result may take over; absent if not looked for.
+  std::optional<std::vector<std::size_t>> overwritable;
 
   bool operator==(const CallRecord&) const = default;
 };

@@ -125,11 +125,27 @@ class StepGraphMaker {
       op.variants.push_back(variant_of(other));
       op.variants.back().name = "less workspace " + std::to_string(op.variants.size() - 1);
     }
+    add_overwriting_variants(id, op);
     op.choice_group = records_[id].choice_group;
     if (!op.mutates.empty()) op.recomputable = false;
     builder_.add_op(std::move(op));
     step_.nodes.push_back(id);
     return {};
+  }
+
+  // The same call, with its first result in place of something that it reads.
+  void add_overwriting_variants(NodeId id, OpSpec& op) const {
+    const ValueId first =
+        program_.nodes[id].outputs.empty() ? ValueId() : program_.nodes[id].outputs[0];
+    if (op.outputs.empty() || !first.valid()) return;
+    if (step_.tensors[program_.values[first].storage] != op.outputs[0]) return;
+    for (const StorageId storage : records_[id].overwritable) {
+      if (!maker_[storage].valid() || external(storage)) continue;  // the caller's
+      VariantSpec variant = variant_of(records_[id]);
+      variant.name = "in place of " + program_.storages[storage].name;
+      variant.overwrites = step_.tensors[storage];
+      op.variants.push_back(std::move(variant));
+    }
   }
 
   VariantSpec variant_of(const NodeVariant& way) const {

@@ -20,11 +20,11 @@ std::string shorten(std::string text) {
 }
 
 std::string show(const Graph& graph, TensorId t) {
-  return shorten(std::to_string(t.index()) + " '" + graph.name(t) + "'");
+  return std::to_string(t.index()) + " '" + shorten(graph.name(t)) + "'";
 }
 
 std::string show(const Graph& graph, OpId op) {
-  return shorten(std::to_string(op.index()) + " '" + graph.name(op) + "'");
+  return std::to_string(op.index()) + " '" + shorten(graph.name(op)) + "'";
 }
 
 std::string show_step(const Graph& graph, const Plan& plan, std::size_t step) {

@@ -303,6 +303,18 @@ INSTANTIATE_TEST_SUITE_P(All, EveryPlan,
                          }),
                          [](const auto& one) { return one.param.name; });
 
+// Every relu reads the sum before it for the last time, and most gradients are read once.
+TEST(Executor, WhatIsReadForTheLastTimeIsOverwritten) {
+  Fixture fixture({.layers = 4});
+  const Outcome kept = fixture.solve("keep_all");
+  const auto in_place = std::ranges::count_if(kept.plan->steps, [&](const Step& step) {
+    return step.kind() == StepKind::kCompute &&
+           fixture.graph().overwrites(step.variant(fixture.graph())).valid();
+  });
+  EXPECT_GE(in_place, 4);
+  expect_same_bits(fixture.run(*kept.plan), fixture.run_directly());
+}
+
 TEST(Executor, RefusesToRunOverMemoryThatWasNeverGiven) {
   Fixture fixture({.layers = 2});
   auto executor = fixture.compile(*fixture.solve("keep_all").plan);
