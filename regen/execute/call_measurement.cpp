@@ -52,8 +52,37 @@ Result<CallRecord> CallMeasurement::of(NodeId id, const CallArguments& arguments
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const c10::AutoGradMode gradients(runs_with_gradients(program_.nodes[id]));
   REGEN_ASSIGN(CallRecord record, measure(id, call, caps));
+  record.shorter_seconds = shorter_seconds(id, stack, call, record);
   REGEN_ASSIGN(record.overwritable, overwritable(id, arguments, {call.run, memory}, record));
   return record;
+}
+
+// Only where it is shorter and has the same bits.
+std::optional<double> CallMeasurement::shorter_seconds(NodeId id,
+                                                       const torch::jit::Stack& arguments,
+                                                       const RepeatableCall& call,
+                                                       const CallRecord& record) const {
+  const std::optional<ShorterRun> shorter = shorter_run(program_.nodes[id]);
+  if (!shorter) return {};
+  try {
+    const std::vector<at::Tensor> results = call.run();
+    torch::jit::Stack taken;
+    for (const auto& [from_results, index] : shorter->arguments) {
+      taken.push_back(from_results ? c10::IValue(results[index]) : arguments[index]);
+    }
+    const c10::OperatorHandle handle =
+        c10::Dispatcher::singleton().findSchemaOrThrow(std::string(shorter->op).c_str(), "");
+    const auto run = [&] {
+      torch::jit::Stack stack = taken;
+      handle.callBoxed(stack);
+      return take_results(stack);
+    };
+    if (!same_bytes(run()[0], results[0])) return {};
+    const double seconds = time(run);
+    return seconds < record.seconds ? std::optional(seconds) : std::nullopt;
+  } catch (const std::exception&) {
+    return {};  // there is no such kernel here, or not for these types
+  }
 }
 
 // Last of all, as trials change what the call is made on.

@@ -49,20 +49,22 @@ Result<std::unique_ptr<Executor>> Executor::compile(std::shared_ptr<const Record
   executor->step_ = std::move(step);
   executor->device_ = std::move(device);
   executor->options_ = options;
-  REGEN_ASSIGN(executor->arena_, executor->device_->allocate_arena(
-                                     std::max<Bytes>(1, memory.arena + options.reserve)));
+  REGEN_ASSIGN(executor->arena_,
+               executor->device_->allocate_arena(std::max<Bytes>(
+                   1, memory.arena + executor->step_->resident_bytes + options.reserve)));
   if (memory.slab > 0) {
     REGEN_ASSIGN(executor->slab_, executor->device_->allocate_host(memory.slab));
   }
-  executor->reserve_ = std::make_unique<Reserve>(executor->arena_.at(memory.arena), options.reserve,
-                                                 executor->device_->alignment());
+  executor->reserve_ =
+      std::make_unique<Reserve>(executor->arena_.at(memory.arena + executor->step_->resident_bytes),
+                                options.reserve, executor->device_->alignment());
   const CompileTarget target{executor->device_->torch_device(),
                              static_cast<std::byte*>(executor->arena_.data()), options.debug};
   REGEN_ASSIGN(executor->list_,
                make_instructions(*executor->recording_, *executor->step_, plan, memory, target));
   for (const ComputeInstruction& call : executor->list_.computes) {
     executor->any_choice_ |= call.chooses;
-    executor->other_choice_ |= call.choice > 0;
+    executor->other_choice_ |= call.chooses && call.choice > 0;
   }
   executor->copies_.resize(executor->list_.copies.size());
   executor->reserve_generators();

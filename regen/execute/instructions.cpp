@@ -98,9 +98,12 @@ class Compiler {
   }
 
   void allocate(TensorId t) {
-    const Bytes offset = (*plan_.addresses)[next_address_++];
+    const Bytes planned = (*plan_.addresses)[next_address_++];
+    const Bytes offset = stays(t) ? memory_.arena + step_.resident[t] : planned;
     places_[t] = {true, offset, arena_storage(t, offset)};
   }
+
+  bool stays(TensorId t) const { return step_.resident[t] >= 0; }
 
   // In the place of something that is read for the last time, and may be on its way to the host.
   void take_over(TensorId overwritten, TensorId t) {
@@ -156,6 +159,7 @@ class Compiler {
 
   Result<ComputeInstruction> make_call(OpId op, std::size_t choice, Bytes workspace) {
     const NodeId node = step_.nodes[op];
+    if (runs_[op] > 0 && step_.shortened[op]) return make_shorter_call(op);
     REGEN_ASSIGN(const c10::OperatorHandle handle, find_operator(program_, node));
     const ArgumentSource source{[this](ValueId value) { return tensor(value); }, scalars_,
                                 target_.device};
@@ -185,6 +189,38 @@ class Compiler {
       if (random_[op] < 0) random_[op] = static_cast<std::int32_t>(list_.num_random++);
       call.random = random_[op];
     }
+    return call;
+  }
+
+  TensorId result(NodeId node, std::size_t index) const {
+    return step_.tensors[program_.values[program_.nodes[node].outputs[index]].storage];
+  }
+
+  // Makes the first result; the others are where the first run has left them.
+  Result<ComputeInstruction> make_shorter_call(OpId op) {
+    const NodeId node = step_.nodes[op];
+    REGEN_ASSIGN(const c10::OperatorHandle first, find_operator(program_, node));
+    const ArgumentSource source{[this](ValueId value) { return tensor(value); }, scalars_,
+                                target_.device};
+    REGEN_ASSIGN(const torch::jit::Stack arguments,
+                 make_arguments(program_, node, first.schema(), source));
+    const ShorterRun shorter = *shorter_run(program_.nodes[node]);
+    ComputeInstruction call{.handle = c10::Dispatcher::singleton().findSchemaOrThrow(
+                                std::string(shorter.op).c_str(), ""),
+                            .node = node,
+                            .rerun = true,
+                            .shortened = true,
+                            .forward = runs_with_gradients(program_.nodes[node])};
+    for (const auto& [from_results, index] : shorter.arguments) {
+      if (from_results) {
+        call.arguments.push_back(tensor(program_.nodes[node].outputs[index]));
+      } else {
+        call.arguments.push_back(arguments[index]);
+      }
+    }
+    const TensorId made = result(node, 0);
+    call.slots.push_back(
+        {program_.storages[step_.storages[made]].bytes, target_.arena + places_[made].offset});
     return call;
   }
 
@@ -239,6 +275,7 @@ class Compiler {
 
   void offload(TensorId t) {
     host_[t] = memory_.slab_offsets[next_offload_++];
+    if (stays(t)) return;
     std::vector<std::uint32_t> after;
     if (fetch_[t] != kNone) after.push_back(fetch_[t]);
     offload_[t] = copy(Queue::kToHost, t, std::move(after));
@@ -247,13 +284,14 @@ class Compiler {
 
   void fetch(TensorId t) {
     allocate(t);
+    if (stays(t)) return;
     fetch_[t] = copy(Queue::kToDevice, t, {host_copy_[t]});
   }
 
   void release(TensorId t) {
     await(offload_[t]);
     await(fetch_[t]);
-    if (target_.poison) {
+    if (target_.poison && !stays(t)) {
       add(InstructionKind::kPoison, list_.poisons.size());
       list_.poisons.push_back({places_[t].offset, graph_.bytes(t)});
     }

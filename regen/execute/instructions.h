@@ -40,7 +40,8 @@ struct ComputeInstruction {
   std::vector<std::uint32_t> scalar_arguments;  // positions that depend on the step's scalars
   std::int32_t random = -1;                     // which saved generator state, for random nodes
   bool rerun = false;
-  bool forward = true;  // some kernels keep more for a backward pass when gradients are on
+  bool shortened = false;  // the shorter call of a second run, which makes the first result only
+  bool forward = true;     // some kernels keep more for a backward pass when gradients are on
 };
 
 // A copy on one of the two copy queues. It starts after all compute work before it, and after the

@@ -43,6 +43,21 @@ bool can_be_tried(const Node& node, const c10::FunctionSchema& schema) {
          written_arguments(schema).empty();
 }
 
+std::optional<ShorterRun> shorter_run(const Node& node) {
+  constexpr std::size_t kTraining = 5;
+  std::size_t epsilon = 7;
+  if (node.op == "aten::_batch_norm_with_update_functional") {
+    epsilon = 6;
+  } else if (node.op != "aten::cudnn_batch_norm" && node.op != "aten::native_batch_norm" &&
+             node.op != "aten::_native_batch_norm_legit_functional") {
+    return {};
+  } else if (!is_true(node, kTraining)) {
+    return {};
+  }
+  return ShorterRun{"aten::batch_norm_elemt",
+                    {{false, 0}, {false, 1}, {false, 2}, {true, 1}, {true, 2}, {false, epsilon}}};
+}
+
 bool reads_before_it_writes(const c10::OperatorHandle& handle) {
   // Pointwise ones without PyTorch's tag for them, and some that add up rows or channels first.
   static constexpr std::array<std::string_view, 15> kOthers = {

@@ -5,6 +5,7 @@
 #include <ATen/core/function_schema.h>
 
 #include <cstddef>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -32,6 +33,21 @@ std::vector<std::size_t> beside_the_problem(std::string_view op);
 // Whether a second call has no effect but its results, and they are the same: it writes none of its
 // arguments and draws no random numbers.
 bool can_be_tried(const Node& node, const c10::FunctionSchema& schema);
+
+// A call that makes the first result of another call again, from its arguments and from what the
+// first run has left behind.
+struct ShorterRun {
+  struct Taken {
+    bool from_results = false;  // else from the arguments
+    std::size_t index = 0;
+  };
+  std::string_view op;
+  std::vector<Taken> arguments;
+};
+// Of batch normalisation in training: with the statistics of the first run (results 1 and 2),
+// nothing has to be added up again. Whether that gives the same bits depends on who made the
+// kernels.
+std::optional<ShorterRun> shorter_run(const Node& node);
 
 // Whether the kernel has read all that an element of its first result depends on before it writes
 // that element, as far as one can tell from outside: worth a trial (overwriting.h).

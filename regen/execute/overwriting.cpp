@@ -23,19 +23,6 @@ at::Tensor bytes_of(const at::Tensor& tensor) {
   return at::empty({0}, tensor.options().dtype(at::kByte)).set_(tensor.storage(), 0, {bytes}, {1});
 }
 
-bool same_bytes(const at::Tensor& a, const at::Tensor& b) {
-  if (a.defined() != b.defined()) return false;
-  if (!a.defined()) return true;
-  if (a.strides() != b.strides() || a.storage().nbytes() != b.storage().nbytes()) return false;
-  const at::Tensor of_a = bytes_of(a);
-  const at::Tensor of_b = bytes_of(b);
-  for (std::int64_t from = 0; from < of_a.numel(); from += kComparedAtOnce) {
-    const std::int64_t length = std::min(kComparedAtOnce, of_a.numel() - from);
-    if (!at::equal(of_a.narrow(0, from, length), of_b.narrow(0, from, length))) return false;
-  }
-  return true;
-}
-
 bool same_results(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), same_bytes);
 }
@@ -77,6 +64,19 @@ Result<bool> same_in_place(const TrialCall& trial, const CallRecord& call, std::
 }
 
 }  // namespace
+
+bool same_bytes(const at::Tensor& a, const at::Tensor& b) {
+  if (a.defined() != b.defined()) return false;
+  if (!a.defined()) return true;
+  if (a.strides() != b.strides() || a.storage().nbytes() != b.storage().nbytes()) return false;
+  const at::Tensor of_a = bytes_of(a);
+  const at::Tensor of_b = bytes_of(b);
+  for (std::int64_t from = 0; from < of_a.numel(); from += kComparedAtOnce) {
+    const std::int64_t length = std::min(kComparedAtOnce, of_a.numel() - from);
+    if (!at::equal(of_a.narrow(0, from, length), of_b.narrow(0, from, length))) return false;
+  }
+  return true;
+}
 
 bool laid_out_as_first_result(const Program& program, const CallArguments& arguments,
                               std::size_t storage, const CallRecord& call) {

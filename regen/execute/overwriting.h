@@ -16,6 +16,9 @@
 
 namespace regen {
 
+// Whether two tensors have the same layout and their storages the same contents.
+bool same_bytes(const at::Tensor& a, const at::Tensor& b);
+
 // Whether the storage, counted as in `arguments`, is read once, as a whole, and laid out as the
 // call's first result is.
 bool laid_out_as_first_result(const Program& program, const CallArguments& arguments,

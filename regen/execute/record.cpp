@@ -153,6 +153,7 @@ class Recorder {
         record.overwritable.push_back(arguments.storages()[storage]);
       }
     }
+    if (leaves_statistics(id)) record.shorter_seconds = call.shorter_seconds;
     if (options_.algorithms == Algorithms::kDefault || !call.alternatives || !record.computes) {
       return {};
     }
@@ -188,6 +189,20 @@ class Recorder {
       if (alternative.allocations[k].death == CallAllocation::kForever) others[k] = lasting[next++];
     }
     return others;
+  }
+
+  // Whether what a shorter second run takes from the first is there, each in a storage of its own.
+  bool leaves_statistics(NodeId id) const {
+    const Node& node = recording_.program.nodes[id];
+    const std::optional<ShorterRun> shorter = shorter_run(node);
+    if (!shorter || !node.outputs[0].valid()) return false;
+    return std::ranges::all_of(shorter->arguments, [&](const ShorterRun::Taken& taken) {
+      if (!taken.from_results) return true;
+      if (taken.index >= node.outputs.size() || !node.outputs[taken.index].valid()) return false;
+      const ValueSpec& value = recording_.program.values[node.outputs[taken.index]];
+      return value.offset == 0 && recording_.program.storages[value.storage].device.empty() &&
+             value.storage != recording_.program.values[node.outputs[0]].storage;
+    });
   }
 
   bool has_effect(NodeId id) const {

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -42,6 +43,8 @@ struct NodeRecord : NodeVariant {
   ChoiceGroupId choice_group;  // the nodes with the same problem; none without alternatives
   // What it reads and may have its first result in place of; none where there are alternatives.
   std::vector<StorageId> overwritable;
+  // Of a second run, where a shorter call does it (shorter_run() in operator_facts.h).
+  std::optional<double> shorter_seconds;
 
   // Counted as the op's variants in the graph: 0 is the default; behind the alternatives come
   // those that differ from it in where the first result lies.

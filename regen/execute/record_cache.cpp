@@ -43,6 +43,7 @@ Json to_json(const CallRecord& record) {
                {"allocations", to_json(record.allocations)},
                {"results", results}};
   if (record.overwritable) json["overwritable"] = *record.overwritable;
+  if (record.shorter_seconds) json["shorter_seconds"] = *record.shorter_seconds;
   if (record.alternatives) json["alternatives"] = to_json(*record.alternatives);
   return json;
 }
@@ -71,6 +72,9 @@ CallRecord from_json(const Json& json) {
   }
   if (json.contains("overwritable")) {
     record.overwritable = json.at("overwritable").get<std::vector<std::size_t>>();
+  }
+  if (json.contains("shorter_seconds")) {
+    record.shorter_seconds = json.at("shorter_seconds").get<double>();
   }
   for (const Json& r : json.at("results")) {
     ResultLayout layout;

@@ -61,6 +61,8 @@ struct CallRecord {
   std::optional<std::vector<CallAlternative>> alternatives;
   // Tensor arguments whose memory the first result may take over; absent if not looked for.
   std::optional<std::vector<std::size_t>> overwritable;
+  // Of the shorter call that makes the first result again; absent if there is none.
+  std::optional<double> shorter_seconds;
 
   bool operator==(const CallRecord&) const = default;
 };

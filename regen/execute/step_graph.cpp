@@ -33,6 +33,7 @@ class StepGraphMaker {
   Result<StepGraph> make() {
     builder_.set_attributes(options_.attributes);
     find_makers();
+    find_residents();
     add_tensors();
     for (std::size_t n = 0; n < program_.nodes.size(); ++n) {
       if (program_.boundary == n) add_boundary();
@@ -79,6 +80,24 @@ class StepGraphMaker {
     return phase == Phase::kBackward ? TensorKind::kGradient : TensorKind::kActivation;
   }
 
+  void find_residents() {
+    resident_.resize(program_.storages.size(), false);
+    for (std::size_t n = 0; n < program_.nodes.size(); ++n) {
+      if (!records_[NodeId(n)].shorter_seconds) continue;
+      const Node& node = program_.nodes[NodeId(n)];
+      const ShorterRun shorter = *shorter_run(node);
+      for (const ShorterRun::Taken& taken : shorter.arguments) {
+        if (taken.from_results)
+          resident_[program_.values[node.outputs[taken.index]].storage] = true;
+      }
+    }
+  }
+
+  // Fixed ones need not be kept by us, and outputs of the step are planned like all others.
+  bool resident(StorageId storage) const {
+    return resident_[storage] && kind(storage) == TensorKind::kActivation;
+  }
+
   void add_tensors() {
     step_.tensors.resize(program_.storages.size());
     for (std::size_t s = 0; s < program_.storages.size(); ++s) {
@@ -87,12 +106,17 @@ class StepGraphMaker {
       // What the caller brought is there, used or not; a made one that vanished is not.
       if (storage.role == Role::kComputed && !maker_[id].valid()) continue;
       const Bytes bytes = storage.device.empty() ? round_up(storage.bytes, options_.alignment) : 0;
-      step_.tensors[id] = builder_.add_tensor({storage.name, bytes, kind(id), ""});
+      const bool stays = resident(id);
+      step_.tensors[id] = builder_.add_tensor({storage.name, stays ? 0 : bytes, kind(id), ""});
       step_.storages.push_back(id);
+      step_.resident.push_back(stays ? step_.resident_bytes : Bytes{-1});
+      if (stays) step_.resident_bytes += bytes;
     }
-    if (options_.runtime_bytes > 0) {
-      builder_.add_tensor({"runtime", options_.runtime_bytes, TensorKind::kState, ""});
+    const Bytes runtime_bytes = options_.runtime_bytes + step_.resident_bytes;
+    if (runtime_bytes > 0) {
+      builder_.add_tensor({"runtime", runtime_bytes, TensorKind::kState, ""});
       step_.storages.push_back(StorageId());
+      step_.resident.push_back(-1);
     }
   }
 
@@ -121,6 +145,8 @@ class StepGraphMaker {
     }
     add_made(id, op);
     op.variants.push_back(variant_of(records_[id]));
+    step_.shortened.push_back(shortened(id));
+    if (shortened(id)) op.variants.back().rerun_cost = records_[id].shorter_seconds;
     for (const NodeVariant& other : records_[id].alternatives) {
       op.variants.push_back(variant_of(other));
       op.variants.back().name = "less workspace " + std::to_string(op.variants.size() - 1);
@@ -131,6 +157,16 @@ class StepGraphMaker {
     builder_.add_op(std::move(op));
     step_.nodes.push_back(id);
     return {};
+  }
+
+  // All that a shorter second run takes from the first stays.
+  bool shortened(NodeId id) const {
+    if (!records_[id].shorter_seconds) return false;
+    const Node& node = program_.nodes[id];
+    const ShorterRun shorter = *shorter_run(node);
+    return std::ranges::all_of(shorter.arguments, [&](const ShorterRun::Taken& taken) {
+      return !taken.from_results || resident(program_.values[node.outputs[taken.index]].storage);
+    });
   }
 
   // The same call, with its first result in place of something that it reads.
@@ -245,6 +281,7 @@ class StepGraphMaker {
       }
     }
     step_.boundary = builder_.add_op(std::move(op));
+    step_.shortened.push_back(false);
     step_.nodes.push_back(NodeId());
   }
 
@@ -256,6 +293,7 @@ class StepGraphMaker {
   IdVector<StorageId, NodeId> maker_;
   IdVector<StorageId, std::vector<NodeId>> readers_;
   IdVector<StorageId, bool> result_;
+  IdVector<StorageId, bool> resident_;  // read by shorter second runs
 };
 
 }  // namespace

@@ -28,6 +28,11 @@ struct StepGraph {
   IdVector<TensorId, StorageId> storages;  // none for the runtime's own
   IdVector<StorageId, TensorId> tensors;   // none for storages that nothing uses
   OpId boundary;                           // none when the step is one piece
+  // What shorter second runs read: small, made once, and outside the planned memory for the whole
+  // step. Such tensors have no bytes in the graph; here is where they lie behind each other, or -1.
+  IdVector<TensorId, Bytes> resident;
+  Bytes resident_bytes = 0;        // part of the graph's fixed bytes
+  IdVector<OpId, bool> shortened;  // second runs are the shorter call
 };
 
 // With a boundary, results are the caller's: their storages are fixed tensors, written by the ops

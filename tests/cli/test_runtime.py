@@ -266,10 +266,11 @@ def test_budgets_raised_until_one_works(runtime, fast, program):
     message = r"regen: no plan .*op \d+ '\S+' needs at least .* fixed, .* workspace, tensor \d+ '.*least budget found to work is ([\d,]+) bytes"
     first = re.match(message, runtime.fails(1, "run", program, "--budget", 1, *fast))
     least = int(first.group(1).replace(",", ""))
+    refused = least
     for share in (0.3, 0.6, 0.9, 0.99):
-        done = runtime.run("run", program, "--budget", int(share * least), *fast)
+        done = runtime.run("run", program, "--budget", int(share * refused), *fast)
         assert done.returncode in (1, 3) and done.stderr.count("\n") == 1, done
-        assert re.match(message, done.stderr).group(1) == first.group(1)
+        least = min(least, int(re.match(message, done.stderr).group(1).replace(",", "")))
     answer = runtime.json("run", program, "--budget", least, *fast)
     assert answer["measured_peak_bytes"] <= least
 

@@ -22,6 +22,7 @@
 #include "regen/planners/least_budget.h"
 #include "regen/planners/variant_view.h"
 #include "small_program.h"
+#include "step_fixture.h"
 
 namespace regen {
 namespace {
@@ -59,32 +60,21 @@ Program choosy_chain(std::size_t layers, int last_kind = 1, std::int64_t width =
   return maker.program();
 }
 
-class Chain {
+RecordOptions with_algorithms(Algorithms algorithms, RecordCache* cache) {
+  return {.repeats = 3, .patience = 1, .cache = cache, .algorithms = algorithms};
+}
+
+class Chain : public StepFixture {
  public:
   explicit Chain(Program program, Algorithms algorithms = Algorithms::kAny,
                  const CpuDeviceOptions& device = {}, RecordCache* cache = nullptr)
-      : device_(make_cpu_device(device)) {
-    forget_choosy();
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = save_program(std::move(program), std::string(test->name()) + "_choosy");
-    program_ = *load_program(folder_);
-    data_.emplace(*ProgramData::load(folder_, program_, c10::kCPU));
-    record_again(algorithms, cache);
-  }
+      : StepFixture((forget_choosy(), std::move(program)), device,
+                    with_algorithms(algorithms, cache)) {}
 
   void record_again(Algorithms algorithms, RecordCache* cache = nullptr) {
-    auto recording =
-        regen::record(program_, *device_,
-                      {.repeats = 3, .patience = 1, .cache = cache, .algorithms = algorithms});
-    EXPECT_TRUE(recording.ok()) << recording.error().message;
-    recording_ = std::make_shared<const Recording>(std::move(*recording));
-    auto step = make_step_graph(*recording_, {.alignment = device_->alignment()});
-    EXPECT_TRUE(step.ok()) << step.error().message;
-    step_ = std::make_shared<const StepGraph>(std::move(*step));
+    StepFixture::record_again(with_algorithms(algorithms, cache));
   }
 
-  const Graph& graph() const { return step_->graph; }
-  const Recording& recording() const { return *recording_; }
   ExecutionDevice& device() { return *device_; }
 
   // The first op of this type, counted from 0.
@@ -133,14 +123,6 @@ class Chain {
   }
 
   std::vector<Deviation> deviations;  // of the last run
-
- private:
-  std::shared_ptr<CpuDevice> device_;
-  std::string folder_;
-  Program program_;
-  std::optional<ProgramData> data_;
-  std::shared_ptr<const Recording> recording_;
-  std::shared_ptr<const StepGraph> step_;
 };
 
 bool same_bits(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {

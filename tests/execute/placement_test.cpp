@@ -228,9 +228,9 @@ TEST(RecordingUnderACap, RefusesAllButResultsAbove) {
   const auto second = bytes(400);
   const auto recorded = scope.stop();
   ASSERT_EQ(recorded.size(), 4u);
-  EXPECT_THAT((std::array{recorded[0].bytes, recorded[1].bytes, recorded[2].bytes,
-                          recorded[3].bytes}),
-              ElementsAre(500, 150, 0, 400));
+  EXPECT_THAT(
+      (std::array{recorded[0].bytes, recorded[1].bytes, recorded[2].bytes, recorded[3].bytes}),
+      ElementsAre(500, 150, 0, 400));
   EXPECT_EQ(recorded[0].death, RecordedAllocation::kAlive);
   EXPECT_NE(recorded[1].death, RecordedAllocation::kAlive);
   EXPECT_NE(recorded[2].death, RecordedAllocation::kAlive);
