@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from regen.errors import CaptureError
 
 aten = torch.ops.aten
+BATCH_FIRST = 6  # among the arguments behind the buffer of weights
 MODES = {"rnn_relu": 0, "rnn_tanh": 1, "lstm": 2, "gru": 3}
 
 
@@ -47,9 +48,14 @@ CUDNN_RECURRENT = dict(recurrent(name) for name in MODES)
 
 
 def fake_forward(mode, op, input, weight, weight_stride0, weight_buf, *rest, **options):
-    """torch's own gives no buffer back where none was handed in; the real one returns what it gathered, and the backward pass reads it."""
+    """torch's own gives no buffer back where none was handed in; the real one returns what it gathered, and the backward pass reads it.
+    The real one computes step by step: a batch in front is a view of that."""
     buffer = input.new_empty(sum(w.numel() for w in weight)) if weight_buf is None else weight_buf
-    return meta._cudnn_rnn(input, weight, weight_stride0, buffer, *rest, **options)
+    output, *others = meta._cudnn_rnn(input, weight, weight_stride0, buffer, *rest, **options)
+    batch_first = rest[BATCH_FIRST]
+    if batch_first and output.dim() == 3:
+        output = output.transpose(0, 1).contiguous().transpose(0, 1)
+    return (output, *others)
 
 
 def fake_backward(mode, op, input, weight, weight_stride0, weight_buf, hx, cx, *rest, **options):

@@ -14,12 +14,24 @@ namespace regen {
 namespace {
 
 constexpr double kHold = 300e-6;  // longer than the host needs to launch any operator
+// Formulas that round differently differ in a third of all elements; fewer may agree by chance.
+constexpr std::int64_t kEnoughToTell = 1 << 16;
 
 at::Tensor window(const ValueSpec& value, const std::vector<at::Tensor>& memory,
                   const CallArguments& arguments) {
   const at::Tensor& base = memory[arguments.place(value.storage)];
   at::Tensor tensor = at::empty({0}, base.options().dtype(value.dtype));
   return tensor.set_(base.storage(), value.offset, value.sizes, value.strides);
+}
+
+// Kernels that add up before they write need enough elements to be caught if they do not.
+bool worth_a_trial(const c10::OperatorHandle& handle, const CallRecord& record) {
+  const OverwritingNature nature = overwriting_nature(handle);
+  if (nature == OverwritingNature::kUnsafe || record.results.empty()) return false;
+  if (nature == OverwritingNature::kElementwise) return true;
+  std::int64_t items = 1;
+  for (const std::int64_t size : record.results[0].sizes) items *= size;
+  return items >= kEnoughToTell;
 }
 
 bool is_index(c10::ScalarType type) {
@@ -52,20 +64,23 @@ Result<CallRecord> CallMeasurement::of(NodeId id, const CallArguments& arguments
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const c10::AutoGradMode gradients(runs_with_gradients(program_.nodes[id]));
   REGEN_ASSIGN(CallRecord record, measure(id, call, caps));
-  record.shorter_seconds = shorter_seconds(id, stack, call, record);
-  REGEN_ASSIGN(record.overwritable, overwritable(id, arguments, {call.run, memory}, record));
+  record.shorter_seconds = shorter_seconds(id, stack, call);
+  REGEN_ASSIGN(
+      record.overwritable,
+      overwritable(id, arguments, {call.run, [&](const auto& run) { return time(run); }, memory},
+                   record));
   return record;
 }
 
-// Only where it is shorter and has the same bits.
+// Wherever it has the same bits: what is kept for it must not depend on how long it took today.
 std::optional<double> CallMeasurement::shorter_seconds(NodeId id,
                                                        const torch::jit::Stack& arguments,
-                                                       const RepeatableCall& call,
-                                                       const CallRecord& record) const {
+                                                       const RepeatableCall& call) const {
   const std::optional<ShorterRun> shorter = shorter_run(program_.nodes[id]);
   if (!shorter) return {};
   try {
     const std::vector<at::Tensor> results = call.run();
+    if (results[0].numel() < kEnoughToTell) return {};
     torch::jit::Stack taken;
     for (const auto& [from_results, index] : shorter->arguments) {
       taken.push_back(from_results ? c10::IValue(results[index]) : arguments[index]);
@@ -78,8 +93,7 @@ std::optional<double> CallMeasurement::shorter_seconds(NodeId id,
       return take_results(stack);
     };
     if (!same_bytes(run()[0], results[0])) return {};
-    const double seconds = time(run);
-    return seconds < record.seconds ? std::optional(seconds) : std::nullopt;
+    return time(run);
   } catch (const std::exception&) {
     return {};  // there is no such kernel here, or not for these types
   }
@@ -92,7 +106,7 @@ Result<std::vector<std::size_t>> CallMeasurement::overwritable(NodeId id,
                                                                const CallRecord& record) const {
   REGEN_ASSIGN(const c10::OperatorHandle handle, find_operator(program_, id));
   std::vector<std::size_t> candidates;
-  if (reads_before_it_writes(handle) && can_be_tried(program_.nodes[id], handle.schema())) {
+  if (worth_a_trial(handle, record) && can_be_tried(program_.nodes[id], handle.schema())) {
     for (std::size_t storage = 0; storage < arguments.storages().size(); ++storage) {
       if (laid_out_as_first_result(program_, arguments, storage, record)) {
         candidates.push_back(storage);

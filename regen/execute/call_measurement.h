@@ -27,7 +27,7 @@ class CallMeasurement {
                                                 const TrialCall& trial,
                                                 const CallRecord& record) const;
   std::optional<double> shorter_seconds(NodeId id, const torch::jit::Stack& arguments,
-                                        const RepeatableCall& call, const CallRecord& record) const;
+                                        const RepeatableCall& call) const;
   std::vector<at::Tensor> make_memory(const CallArguments& arguments, bool real_indices) const;
   at::Tensor make_contents(StorageId storage, const CallArguments& arguments) const;
   at::Tensor made_indices(StorageId storage) const;

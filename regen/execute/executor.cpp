@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "regen/execute/operator_call.h"
+#include "regen/execute/uninitialized_memory.h"
 #include "regen/execute/work_queue.h"
 #include "regen/plan/validate.h"
 
@@ -212,6 +213,7 @@ Status Executor::run(std::size_t part) {
   try {
     device_->run([&] {
       const BelowAutograd below;
+      const LeaveUninitialized no_filling;
       auto placement = PlacementScope::enter(device_->torch_device(), *reserve_);
       if (!placement.ok()) {
         status = placement.error();

@@ -58,29 +58,31 @@ std::optional<ShorterRun> shorter_run(const Node& node) {
                     {{false, 0}, {false, 1}, {false, 2}, {true, 1}, {true, 2}, {false, epsilon}}};
 }
 
-bool reads_before_it_writes(const c10::OperatorHandle& handle) {
-  // Pointwise ones without PyTorch's tag for them, and some that add up rows or channels first.
-  static constexpr std::array<std::string_view, 15> kOthers = {
+OverwritingNature overwriting_nature(const c10::OperatorHandle& handle) {
+  static constexpr std::array<std::string_view, 7> kReducing = {
       "aten::_log_softmax",
       "aten::_log_softmax_backward_data",
       "aten::_softmax",
       "aten::_softmax_backward_data",
       "aten::batch_norm_backward",
       "aten::cudnn_batch_norm_backward",
-      "aten::elu_backward",
-      "aten::hardsigmoid_backward",
-      "aten::hardswish",
-      "aten::hardswish_backward",
-      "aten::hardtanh_backward",
-      "aten::leaky_relu_backward",
-      "aten::mish_backward",
       "aten::native_batch_norm_backward",
-      "aten::softplus_backward",
+  };
+  // Those to which PyTorch does not give its tag.
+  static constexpr std::array<std::string_view, 8> kElementwise = {
+      "aten::elu_backward",       "aten::hardsigmoid_backward", "aten::hardswish",
+      "aten::hardswish_backward", "aten::hardtanh_backward",    "aten::leaky_relu_backward",
+      "aten::mish_backward",      "aten::softplus_backward",
   };
   const std::string& name = handle.schema().name();
   // A copy onto itself is nothing that its makers think of.
-  if (name == "aten::clone") return false;
-  return handle.hasTag(at::Tag::pointwise) || std::ranges::find(kOthers, name) != kOthers.end();
+  if (name == "aten::clone") return OverwritingNature::kUnsafe;
+  if (std::ranges::find(kReducing, name) != kReducing.end()) {
+    return OverwritingNature::kReducesFirst;
+  }
+  const bool elementwise = handle.hasTag(at::Tag::pointwise) ||
+                           std::ranges::find(kElementwise, name) != kElementwise.end();
+  return elementwise ? OverwritingNature::kElementwise : OverwritingNature::kUnsafe;
 }
 
 bool runs_with_gradients(const Node& node) {

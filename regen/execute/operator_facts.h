@@ -5,6 +5,7 @@
 #include <ATen/core/function_schema.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -50,8 +51,13 @@ struct ShorterRun {
 std::optional<ShorterRun> shorter_run(const Node& node);
 
 // Whether the kernel has read all that an element of its first result depends on before it writes
-// that element, as far as one can tell from outside: worth a trial (overwriting.h).
-bool reads_before_it_writes(const c10::OperatorHandle& handle);
+// that element, as far as one can tell from outside (a trial must decide: overwriting.h).
+enum class OverwritingNature : std::uint8_t {
+  kUnsafe,
+  kElementwise,   // an element depends on the same elements of the arguments
+  kReducesFirst,  // and on sums over a row or channel, which are complete before it is written
+};
+OverwritingNature overwriting_nature(const c10::OperatorHandle& handle);
 
 // Whether plain PyTorch has gradients switched on while the node runs: in the forward pass.
 bool runs_with_gradients(const Node& node);

@@ -27,11 +27,12 @@ bool laid_out_as_first_result(const Program& program, const CallArguments& argum
 // A call that can be made any number of times, on `memory`: the storages of its arguments.
 struct TrialCall {
   std::function<std::vector<at::Tensor>()> run;
+  std::function<double(const std::function<void()>&)> time;  // of a call of it, in seconds
   const std::vector<at::Tensor>& memory;
 };
 
-// Of the candidates, storages counted as in `memory`, those that pass. Their contents change.
-// Throws what the operator throws.
+// Of the candidates, storages counted as in `memory`, those that pass and take no longer. All
+// contents change. Throws what the operator throws.
 Result<std::vector<std::size_t>> find_overwritable(const TrialCall& trial, const CallRecord& call,
                                                    const std::vector<std::size_t>& candidates,
                                                    c10::Device device);

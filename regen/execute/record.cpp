@@ -12,6 +12,7 @@
 #include "regen/execute/operator_call.h"
 #include "regen/execute/operator_facts.h"
 #include "regen/execute/overwriting.h"
+#include "regen/execute/uninitialized_memory.h"
 #include "regen/plan/pack.h"
 
 namespace regen {
@@ -284,6 +285,7 @@ Result<Recording> record(const Program& program, ExecutionDevice& device,
   std::optional<Result<Recording>> recording;
   device.run([&] {
     const GeneratorGuard generator(device.torch_device());
+    const LeaveUninitialized no_filling;
     recording.emplace(Recorder(program, device, options).run());
   });
   return std::move(*recording);

@@ -1,6 +1,7 @@
 // Results in the place of what a call reads last: found by trial, planned, and run with the same
 // bits.
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/library.h>
@@ -10,6 +11,7 @@
 #include "regen/execute/program_values.h"
 #include "regen/execute/record.h"
 #include "regen/execute/step_graph.h"
+#include "regen/execute/uninitialized_memory.h"
 #include "small_program.h"
 
 namespace regen {
@@ -27,11 +29,26 @@ at::Tensor turned(const at::Tensor& x) {
   return out;
 }
 
+// Clears its result before it reads.
+at::Tensor cleared(const at::Tensor& mask, const at::Tensor& x) {
+  at::Tensor out = at::empty_like(x);
+  float* to = out.mutable_data_ptr<float>();
+  const float* from = x.const_data_ptr<float>();
+  const bool* chosen = mask.const_data_ptr<bool>();
+  for (std::int64_t i = 0; i < x.numel(); ++i) {
+    to[i] = 0;
+    if (chosen[i]) to[i] = from[i];
+  }
+  return out;
+}
+
 TORCH_LIBRARY_FRAGMENT(regen_test, library) {
   library.def("turned(Tensor x) -> Tensor", {at::Tag::pointwise});
+  library.def("cleared(Tensor mask, Tensor x) -> Tensor", {at::Tag::pointwise});
 }
 TORCH_LIBRARY_IMPL(regen_test, CPU, library) {
   library.impl("turned", turned);
+  library.impl("cleared", cleared);
 }
 
 class Recorded {
@@ -72,9 +89,10 @@ class Recorded {
   StepGraph step_;
 };
 
-Program one_call(const std::string& op, std::vector<Json> more = {}) {
+Program one_call(const std::string& op, std::vector<Json> more = {},
+                 std::vector<std::int64_t> sizes = {8, 16}) {
   ProgramMaker maker("one");
-  const ValueId x = maker.bring("x", Role::kInput, {8, 16});
+  const ValueId x = maker.bring("x", Role::kInput, std::move(sizes));
   const ValueId y = maker.call1("aten::exp", {ref(x)});
   std::vector<Json> args{ref(y)};
   args.insert(args.end(), more.begin(), more.end());
@@ -94,13 +112,41 @@ TEST(Overwriting, WhatTheCallerBringsIsNeverOverwritten) {
 }
 
 TEST(Overwriting, RowsAreAddedUpBeforeAnythingIsWritten) {
-  const Recorded step(one_call("aten::_log_softmax", {1, false}));
+  const Recorded step(one_call("aten::_log_softmax", {1, false}, {256, 512}));
   EXPECT_EQ(step.overwriting_variants("aten::_log_softmax"), 1);
+}
+
+// A few rows would not tell a kernel that adds them up too late.
+TEST(Overwriting, RowsAreTriedWhereThereAreManyOfThem) {
+  const Recorded step(one_call("aten::_log_softmax", {1, false}));
+  EXPECT_EQ(step.overwriting_variants("aten::_log_softmax"), 0);
 }
 
 TEST(Overwriting, ATrialFindsWhoReadsWhatItHasWritten) {
   const Recorded step(one_call("regen_test::turned"));
   EXPECT_THAT(step.overwritable("regen_test::turned"), IsEmpty());
+}
+
+// Made-up masks are empty, and nothing that they hide would matter.
+TEST(Overwriting, ATrialMakesMasksMatter) {
+  ProgramMaker maker("masked");
+  const ValueId x = maker.bring("x", Role::kInput, {8, 16});
+  const ValueId mask = maker.call1("aten::gt.Scalar", {ref(x), 0});
+  const ValueId y = maker.call1("aten::exp", {ref(x)});
+  maker.result(maker.call1("regen_test::cleared", {ref(mask), ref(y)}), ResultKind::kOutput, "out");
+  EXPECT_THAT(Recorded(maker.program()).overwritable("regen_test::cleared"), IsEmpty());
+}
+
+// Some kernels ask for memory that PyTorch then fills, if it is told to, before they read.
+TEST(Overwriting, NothingIsFilledWhileStepsAreRecordedOrRun) {
+  at::globalContext().setDeterministicFillUninitializedMemory(true);
+  {
+    const LeaveUninitialized outer;
+    EXPECT_FALSE(at::globalContext().deterministicFillUninitializedMemory());
+    { const LeaveUninitialized inner; }
+    EXPECT_FALSE(at::globalContext().deterministicFillUninitializedMemory());
+  }
+  EXPECT_TRUE(at::globalContext().deterministicFillUninitializedMemory());
 }
 
 TEST(Overwriting, ProductsAreNotTried) {
