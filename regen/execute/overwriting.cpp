@@ -9,8 +9,10 @@
 namespace regen {
 namespace {
 
-constexpr Bytes kMostBeside = Bytes{64} << 20;     // that a trial may take for other allocations
-constexpr double kAsFast = 1.25;                   // differences below are noise
+constexpr Bytes kMostBeside = Bytes{64} << 20;  // that a trial may take for other allocations
+// Differences below are noise. On a CPU, which others use too, all are.
+constexpr double kAsFast = 1.03;
+constexpr double kMoment = 3e-6;
 constexpr std::int64_t kComparedAtOnce = 1 << 25;  // bytes: comparing takes memory as well
 
 std::int64_t count_items(const std::vector<std::int64_t>& sizes) {
@@ -76,8 +78,9 @@ Result<bool> passes_in_place(const TrialCall& trial, const CallRecord& call, std
   try {
     const bool same = same_results(expected, run_in_place());
     if (!same || !scope.deviations().empty()) return false;
+    if (device.is_cpu()) return true;
     const double fresh = std::max(call.seconds, trial.time([&] { trial.run(); }));
-    return trial.time(run_in_place) <= kAsFast * fresh;
+    return trial.time(run_in_place) <= kAsFast * fresh + kMoment;
   } catch (const c10::OutOfMemoryError&) {
     scope.finish();
     return false;  // it asked for something else than before
