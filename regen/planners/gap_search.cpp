@@ -5,6 +5,7 @@
 
 #include "regen/base/parallel.h"
 #include "regen/planners/effort_share.h"
+#include "regen/planners/gap_blocks.h"
 #include "regen/planners/gap_island.h"
 #include "regen/planners/recompute.h"
 
@@ -37,7 +38,11 @@ void GapSearch::offer(const GapState& state) {
 
 void GapSearch::fit_and_add(GapState state, GapRepair& repair, bool give_up) {
   Random random(1);
-  if (!repair.relieve(state, random, give_up)) return;
+  if (repair.relieve(state, random, give_up)) add(std::move(state), repair);
+}
+
+void GapSearch::add(GapState state, GapRepair& repair) {
+  Random random(1);
   repair.refill(state, random);
   offer(state);
   const bool known = std::ranges::any_of(
@@ -45,10 +50,31 @@ void GapSearch::fit_and_add(GapState state, GapRepair& repair, bool give_up) {
   if (!known) starts_.push_back(std::move(state));
 }
 
+// What fits is sought with ever smaller blocks, because their bytes are estimated.
+void GapSearch::start_in_blocks(GapRepair& repair) {
+  const GapDecisions everything{space_.model.keep_everything(), early_values(0)};
+  const GapPlan kept = repair.evaluate(everything);
+  if (kept.fits) return;
+  const GapBlocks blocks(space_, kept);
+  const auto budget = static_cast<double>(*space_.problem.budget);
+  for (const double cheapest : {0.0, 0.25, 0.5, 0.75, 0.95}) {
+    for (const double share : {1.0, 0.98, 0.95, 0.9, 0.8}) {
+      auto decisions = blocks.within(share * budget, cheapest);
+      if (!decisions) break;
+      GapState state{std::move(*decisions), {}};
+      state.plan = repair.evaluate(state.decisions);
+      if (!state.plan.fits) continue;
+      add(std::move(state), repair);
+      break;
+    }
+  }
+}
+
 void GapSearch::start() {
   const bool large = space_.graph.num_ops() > kLarge;
   Effort own(share_of(effort_, large ? kStartShare : 1));
   GapRepair repair(space_, own);
+  start_in_blocks(repair);
   for (const double share : {0.0, 1.0, 0.5, 1.5, 2.5}) {
     if (share > 0 && !space_.can_move()) break;
     if ((large || best_) && own.exhausted()) break;
