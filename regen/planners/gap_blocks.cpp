@@ -235,7 +235,9 @@ GapDecisions GapBlocks::decide(const std::vector<char>& dropped,
   return decisions;
 }
 
-std::optional<GapDecisions> GapBlocks::within(double bytes) const { return within(bytes, 0); }
+std::optional<GapDecisions> GapBlocks::within(double bytes) const {
+  return within(bytes, 0);
+}
 
 std::optional<GapDecisions> GapBlocks::within(double bytes, double least_share) const {
   std::optional<GapDecisions> best;

@@ -16,8 +16,8 @@ constexpr int kCycle = 300;           // tries before an island goes back to its
 constexpr std::size_t kIslands = 8;   // as many on every machine, so that all find the same
 constexpr int kRoundsPerSettler = 2;  // before the worst island goes on from the best
 
-// Beyond these ops the first plans may take long, and others have to be asked.
-constexpr std::size_t kLarge = 5'000;
+// Of the effort, for the first plans of large graphs: they may take long, and others have to be
+// asked.
 constexpr double kStartShare = 0.2;
 
 double forward_cost(const Graph& graph, OpId turn) {
@@ -71,7 +71,7 @@ void GapSearch::start_in_blocks(GapRepair& repair) {
 }
 
 void GapSearch::start() {
-  const bool large = space_.graph.num_ops() > kLarge;
+  const bool large = space_.large();
   Effort own(share_of(effort_, large ? kStartShare : 1));
   GapRepair repair(space_, own);
   start_in_blocks(repair);
