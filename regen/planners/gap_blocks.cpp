@@ -12,6 +12,8 @@ namespace {
 constexpr std::size_t kLongestChain = 64;
 // The end of a block is sought in this last part of what it may hold.
 constexpr double kSoughtPart = 0.4;
+// By this the price of what is preferred is lower than it is.
+constexpr double kPreferred = 1e-6;
 // A block that gives back no more than so many times what its end holds is not worth its end.
 constexpr double kLeastWorth = 1.0;
 
@@ -65,9 +67,23 @@ void GapBlocks::find_prices() {
   mark_.assign(turn_, 0);
   for (std::uint32_t op = 0; op < turn_; ++op) {
     if (resting_[op] > 0 && droppable_[op]) price_[op] = price(OpId(op)) / resting_[op];
-    if (price_[op] < std::numeric_limits<double>::infinity()) price_steps_.push_back(price_[op]);
+  }
+  sort_prices();
+}
+
+void GapBlocks::sort_prices() {
+  price_steps_.clear();
+  for (const double price : price_) {
+    if (price < std::numeric_limits<double>::infinity()) price_steps_.push_back(price);
   }
   std::ranges::sort(price_steps_);
+}
+
+void GapBlocks::prefer(const std::vector<double>& again) {
+  for (std::uint32_t op = 0; op < turn_; ++op) {
+    if (again[op] > 0.5) price_[op] *= kPreferred;
+  }
+  sort_prices();
 }
 
 // Its run and those of all before it that leave nothing for the backward pass.

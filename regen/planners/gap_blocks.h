@@ -23,6 +23,10 @@ class GapBlocks {
   // `kept`: the plan that keeps everything. The space must outlive it.
   GapBlocks(const GapSpace& space, const GapPlan& kept);
 
+  // What somebody thinks should be made again, a number between 0 and 1 for each op, is dropped
+  // before anything else.
+  void prefer(const std::vector<double>& again);
+
   // Drops as little as blocks within so many bytes allow, counted in cost for each byte. By an
   // estimate: the plan may come out a little larger. Nothing if no such blocks are found.
   std::optional<GapDecisions> within(double bytes) const;
@@ -36,6 +40,7 @@ class GapBlocks {
 
   void find_resting();
   void find_prices();
+  void sort_prices();
   void find_extras(const GapPlan& kept);
   double price(OpId op);
   std::vector<char> dropped_up_to(double dearest) const;

@@ -11,6 +11,7 @@
 
 namespace regen {
 
+class GapBlocks;
 class GapIsland;
 
 class GapSearch {
@@ -39,6 +40,7 @@ class GapSearch {
   void fit_and_add(GapState state, GapRepair& repair, bool give_up);
   void add(GapState state, GapRepair& repair);
   void start_in_blocks(GapRepair& repair);
+  void add_blocks(const GapBlocks& blocks, GapRepair& repair);
   void offer(const GapState& state);
   IdVector<TensorId, char> early_values(double share) const;
   void explore_all(std::vector<class GapIsland>& islands, double good_enough);
