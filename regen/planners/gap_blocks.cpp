@@ -68,22 +68,22 @@ void GapBlocks::find_prices() {
   for (std::uint32_t op = 0; op < turn_; ++op) {
     if (resting_[op] > 0 && droppable_[op]) price_[op] = price(OpId(op)) / resting_[op];
   }
-  sort_prices();
+  sort_by_price();
 }
 
-void GapBlocks::sort_prices() {
-  price_steps_.clear();
-  for (const double price : price_) {
-    if (price < std::numeric_limits<double>::infinity()) price_steps_.push_back(price);
+void GapBlocks::sort_by_price() {
+  by_price_.clear();
+  for (std::uint32_t op = 0; op < turn_; ++op) {
+    if (price_[op] < std::numeric_limits<double>::infinity()) by_price_.push_back(op);
   }
-  std::ranges::sort(price_steps_);
+  std::ranges::stable_sort(by_price_, {}, [&](std::uint32_t op) { return price_[op]; });
 }
 
 void GapBlocks::prefer(const std::vector<double>& again) {
   for (std::uint32_t op = 0; op < turn_; ++op) {
     if (again[op] > 0.5) price_[op] *= kPreferred;
   }
-  sort_prices();
+  sort_by_price();
 }
 
 // Its run and those of all before it that leave nothing for the backward pass.
@@ -143,9 +143,9 @@ void GapBlocks::find_extras(const GapPlan& kept) {
   }
 }
 
-std::vector<char> GapBlocks::dropped_up_to(double dearest) const {
+std::vector<char> GapBlocks::cheapest(std::size_t count) const {
   std::vector<char> dropped(turn_, 0);
-  for (std::uint32_t op = 0; op < turn_; ++op) dropped[op] = price_[op] <= dearest;
+  for (std::size_t i = 0; i < count; ++i) dropped[by_price_[i]] = 1;
   return dropped;
 }
 
@@ -257,12 +257,12 @@ std::optional<GapDecisions> GapBlocks::within(double bytes) const {
 
 std::optional<GapDecisions> GapBlocks::within(double bytes, double least_share) const {
   std::optional<GapDecisions> best;
-  // What is dropped at more steps of the price contains what is dropped at fewer.
-  auto low = static_cast<std::size_t>(least_share * static_cast<double>(price_steps_.size()));
-  std::size_t high = price_steps_.size();
+  // The fewest that will do, as if more of them always did.
+  auto low = static_cast<std::size_t>(least_share * static_cast<double>(by_price_.size()));
+  std::size_t high = by_price_.size() + 1;
   while (low < high) {
     const std::size_t middle = low + (high - low) / 2;
-    const std::vector<char> dropped = dropped_up_to(price_steps_[middle]);
+    const std::vector<char> dropped = cheapest(middle);
     const std::vector<std::uint32_t> last_reader = last_readers(dropped);
     const std::optional<Cuts> cuts = cut(dropped, last_reader, bytes);
     if (cuts) {

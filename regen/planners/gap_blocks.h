@@ -30,7 +30,7 @@ class GapBlocks {
   // Drops as little as blocks within so many bytes allow, counted in cost for each byte. By an
   // estimate: the plan may come out a little larger. Nothing if no such blocks are found.
   std::optional<GapDecisions> within(double bytes) const;
-  // The same, but at least all that costs no more for each byte than a share of the ops does.
+  // The same, but with at least this share of the ops that can be dropped, the cheapest.
   std::optional<GapDecisions> within(double bytes, double least_share) const;
 
  private:
@@ -40,10 +40,10 @@ class GapBlocks {
 
   void find_resting();
   void find_prices();
-  void sort_prices();
+  void sort_by_price();
   void find_extras(const GapPlan& kept);
   double price(OpId op);
-  std::vector<char> dropped_up_to(double dearest) const;
+  std::vector<char> cheapest(std::size_t count) const;
   // Of each op, the last that would run again and reads what it makes; itself if there is none.
   std::vector<std::uint32_t> last_readers(const std::vector<char>& dropped) const;
   std::optional<Cuts> cut(const std::vector<char>& dropped,
@@ -61,9 +61,11 @@ class GapBlocks {
   std::vector<double> resting_;  // bytes that it makes and the backward pass reads
   std::vector<double> made_;     // bytes that it makes in all
   std::vector<char> droppable_;
-  std::vector<double> price_;        // of making it again for each byte that rests
-  std::vector<double> extra_;        // bytes beside those that rest while it is made or reversed
-  std::vector<double> price_steps_;  // ascending
+  std::vector<double> price_;  // of making it again for each byte that rests
+  std::vector<double> extra_;  // bytes beside those that rest while it is made or reversed
+  // Those that can be dropped, the cheapest first. Equal ones in the order of the graph: what was
+  // made early rests longest and comes back when there is the most room.
+  std::vector<std::uint32_t> by_price_;
   std::vector<std::uint32_t> mark_;
   std::uint32_t round_ = 0;
 };
