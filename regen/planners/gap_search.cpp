@@ -55,23 +55,22 @@ void GapSearch::add(GapState state, GapRepair& repair) {
 }
 
 // What fits is sought with ever smaller blocks, because their bytes are estimated.
-void GapSearch::start_in_blocks(GapRepair& repair) {
+void GapSearch::start_in_blocks() {
   const GapDecisions everything{space_.model.keep_everything(), early_values(0)};
-  const GapPlan kept = repair.evaluate(everything);
-  if (kept.fits) return;
-  add_blocks(GapBlocks(space_, kept), repair);
+  const GapPlan kept = repair_.evaluate(everything);
+  if (!kept.fits) add_blocks(GapBlocks(space_, kept));
 }
 
-void GapSearch::add_blocks(const GapBlocks& blocks, GapRepair& repair) {
+void GapSearch::add_blocks(const GapBlocks& blocks) {
   const auto budget = static_cast<double>(*space_.problem.budget);
   for (const double cheapest : {0.0, 0.25, 0.5, 0.75, 0.95}) {
     for (const double share : {1.0, 0.98, 0.95, 0.9, 0.8}) {
       auto decisions = blocks.within(share * budget, cheapest);
       if (!decisions) break;
       GapState state{std::move(*decisions), {}};
-      state.plan = repair.evaluate(state.decisions);
+      state.plan = repair_.evaluate(state.decisions);
       if (!state.plan.fits) continue;
-      add(std::move(state), repair);
+      add(std::move(state), repair_);
       break;
     }
   }
@@ -81,7 +80,6 @@ void GapSearch::start() {
   const bool large = space_.large();
   Effort own(share_of(effort_, large ? kStartShare : 1));
   GapRepair repair(space_, own);
-  start_in_blocks(repair);
   for (const double share : {0.0, 1.0, 0.5, 1.5, 2.5}) {
     if (share > 0 && !space_.can_move()) break;
     if ((large || best_) && own.exhausted()) break;
@@ -107,7 +105,7 @@ void GapSearch::start_from_hints(const std::vector<double>& again) {
   if (!kept.fits) {
     GapBlocks blocks(space_, kept);
     blocks.prefer(again);
-    add_blocks(blocks, repair_);
+    add_blocks(blocks);
   }
   for (const double threshold : {0.5, 0.95, 0.05}) {
     for (const double share : {0.0, 0.5, 1.0}) {

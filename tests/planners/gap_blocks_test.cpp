@@ -51,6 +51,7 @@ TEST_P(LongGraph, AStartIsFoundInWorkThatGrowsWithTheGraph) {
     const Problem problem{.graph = &graph, .budget = share_of_peak(graph, GetParam())};
     Effort effort({.work = 4'000'000});
     GapSearch search(problem, effort);
+    search.start_in_blocks();
     search.start();
     ASSERT_TRUE(search.best());
     const Plan plan{.steps = search.best()->steps};
