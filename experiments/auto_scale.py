@@ -17,7 +17,7 @@ import common
 SIZES = (1_000, 3_000, 10_000, 30_000)
 SHARES = (0.3, 0.5, 0.7)
 MIB = 1 << 20
-COLUMNS = ["graph", "ops", "share", "status", "first_s", "seconds", "overhead", "gap", "moved_gib", "memory_mib"]
+COLUMNS = ["graph", "ops", "share", "status", "first_s", "seconds", "processor_s", "overhead", "gap", "moved_gib", "memory_mib"]
 
 
 def layered_graph(ops):
@@ -46,14 +46,17 @@ def layered_graph(ops):
 
 
 def solve(path, budget, arguments):
-    """(what regen prints, seconds to the first plan, the most memory of any run so far in MiB)"""
+    """(what regen prints, seconds to the first plan, processor seconds, the most memory of any run so far in MiB)"""
     link = [] if arguments.device == "none" else ["--device", arguments.device]
     command = [common.REGEN, "plan", path, "--cost", "graph", *link, "--planner", "auto", "--budget", budget,
                "--time-limit", arguments.time_limit, "--progress", "--json"]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     first = re.search(r"^([0-9.]+) s: best", done.stderr, re.M)
     answer, _ = common.answer_of(done.returncode, done.stdout, done.stderr)
-    return answer, float(first[1]) if first else None, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return answer, float(first[1]) if first else None, processor, after.ru_maxrss >> 10
 
 
 def rows_of(path, arguments):
@@ -61,8 +64,9 @@ def rows_of(path, arguments):
     document = json.loads(pathlib.Path(path).read_text())
     fixed = sum(tensor["bytes"] for tensor in document["tensors"] if tensor.get("kind") in ("input", "param", "state"))
     for share in arguments.shares:
-        answer, first, memory = solve(path, fixed + int(share * (whole["peak_bytes"] - fixed)), arguments)
-        row = {"graph": document["name"], "ops": len(document["ops"]), "share": share, "first_s": first, "memory_mib": memory}
+        answer, first, processor, memory = solve(path, fixed + int(share * (whole["peak_bytes"] - fixed)), arguments)
+        row = {"graph": document["name"], "ops": len(document["ops"]), "share": share, "first_s": first,
+               "processor_s": round(processor, 1), "memory_mib": memory}
         if answer is not None:
             row |= {"status": answer["status"], "seconds": round(answer["seconds"], 2)}
             if answer["cost"] is not None:

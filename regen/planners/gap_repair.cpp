@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 #include "regen/planners/movement.h"
 #include "regen/planners/recompute.h"
+#include "regen/planners/stage_bytes.h"
 #include "regen/planners/vdnn_rule.h"
 
 namespace regen {
@@ -13,6 +15,8 @@ namespace {
 
 constexpr int kRelieveRounds = 60;
 constexpr int kDeepestPrice = 10;
+// What has become so much dearer since it was looked at waits for its turn again.
+constexpr double kDearer = 1.5;
 
 // What lies on the device at the computes of a step list.
 class ByteCount {
@@ -144,21 +148,32 @@ bool GapRepair::relieve(GapState& state, Random& random, bool give_up) {
     if (state.plan.peak_bytes <= *space_.problem.budget) return state.plan.fits;
     if (give_up && effort_.exhausted()) return false;
     if (far_beyond_the_cap(state.plan)) return false;
-    if (!relieve_once(state, random, give_up)) return false;
+    const bool changed =
+        space_.large() ? relieve_all(state, random) : relieve_once(state, random, give_up);
+    if (!changed) return false;
   }
   return false;
 }
+
+namespace {
+
+// Of each op, and one behind the last: the bytes over the budget at all ops before it.
+std::vector<double> sums_of_excess(const std::vector<Bytes>& bytes, Bytes budget) {
+  std::vector<double> sums{0};
+  for (const Bytes b : bytes) {
+    sums.push_back(sums.back() + static_cast<double>(std::max<Bytes>(0, b - budget)));
+  }
+  return sums;
+}
+
+}  // namespace
 
 // Goes from the worst op to the next as long as the bytes are too many, by an estimate of what each
 // drop takes away. False if nothing could be dropped.
 bool GapRepair::relieve_once(GapState& state, Random& random, bool give_up) {
   std::vector<Bytes> bytes = state.plan.stage_bytes;
   const Bytes budget = *space_.problem.budget;
-  std::vector<double> excess_before{0};
-  for (const Bytes b : bytes) {
-    excess_before.push_back(excess_before.back() +
-                            static_cast<double>(std::max<Bytes>(0, b - budget)));
-  }
+  const std::vector<double> excess_before = sums_of_excess(bytes, budget);
   std::size_t changed = 0;
   std::vector<char> hopeless(bytes.size(), 0);
   for (;;) {
@@ -182,6 +197,66 @@ bool GapRepair::relieve_once(GapState& state, Random& random, bool give_up) {
   return make_anew_across(static_cast<std::uint32_t>(peak), state) > 0;
 }
 
+double GapRepair::gain(GapId g, const std::vector<double>& excess_before) const {
+  const Gap& gap = space_.model.gap(g);
+  const double excess = excess_before[gap.end] - excess_before[gap.begin + 1];
+  return static_cast<double>(space_.graph.bytes(gap.tensor)) * std::sqrt(1 + excess);
+}
+
+ReliefQueue GapRepair::droppable_where_over(const GapState& state,
+                                            const std::vector<double>& excess_before,
+                                            Random& random) {
+  ReliefQueue queue(space_.graph.num_ops(), space_.model.size());
+  std::int64_t priced = 0;
+  for (const GapId g : space_.inner) {
+    const Gap& gap = space_.model.gap(g);
+    if (state.decisions.holdings[g] != Holding::kHeld) continue;
+    if (excess_before[gap.end] <= excess_before[gap.begin + 1]) continue;
+    const double price = price_of_dropping(g, state.decisions.holdings);
+    queue.add({blurred(price / gain(g, excess_before), random), g}, gap.begin + 1, gap.end);
+    ++priced;
+  }
+  effort_.add(static_cast<std::int64_t>(space_.inner.size()) / 64 + priced / 4 + 1);
+  return queue;
+}
+
+// The same as relieve_once() for graphs with very many ops: prices are found once, and again when
+// it is a gap's turn, because what it is made from may have been dropped since.
+bool GapRepair::relieve_all(GapState& state, Random& random) {
+  const Bytes budget = *space_.problem.budget;
+  const std::vector<double> excess_before = sums_of_excess(state.plan.stage_bytes, budget);
+  ReliefQueue queue = droppable_where_over(state, excess_before, random);
+  StageBytes bytes(state.plan.stage_bytes);
+  Holdings& holdings = state.decisions.holdings;
+  std::vector<double> price(space_.model.size(), 0);  // at the last look
+  std::int64_t taken = 0;
+  bool changed = false;
+  for (auto [most, stage] = bytes.peak(); most > budget; std::tie(most, stage) = bytes.peak()) {
+    const auto entry = queue.take(stage);
+    if (!entry) {
+      bytes.add(stage, stage + 1, budget - most);  // nothing can be done here
+      continue;
+    }
+    ++taken;
+    const Gap& gap = space_.model.gap(entry->gap);
+    const double now = price_of_dropping(entry->gap, holdings) / gain(entry->gap, excess_before);
+    double& before = price[entry->gap];
+    if (now > kDearer * std::max(before, entry->score)) {
+      before = now;
+      queue.add({now, entry->gap}, gap.begin + 1, gap.end);
+      continue;
+    }
+    holdings[entry->gap] = Holding::kDropped;
+    bytes.add(gap.begin + 1, gap.end, -space_.graph.bytes(gap.tensor));
+    changed = true;
+  }
+  effort_.add(taken / 4 + 1);
+  if (changed) return true;
+  const auto peak =
+      std::ranges::max_element(state.plan.stage_bytes) - state.plan.stage_bytes.begin();
+  return make_anew_across(static_cast<std::uint32_t>(peak), state) > 0;
+}
+
 std::vector<GapRepair::Relief> GapRepair::reliefs(std::uint32_t stage, const GapState& state,
                                                   const std::vector<double>& excess_before,
                                                   Random& random) {
@@ -189,10 +264,8 @@ std::vector<GapRepair::Relief> GapRepair::reliefs(std::uint32_t stage, const Gap
   const Holdings& holdings = state.decisions.holdings;
   for (const GapId g : space_.inner) {
     if (!crosses(g, stage) || holdings[g] != Holding::kHeld) continue;
-    const Gap& gap = space_.model.gap(g);
-    const double excess = excess_before[gap.end] - excess_before[gap.begin + 1];
-    const double gain = static_cast<double>(space_.graph.bytes(gap.tensor)) * std::sqrt(1 + excess);
-    found.push_back({blurred(price_of_dropping(g, holdings) / gain, random), {g}, {}});
+    const double score = price_of_dropping(g, holdings) / gain(g, excess_before);
+    found.push_back({blurred(score, random), {g}, {}});
   }
   for (const TensorId source : space_.sources) {
     auto relief = relief_by_source(source, stage, state);
@@ -288,7 +361,7 @@ std::size_t GapRepair::make_anew_across(std::uint32_t stage, GapState& state) {
 
 void GapRepair::refill(GapState& state, Random& random) {
   GapState fuller = state;
-  std::vector<Bytes>& bytes = fuller.plan.stage_bytes;
+  StageBytes bytes(state.plan.stage_bytes);
   std::vector<std::pair<double, GapId>> dropped;
   for (const GapId g : space_.inner) {
     if (state.decisions.holdings[g] == Holding::kHeld) continue;
@@ -304,10 +377,10 @@ void GapRepair::refill(GapState& state, Random& random) {
     const Gap& gap = space_.model.gap(g);
     const Bytes size = space_.graph.bytes(gap.tensor);
     // From when it comes back it is there anyway.
-    const auto span =
-        std::span(bytes).subspan(gap.begin + 1, state.plan.returned[g] - gap.begin - 1);
-    if (span.empty() || std::ranges::max(span) + size > *space_.problem.budget) continue;
-    for (Bytes& b : span) b += size;
+    const std::uint32_t first = gap.begin + 1;
+    const std::uint32_t returned = state.plan.returned[g];
+    if (first >= returned || bytes.most(first, returned) + size > *space_.problem.budget) continue;
+    bytes.add(first, returned, size);
     fuller.decisions.holdings[g] = Holding::kHeld;
     ++held;
   }

@@ -9,6 +9,7 @@
 #include "regen/base/random.h"
 #include "regen/planners/gap_model.h"
 #include "regen/planners/planner.h"
+#include "regen/planners/relief_queue.h"
 
 namespace regen {
 
@@ -42,6 +43,9 @@ struct GapSpace {
   const Problem& problem;
   const Graph& graph;
   GapModel model;
+  // With more ops than this, what goes with their square takes too long.
+  bool large() const { return graph.num_ops() > 2'500; }
+
   OpId turn;
   std::vector<TensorId> movable;  // in the order of making
   std::vector<GapId> inner;       // droppable gaps of values with bytes, between two uses
@@ -77,6 +81,10 @@ class GapRepair {
   // So dear already that no plan within the cap will come of it, though it is still too large.
   bool far_beyond_the_cap(const GapPlan& plan) const;
   bool relieve_once(GapState& state, Random& random, bool give_up);
+  bool relieve_all(GapState& state, Random& random);
+  ReliefQueue droppable_where_over(const GapState& state, const std::vector<double>& excess_before,
+                                   Random& random);
+  double gain(GapId g, const std::vector<double>& excess_before) const;
   std::vector<Relief> reliefs(std::uint32_t stage, const GapState& state,
                               const std::vector<double>& excess_before, Random& random);
   std::optional<Relief> relief_by_source(TensorId source, std::uint32_t stage,

@@ -5,18 +5,23 @@
 
 #include "regen/base/parallel.h"
 #include "regen/planners/effort_share.h"
+#include "regen/planners/gap_blocks.h"
 #include "regen/planners/gap_island.h"
 #include "regen/planners/recompute.h"
 
 namespace regen {
 namespace {
 
-constexpr int kCycle = 300;           // tries before an island goes back to its best
-constexpr std::size_t kIslands = 8;   // as many on every machine, so that all find the same
+// Tries before an island goes back to its best.
+constexpr int kCycle = 300;
+constexpr int kCycleOfLarge = 60;
+// As many on every machine, so that all find the same. Where a try takes long, few that come far.
+constexpr std::size_t kIslands = 8;
+constexpr std::size_t kIslandsOfLarge = 2;
 constexpr int kRoundsPerSettler = 2;  // before the worst island goes on from the best
 
-// Beyond these ops the first plans may take long, and others have to be asked.
-constexpr std::size_t kLarge = 5'000;
+// Of the effort, for the first plans of large graphs: they may take long, and others have to be
+// asked.
 constexpr double kStartShare = 0.2;
 
 double forward_cost(const Graph& graph, OpId turn) {
@@ -37,7 +42,11 @@ void GapSearch::offer(const GapState& state) {
 
 void GapSearch::fit_and_add(GapState state, GapRepair& repair, bool give_up) {
   Random random(1);
-  if (!repair.relieve(state, random, give_up)) return;
+  if (repair.relieve(state, random, give_up)) add(std::move(state), repair);
+}
+
+void GapSearch::add(GapState state, GapRepair& repair) {
+  Random random(1);
   repair.refill(state, random);
   offer(state);
   const bool known = std::ranges::any_of(
@@ -45,8 +54,30 @@ void GapSearch::fit_and_add(GapState state, GapRepair& repair, bool give_up) {
   if (!known) starts_.push_back(std::move(state));
 }
 
+// What fits is sought with ever smaller blocks, because their bytes are estimated.
+void GapSearch::start_in_blocks() {
+  const GapDecisions everything{space_.model.keep_everything(), early_values(0)};
+  const GapPlan kept = repair_.evaluate(everything);
+  if (!kept.fits) add_blocks(GapBlocks(space_, kept));
+}
+
+void GapSearch::add_blocks(const GapBlocks& blocks) {
+  const auto budget = static_cast<double>(*space_.problem.budget);
+  for (const double cheapest : {0.0, 0.25, 0.5, 0.75, 0.95}) {
+    for (const double share : {1.0, 0.98, 0.95, 0.9, 0.8}) {
+      auto decisions = blocks.within(share * budget, cheapest);
+      if (!decisions) break;
+      GapState state{std::move(*decisions), {}};
+      state.plan = repair_.evaluate(state.decisions);
+      if (!state.plan.fits) continue;
+      add(std::move(state), repair_);
+      break;
+    }
+  }
+}
+
 void GapSearch::start() {
-  const bool large = space_.graph.num_ops() > kLarge;
+  const bool large = space_.large();
   Effort own(share_of(effort_, large ? kStartShare : 1));
   GapRepair repair(space_, own);
   for (const double share : {0.0, 1.0, 0.5, 1.5, 2.5}) {
@@ -70,6 +101,11 @@ void GapSearch::start_from_hints(const std::vector<double>& again) {
   std::vector<std::uint32_t> over_before{0};  // how many ops are over the budget
   for (const Bytes b : kept.stage_bytes) {
     over_before.push_back(over_before.back() + (b > *space_.problem.budget));
+  }
+  if (!kept.fits) {
+    GapBlocks blocks(space_, kept);
+    blocks.prefer(again);
+    add_blocks(blocks);
   }
   for (const double threshold : {0.5, 0.95, 0.05}) {
     for (const double share : {0.0, 0.5, 1.0}) {
@@ -106,7 +142,7 @@ void GapSearch::improve(std::uint64_t seed, double good_enough) {
   if (starts_.empty() || space_.inner.empty()) return;
   std::ranges::stable_sort(starts_, {}, [](const GapState& s) { return s.plan.cost; });
   std::vector<GapIsland> islands;
-  for (std::size_t i = 0; i < kIslands; ++i) {
+  for (std::size_t i = 0; i < (space_.large() ? kIslandsOfLarge : kIslands); ++i) {
     islands.emplace_back(space_, starts_[i % starts_.size()], seed * kIslands + i);
   }
   // The more there is to decide, the longer it may take to find something better.
@@ -123,12 +159,16 @@ void GapSearch::improve(std::uint64_t seed, double good_enough) {
 
 void GapSearch::explore_all(std::vector<GapIsland>& islands, double good_enough) {
   Limits limits = effort_.limits();
-  limits.seconds = effort_.seconds_left();
+  // Those that wait for a core need their part of the time too.
+  const auto threads = static_cast<std::size_t>(available_threads());
+  const std::size_t turns = (islands.size() + threads - 1) / threads;
+  limits.seconds = effort_.seconds_left() / static_cast<double>(turns);
   if (limits.work != Limits{}.work) {
     limits.work = effort_.work_left() / static_cast<std::int64_t>(islands.size()) + 1;
   }
+  const int tries = space_.large() ? kCycleOfLarge : kCycle;
   parallel_for(islands.size(), 0,
-               [&](std::size_t i) { islands[i].explore(kCycle, good_enough, limits); });
+               [&](std::size_t i) { islands[i].explore(tries, good_enough, limits); });
   for (const GapIsland& island : islands) {
     effort_.add(island.work());
     offer(island.best());

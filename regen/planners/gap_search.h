@@ -11,6 +11,7 @@
 
 namespace regen {
 
+class GapBlocks;
 class GapIsland;
 
 class GapSearch {
@@ -19,6 +20,9 @@ class GapSearch {
   GapSearch(const Problem& problem, Effort& effort)
       : space_(problem), effort_(effort), repair_(space_, effort) {}
 
+  // Starts from nothing by blocks of the forward pass (gap_blocks.h): soon, however long a graph
+  // is.
+  void start_in_blocks();
   // Starts from nothing: everything kept, then dropped or moved until it fits.
   void start();
   // Starts from a plan of somebody else's, if it is of the kind that the model knows.
@@ -36,6 +40,8 @@ class GapSearch {
   // What does not fit as it is may be given up: somebody has a plan already.
   void fit_and_add(GapState state) { fit_and_add(std::move(state), repair_, true); }
   void fit_and_add(GapState state, GapRepair& repair, bool give_up);
+  void add(GapState state, GapRepair& repair);
+  void add_blocks(const GapBlocks& blocks);
   void offer(const GapState& state);
   IdVector<TensorId, char> early_values(double share) const;
   void explore_all(std::vector<class GapIsland>& islands, double good_enough);

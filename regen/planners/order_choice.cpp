@@ -23,6 +23,7 @@ double quick_cost(Problem problem, const Graph& graph, Effort& effort) {
   problem.graph = &graph;
   problem.observer = nullptr;
   GapSearch search(problem, effort);
+  search.start_in_blocks();
   search.start();
   return search.best() ? search.best()->cost : kNone;
 }

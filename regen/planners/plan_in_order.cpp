@@ -80,6 +80,8 @@ class PlanInOrder {
     std::optional<GapSearch> search;
     if (check_sequences_possible(graph_).ok()) {
       search.emplace(quiet_, effort_);
+      search->start_in_blocks();
+      take(*search);
       search->start();
       const Plan* start = problem_.start;
       const bool for_this_graph = start && start->fingerprint == graph_.fingerprint();

@@ -156,30 +156,76 @@ Plan plan_from_sequence(const Graph& graph, const std::vector<OpId>& sequence) {
   return plan;
 }
 
-IdVector<OpId, char> repeatable_ops(const Graph& graph, bool forward_only) {
-  // The first op that changes each fixed tensor.
+namespace {
+
+// The first op that changes something each op reads; more than there are if none does.
+IdVector<OpId, std::size_t> first_changes(const Graph& graph) {
   IdVector<TensorId, std::size_t> changed_by(graph.num_tensors(), SIZE_MAX);
   for (OpId op : graph.ops()) {
     for (TensorId t : graph.mutates(op)) {
       changed_by[t] = std::min(changed_by[t], op.index());
     }
   }
-  // The last op for which each op might run again: a reader of its outputs, or one for which such
-  // a reader might run again.
-  IdVector<OpId, std::size_t> last_call(graph.num_ops(), 0);
-  IdVector<OpId, char> repeatable(graph.num_ops(), 0);
+  IdVector<OpId, std::size_t> changes(graph.num_ops(), SIZE_MAX);
+  for (OpId op : graph.ops()) {
+    for (TensorId t : graph.inputs(op)) changes[op] = std::min(changes[op], changed_by[t]);
+  }
+  return changes;
+}
+
+// The last op for which an op might run again: a reader of its outputs, or one for which such a
+// reader might run again.
+std::size_t last_call(const Graph& graph, OpId op, const IdVector<OpId, char>& repeatable,
+                      const IdVector<OpId, std::size_t>& last_calls) {
+  std::size_t last = 0;
+  for (TensorId t : graph.makes(base_variant(graph, op))) {
+    for (OpId reader : graph.consumers(t)) {
+      last = std::max(last, reader.index());
+      if (repeatable[reader]) last = std::max(last, last_calls[reader]);
+    }
+  }
+  return last;
+}
+
+// Marks ops that can run again for all their readers, from the last to the first. `changes`: the
+// op by which something is changed that each op wants for that.
+void mark_repeatable(const Graph& graph, const IdVector<OpId, std::size_t>& changes, bool forward,
+                     IdVector<OpId, char>& repeatable) {
+  IdVector<OpId, std::size_t> last_calls(graph.num_ops(), 0);
   for (std::size_t i = graph.num_ops(); i-- > 0;) {
     const OpId op(i);
-    for (TensorId t : graph.makes(base_variant(graph, op))) {
-      for (OpId reader : graph.consumers(t)) {
-        last_call[op] = std::max(last_call[op], reader.index());
-        if (repeatable[reader]) last_call[op] = std::max(last_call[op], last_call[reader]);
-      }
+    last_calls[op] = last_call(graph, op, repeatable, last_calls);
+    if ((graph.phase(op) == Phase::kForward) != forward) continue;
+    repeatable[op] = graph.recomputable(op) && changes[op] > last_calls[op];
+  }
+}
+
+// The same with what an op wants through those that would run again before it.
+IdVector<OpId, std::size_t> first_changes_above(const Graph& graph,
+                                                IdVector<OpId, std::size_t> changes,
+                                                const IdVector<OpId, char>& repeatable) {
+  for (OpId op : graph.ops()) {
+    for (TensorId t : graph.inputs(op)) {
+      const OpId maker = graph.producer(t);
+      if (!maker.valid()) continue;
+      if (graph.phase(maker) == Phase::kForward && !repeatable[maker]) continue;
+      changes[op] = std::min(changes[op], changes[maker]);
     }
-    const bool changed = std::ranges::any_of(
-        graph.inputs(op), [&](TensorId t) { return changed_by[t] <= last_call[op]; });
-    repeatable[op] =
-        graph.recomputable(op) && !changed && (!forward_only || graph.phase(op) == Phase::kForward);
+  }
+  return changes;
+}
+
+}  // namespace
+
+// Forward ops come first: an update changes what they read, and a gradient that is wanted after it
+// could otherwise forbid to run them again at all.
+IdVector<OpId, char> repeatable_ops(const Graph& graph, bool forward_only) {
+  IdVector<OpId, char> repeatable(graph.num_ops(), 0);
+  const IdVector<OpId, std::size_t> changes = first_changes(graph);
+  mark_repeatable(graph, changes, /*forward=*/true, repeatable);
+  if (!forward_only) {
+    mark_repeatable(graph, first_changes_above(graph, changes, repeatable), /*forward=*/false,
+                    repeatable);
   }
   // An op that destroys its input needs it made once more.
   for (OpId op : graph.ops()) {

@@ -35,7 +35,8 @@ std::vector<Step> steps_of_part(const Graph& graph, std::span<const OpId> sequen
 
 // Which ops may run again wherever a value of theirs could be wanted: they are recomputable, and
 // no op that mutates something they read runs before the last such place. With `forward_only` the
-// ops after the forward phase are never repeated, so that fewer places count.
+// ops after the forward phase are never repeated; without, those are that leave all forward ops as
+// repeatable as they are.
 IdVector<OpId, char> repeatable_ops(const Graph& graph, bool forward_only);
 
 // Which forward values survive the forward pass.

@@ -139,6 +139,7 @@ class QuickChoice {
     std::optional<GapPlan> plan;
     if (bound <= *problem.budget && check_sequences_possible(view.graph()).ok()) {
       GapSearch search(problem, effort_);
+      search.start_in_blocks();
       search.start();
       plan = search.best();
     }

@@ -3,18 +3,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "regen/base/random.h"
 #include "regen/graph/builder.h"
 #include "regen/plan/validate.h"
+#include "regen/planners/gap_model.h"
 #include "regen/simulate/simulate.h"
+#include "tests/support/recurrent_graph.h"
 
 namespace regen {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 // a -> b -> c -> d -> loss, and gradients gd, gc, gb, ga where the gradient of x reads the value
 // before x. All tensors have one byte, all ops cost 1.
-class SmallStep : public testing::Test {
+class SmallStep : public ::testing::Test {
  protected:
   SmallStep() {
     GraphBuilder builder("small");
@@ -119,6 +122,33 @@ TEST(PlanFromSequence, OverwritesAnInputThatIsNotNeededAgain) {
     ASSERT_TRUE(validate(graph, plan).ok());
     EXPECT_EQ(plan.steps[1], Step::compute(OpId(1), needed_again ? 0 : 1));
     EXPECT_EQ(simulate(graph, plan)->peak_bytes, needed_again ? 17 : 9);
+  }
+}
+
+// The update of the weight comes before that of the bias, whose gradient is made from all that the
+// weight made. The products must be repeatable nevertheless; that gradient then is not.
+TEST(RepeatableOps, UpdatesDoNotForbidToRunTheForwardPassAgain) {
+  const Graph graph = testing::recurrent_graph(5);
+  const IdVector<OpId, char> repeatable = repeatable_ops(graph, /*forward_only=*/false);
+  for (OpId op : graph.ops()) {
+    EXPECT_TRUE(graph.phase(op) != Phase::kForward || repeatable[op]) << graph.name(op);
+  }
+  const OpId update_of_bias(graph.num_ops() - 1);
+  EXPECT_FALSE(repeatable[graph.producer(graph.inputs(update_of_bias)[1])]);
+}
+
+// Whatever is dropped, nothing runs again after what it reads was changed.
+TEST(RepeatableOps, AnyOfThemCanRunAgain) {
+  const Graph graph = testing::recurrent_graph(6);
+  const GapModel model(graph);
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    Random random(seed);
+    Holdings holdings = model.keep_everything();
+    for (GapId g = 0; g < model.size(); ++g) {
+      if (model.droppable(g) && random.chance(0.5)) holdings[g] = Holding::kNever;
+    }
+    const auto valid = validate(graph, plan_from_sequence(graph, model.sequence(holdings).ops));
+    ASSERT_TRUE(valid.ok()) << "seed " << seed << ": " << valid.error().message;
   }
 }
 
