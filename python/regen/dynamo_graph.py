@@ -35,7 +35,7 @@ class FlatGraph:
     kwargs: dict
     flat_inputs: list  # the caller's arguments, flattened
     in_spec: object  # flattens (args, kwargs)
-    out_spec: object  # rebuilds what the model returns
+    out_spec: object  # rebuilds what the model returns; None where this version of Dynamo does not say
 
 
 def trace_python(model, args, kwargs, name):
@@ -44,8 +44,8 @@ def trace_python(model, args, kwargs, name):
     with tracing(name), torch._dynamo.config.patch(allow_rnn=True):
         with refuse_lost_changes(name), unpacking_as_eager(), without_guards(), without_copies(), forgotten_by_dynamo():
             module = _dynamo_graph_capture_for_export(model)(*args, **kwargs)
-    out_spec = module.graph._codegen.pytree_info.out_spec
-    return FlatGraph(module, tensors_by_target(module), args, kwargs, flat_inputs, in_spec, out_spec)
+    nesting = getattr(module.graph._codegen, "pytree_info", None)
+    return FlatGraph(module, tensors_by_target(module), args, kwargs, flat_inputs, in_spec, getattr(nesting, "out_spec", None))
 
 
 @contextlib.contextmanager

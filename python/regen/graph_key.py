@@ -75,7 +75,8 @@ def surroundings():
     environment = sorted((name, value) for name, value in os.environ.items() if name.startswith(ENVIRONMENT))
     einsum = torch.backends.opt_einsum
     return (autocast, settings, environment, str(torch.get_default_dtype()), str(torch.get_default_device()), torch.get_num_threads(),
-            (einsum.is_available(), einsum.enabled, einsum.strategy), torch._functorch.config.get_hash().hex())
+            (einsum.is_available(), einsum.enabled, einsum.strategy), torch._functorch.config.get_hash().hex(),
+            sorted(torch.ops.loaded_libraries))
 
 
 def devices(found):
@@ -164,8 +165,8 @@ def function_name(function):
         if function.namespace not in OPERATOR_NAMESPACES:
             raise NoKey(f"operator {function}")
         return str(function)
-    if isinstance(function, torch._ops.HigherOrderOperator):
-        return f"higher_order.{function.name()}"
+    if isinstance(function, torch._ops.HigherOrderOperator) and type(function).__module__.startswith("torch."):
+        return f"higher_order.{type(function).__module__}.{function.name()}"
     try:
         name = _get_qualified_name(function)
     except Exception as error:
