@@ -51,7 +51,7 @@ def graph_key(flat, names):
         [(target, names.get(id(tensor)), tensors.describe(tensor)) for target, tensor in flat.owned.items()],
         [tensors.describe(x) if isinstance(x, torch.Tensor) else constant(x) for x in flat.flat_inputs],
         str(flat.out_spec),
-        graph(flat.module),
+        graph(flat.module, flat.owned),
         devices(tensors.devices),
     ]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:40]
@@ -132,30 +132,30 @@ def look(tensor):
 
 # Nodes.
 
-def graph(module):
+def graph(module, owned):
     """The nodes of a graph, and of the graphs inside it."""
     return [
-        (node.op, node.name, target_of(node, module), argument(node.args), argument(node.kwargs), meta(node))
+        (node.op, node.name, target_of(node, module, owned), argument(node.args), argument(node.kwargs), meta(node))
         for node in module.graph.nodes]
 
 
-def target_of(node, module):
+def target_of(node, module, owned):
     if node.op in ("placeholder", "output", "call_method"):
         return node.target
     if node.op == "call_function":
         return function_name(node.target)
+    if node.op == "get_attr" and node.target in owned:
+        return node.target  # described where it is owned
     if node.op == "get_attr":
-        return node.target, attribute(operator.attrgetter(node.target)(module))
+        return node.target, inner_graph(operator.attrgetter(node.target)(module))
     raise NoKey(f"a node of kind {node.op}")
 
 
-def attribute(held):
-    """Tensors are described where they are owned."""
-    if isinstance(held, torch.fx.GraphModule):
-        return graph(held)
-    if type(held) in PLAIN_TENSORS:
-        return "tensor"
-    raise NoKey(f"an attribute of type {type(held).__name__}")
+def inner_graph(held):
+    """Of a function of autograd, or of a checkpoint. What it reads is handed in, so it owns nothing."""
+    if not isinstance(held, torch.fx.GraphModule):
+        raise NoKey(f"an attribute of type {type(held).__name__}")
+    return graph(held, {})
 
 
 @functools.lru_cache(maxsize=None)
