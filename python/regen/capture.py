@@ -1,12 +1,14 @@
 """Captures a training step of a PyTorch model as a program (docs/program-format.md)."""
 
 import dataclasses
+import math
 
 import torch
 
+from regen.capture_cache import converted
+from regen.conversion import Value
+from regen.dynamo_graph import trace_python, without_collection
 from regen.errors import CaptureError
-from regen.graph_to_program import JointConverter, Value
-from regen.joint_graph import trace_joint_graph
 from regen.optimizers import check_optimizer
 from regen.phases import arrange
 from regen.program_builder import ProgramBuilder
@@ -78,21 +80,22 @@ class Captured:
         return view if recipe.requires_grad else view.detach()
 
 
-def capture(model, args, kwargs=None, name=None):
-    """Captures the forward and backward pass of `model(*args, **kwargs)`, for `regen.wrap`."""
+@without_collection()
+def capture(model, args, kwargs=None, name=None, cache=False):
+    """Captures the forward and backward pass of `model(*args, **kwargs)`, for `regen.wrap`. `cache`: as in `regen.settings`."""
     args, kwargs = as_arguments(args), dict(kwargs or {})
     check_model(model, args, kwargs)
-    joint = trace_joint_graph(model, args, kwargs, type(model).__name__)
-    builder = ProgramBuilder(name or type(model).__name__, device_of(model))
+    flat = trace_python(model, args, kwargs, type(model).__name__)
     names = names_of_tensors(model)
-    conversion = JointConverter(joint, builder, names).convert()
-    recipes, output_results, tangents = add_output_results(joint, conversion)
-    gradients = add_gradient_results(joint, conversion, names)
+    conversion, out_spec = converted(flat, names, name or type(model).__name__, device_of(model), cache)
+    recipes, output_results, tangents = add_output_results(conversion)
+    gradients = add_gradient_results(flat, conversion, names)
     arrange(conversion)
-    return finished(model, joint, conversion, recipes, output_results, tangents, gradients)[0]
+    return finished(model, flat, out_spec, conversion, recipes, output_results, tangents, gradients)[0]
 
 
-def capture_step(model, loss_fn, optimizer, args, clip_grad_norm=None, clip_grad_value=None, early=True, name=None):
+@without_collection()
+def capture_step(model, loss_fn, optimizer, args, clip_grad_norm=None, clip_grad_value=None, early=True, name=None, cache=False):
     """Captures a whole training step, for `regen.step`: loss, gradients, clipping and update in one program.
 
     The loss is `loss_fn(model(*args[:-1]), args[-1])`, or what the model returns when `loss_fn` is None. Clipping is that of
@@ -102,16 +105,16 @@ def capture_step(model, loss_fn, optimizer, args, clip_grad_norm=None, clip_grad
     check_model(model, args, {})
     check_optimizer(optimizer)
     whole = TrainingLoss(model, loss_fn)
-    joint = trace_joint_graph(whole, args, {}, type(model).__name__)
-    builder = ProgramBuilder(name or type(model).__name__, device_of(model))
+    flat = trace_python(whole, args, {}, type(model).__name__)
     names = {**names_of_tensors(whole), **names_of_tensors(model)}
-    conversion = JointConverter(joint, builder, names).convert()
+    conversion, out_spec = converted(flat, names, name or type(model).__name__, device_of(model), cache)
+    builder = conversion.builder
     loss = the_loss(conversion)
     result = builder.add_result(int(loss), "output", "loss")
     used = used_gradients(model, optimizer, clip_grad_norm is not None)
-    conversion.gradients = [(d, v) for d, v in conversion.gradients if id(joint.owned.get(getattr(d, "target", None))) in used]
+    conversion.gradients = [g for g in conversion.gradients if g.kind != "input" and id(flat.owned[g.key]) in used]
     arrange(conversion)
-    writer = StepWriter(conversion, names, joint.owned)
+    writer = StepWriter(conversion, names, flat.owned)
     writer.start_backward(loss)
     writer.match_layouts()
     order = [p for p in model.parameters() if id(p) in writer.value_of_gradient]
@@ -122,15 +125,15 @@ def capture_step(model, loss_fn, optimizer, args, clip_grad_norm=None, clip_grad
     updates = writer.update(optimizer, early and clip_grad_norm is None and clip_grad_value is None)
     builder.boundary = None
     recipes = [OutputRecipe("result", result, requires_grad=False)]
-    captured, storage_map = finished(model, joint, conversion, recipes, [result], [None], [])
+    captured, storage_map = finished(model, flat, out_spec, conversion, recipes, [result], [None], [])
     captured.updates = updates
     captured.state_of = {storage_map[s]: place for s, place in updates.state_of.items()}
     return captured
 
 
 def the_loss(conversion):
-    made = [value for _, value in conversion.outputs]
-    if len(made) != 1 or not isinstance(made[0], Value) or conversion.fake_of_value[made[0]].numel() != 1:
+    made = [output.made for output in conversion.outputs]
+    if len(made) != 1 or not isinstance(made[0], Value) or math.prod(conversion.builder.values[made[0]]["sizes"]) != 1:
         raise CaptureError(
             f"cannot capture {conversion.builder.name}: the loss is not a single number; expected loss_fn, or the model when it is "
             "None, to return a tensor with one element")
@@ -151,7 +154,7 @@ def as_arguments(args):
     return tuple(args) if isinstance(args, (tuple, list)) else (args,)
 
 
-def finished(model, joint, conversion, recipes, output_results, tangents, gradients):
+def finished(model, flat, out_spec, conversion, recipes, output_results, tangents, gradients):
     program, storage_map, value_map = conversion.builder.finish()
     for recipe in recipes:
         if recipe.kind == "tensor":
@@ -160,10 +163,10 @@ def finished(model, joint, conversion, recipes, output_results, tangents, gradie
     captured = Captured(
         program=program,
         tensors={storage_map[s]: tensor for s, tensor in conversion.builder.tensors.items()},
-        input_values={index: value_map[v] for index, v in conversion.inputs.items() if v in value_map},
-        constant_inputs={i: x for i, x in enumerate(joint.flat_inputs) if not isinstance(x, torch.Tensor)},
-        in_spec=joint.in_spec,
-        out_spec=joint.out_spec,
+        input_values={index: value_map[v] for index, v in conversion.inputs().items() if v in value_map},
+        constant_inputs={i: x for i, x in enumerate(flat.flat_inputs) if not isinstance(x, torch.Tensor)},
+        in_spec=flat.in_spec,
+        out_spec=out_spec,
         outputs=recipes,
         output_results=output_results,
         tangent_values=[None if v is None else value_map.get(v) for v in tangents],
@@ -215,60 +218,46 @@ def check_devices(model, args, kwargs, name):
 
 # Results.
 
-def add_output_results(joint, conversion):
+def add_output_results(conversion):
     """Results for what leaves at the boundary, a recipe for every flat output, and the tangents."""
-    by_kind = {}
-    for descriptor, made in conversion.outputs:
-        by_kind.setdefault(type(descriptor).__name__, []).append((descriptor, made))
-    users = by_kind.get("PlainAOTOutput", [])
-    bases = by_kind.get("IntermediateBaseAOTOutput", [])
+    users, bases = conversion.outputs_of("user"), conversion.outputs_of("base")
     results, tangents, result_of_output, result_of_base = [], [], {}, {}
 
-    def add(descriptor, made, name):
-        results.append(conversion.builder.add_result(int(made), "output", name))
-        tangents.append(conversion.tangents.get(descriptor))
+    def add(output, name):
+        results.append(conversion.builder.add_result(int(output.made), "output", name))
+        tangents.append(output.tangent)
         return results[-1]
 
-    for index, (descriptor, made) in enumerate(users):
-        if isinstance(made, Value) and alias_kind(joint, index) is None:
-            result_of_output[index] = add(descriptor, made, str(index))
-    for index, (descriptor, made) in enumerate(bases):
-        result_of_base[index] = add(descriptor, made, f"base.{index}")
-    recipes = [
-        recipe_for(joint, conversion, index, made, result_of_output, result_of_base, bases, users)
-        for index, (_, made) in enumerate(users)
-    ]
+    for index, output in enumerate(users):
+        if isinstance(output.made, Value) and output.alias is None:
+            result_of_output[index] = add(output, str(index))
+    for index, output in enumerate(bases):
+        result_of_base[index] = add(output, f"base.{index}")
+    recipes = [recipe_for(conversion, index, output, result_of_output, result_of_base) for index, output in enumerate(users)]
     return recipes, results, tangents
 
 
-def alias_kind(joint, index):
-    """How a flat output shares memory with what the caller already has, or None."""
-    kind = joint.output_info[index].output_type.name
-    return None if kind in ("non_alias", "unsafe_view_alias", "custom_function_view") else kind
-
-
-def recipe_for(joint, conversion, index, made, result_of_output, result_of_base, bases, users):
-    if not isinstance(made, Value):
-        return OutputRecipe("constant", constant=made)
-    kind, info = alias_kind(joint, index), joint.output_info[index]
-    if kind is None:
-        return OutputRecipe("result", result_of_output[index], requires_grad=info.requires_grad)
-    if kind in ("is_input", "alias_of_input"):
-        return recipe_of_input(conversion, made, kind, info)
-    if kind == "alias_of_intermediate_base_is_user_output":
-        source, base = result_of_output[info.base_idx], users[info.base_idx][1]
+def recipe_for(conversion, index, output, result_of_output, result_of_base):
+    if not isinstance(output.made, Value):
+        return OutputRecipe("constant", constant=output.made)
+    if output.alias is None:
+        return OutputRecipe("result", result_of_output[index], requires_grad=output.requires_grad)
+    if output.alias in ("is_input", "alias_of_input"):
+        return recipe_of_input(conversion, output)
+    if output.alias == "alias_of_intermediate_base_is_user_output":
+        source, base = result_of_output[output.base], conversion.outputs_of("user")[output.base]
     else:
-        source, base = result_of_base[info.base_idx], bases[info.base_idx][1]
-    return OutputRecipe("view", source, window=window_on(conversion, made, base), requires_grad=info.requires_grad)
+        source, base = result_of_base[output.base], conversion.outputs_of("base")[output.base]
+    return OutputRecipe("view", source, window=window_on(conversion, output.made, base.made), requires_grad=output.requires_grad)
 
 
-def recipe_of_input(conversion, made, kind, info):
-    descriptor, base = conversion.placeholders[info.base_idx]
-    window = None if kind == "is_input" else window_on(conversion, made, base)
-    if type(descriptor).__name__ == "PlainAOTInput":
-        return OutputRecipe("input", descriptor.idx, window=window, requires_grad=info.requires_grad)
-    storage = conversion.builder.values[base]["storage"]
-    return OutputRecipe("tensor", storage, window=window, requires_grad=info.requires_grad)
+def recipe_of_input(conversion, output):
+    base = conversion.brought[output.base]
+    window = None if output.alias == "is_input" else window_on(conversion, output.made, base.value)
+    if base.kind == "input":
+        return OutputRecipe("input", base.key, window=window, requires_grad=output.requires_grad)
+    storage = conversion.builder.values[base.value]["storage"]
+    return OutputRecipe("tensor", storage, window=window, requires_grad=output.requires_grad)
 
 
 def window_on(conversion, made, base):
@@ -276,15 +265,15 @@ def window_on(conversion, made, base):
     return tuple(value["sizes"]), tuple(value["strides"]), value["offset"] - base_value["offset"]
 
 
-def add_gradient_results(joint, conversion, names):
+def add_gradient_results(flat, conversion, names):
     gradients = []
-    for descriptor, value in conversion.gradients:
-        if type(descriptor).__name__ == "PlainAOTInput":
-            kind, who, name = "input", descriptor.idx, f"input.{descriptor.idx}"
+    for gradient in conversion.gradients:
+        if gradient.kind == "input":
+            who, name = gradient.key, f"input.{gradient.key}"
         else:
-            who = name = names[id(joint.owned[descriptor.target])][0]
-            kind = "parameter"
-        gradients.append((conversion.builder.add_result(int(value), "gradient", name), kind, who))
+            who = name = names[id(flat.owned[gradient.key])][0]
+        kind = "input" if gradient.kind == "input" else "parameter"
+        gradients.append((conversion.builder.add_result(int(gradient.value), "gradient", name), kind, who))
     if not gradients:
         raise CaptureError(
             f"cannot capture {conversion.builder.name}: no output depends on a parameter that requires a gradient; "

@@ -34,11 +34,12 @@ def will_it_fit(model, args, budget, *, kwargs=None, reserve=0, **options):
     """Captures and plans a training step of `model` without running it: each operator is tried alone on the device, so that
     what is needed meanwhile is one operator's memory. `reserve`: bytes for the caller's loss and optimizer."""
     plain = plain_view(model) if isinstance(model, WrappedForward) else model
+    settings = Settings(budget=budget, reserve=reserve, **{"improve": False, **options})
     with torch.enable_grad():
-        captured = capture(plain, args, kwargs)
+        captured = capture(plain, args, kwargs, cache=settings.cache)
     caller = CallerMemory(reserve, device_of(model))
     with same_random_numbers(model):
-        plan = WrapPlan(captured, Settings(budget=budget, reserve=reserve, **{"improve": False, **options}), caller)
+        plan = WrapPlan(captured, settings, caller)
     size = _runtime.format_bytes
     unplanned = plan.step.unplanned_bytes + caller.bytes
     try:

@@ -5,38 +5,24 @@ data whose storage is shared by its views, so storages are found by identity. Th
 change nothing vanish, changes of buffers and inputs become `copy_` nodes, and the graph is cut in a forward and a backward part.
 """
 
-import dataclasses
 import operator
 
 import torch
 
 from regen.autocast_casts import merge_casts_of_parameters
+from regen.conversion import Brought, Conversion, Output, Value
 from regen.errors import CaptureError, source_of_stack_trace
-from regen.program_builder import ProgramBuilder, json_argument
+from regen.program_builder import json_argument
 
 aten = torch.ops.aten
 
 CUDNN_BATCH_NORM = aten.cudnn_batch_norm.default
 # Checks that the tracer writes for itself; they hold for the captured shapes.
 TRACER_CHECKS = {"aten::_assert_tensor_metadata", "aten::_assert_scalar"}
-
-
-@dataclasses.dataclass
-class Conversion:
-    """A program in the making, with the places of what the caller brings and gets."""
-
-    builder: ProgramBuilder
-    placeholders: list = dataclasses.field(default_factory=list)  # (descriptor, value or None), tangents apart
-    inputs: dict = dataclasses.field(default_factory=dict)  # flat input index -> value
-    tangents: dict = dataclasses.field(default_factory=dict)  # descriptor of an output -> value
-    outputs: list = dataclasses.field(default_factory=list)  # (descriptor, value or constant)
-    gradients: list = dataclasses.field(default_factory=list)  # (descriptor of the input, value)
-    mutations: list = dataclasses.field(default_factory=list)  # (value of the changed input or buffer, new value)
-    fake_of_value: dict = dataclasses.field(default_factory=dict)  # value -> tensor without data
-
-
-class Value(int):
-    """A value id among things that may also be plain integers."""
+# The tracer's words for what is brought and handed out, and ours.
+INPUT_KINDS = {"ParamAOTInput": "parameter", "BufferAOTInput": "buffer", "PlainAOTInput": "input"}
+OUTPUT_KINDS = {"PlainAOTOutput": "user", "IntermediateBaseAOTOutput": "base"}
+OWN_MEMORY = ("non_alias", "unsafe_view_alias", "custom_function_view")
 
 
 class JointConverter:
@@ -48,6 +34,9 @@ class JointConverter:
         self.builder = builder
         self.result = Conversion(builder)
         self.known = {}  # FX node -> Value, constant, or list of these
+        self.fake_of_value = {}
+        self.value_of_input = {}  # the tracer's descriptor -> value
+        self.tangent_of = {}  # the tracer's descriptor of an output -> value
         self.storage_of_fake = {}  # identity of a storage without data -> (storage, byte shift)
         self.keep_alive = []  # identities are addresses: what they belong to must not die
 
@@ -71,10 +60,11 @@ class JointConverter:
         value = handler(descriptor, fx_node.meta.get("val"))
         self.known[fx_node] = value
         if type(descriptor).__name__ != "TangentAOTInput":
-            self.result.placeholders.append((descriptor, value))
+            self.value_of_input[descriptor] = value
+            self.result.brought.append(brought(descriptor, value))
 
     def bring_ParamAOTInput(self, descriptor, fake):
-        live = self.joint.owned[descriptor.target]
+        live = self.joint.flat.owned[descriptor.target]
         name, role = self.owned_names.get(id(live), (descriptor.target.removeprefix("L__self___"), "buffer"))
         storage = self.builder.add_live_storage(name, role, live)
         self.remember_storage(fake, storage, 0)
@@ -83,26 +73,25 @@ class JointConverter:
     bring_BufferAOTInput = bring_ParamAOTInput
 
     def bring_PlainAOTInput(self, descriptor, fake):
-        sample = self.joint.flat_inputs[descriptor.idx]
+        sample = self.joint.flat.flat_inputs[descriptor.idx]
         if not isinstance(fake, torch.Tensor):
             return sample
         storage = self.builder.add_storage(f"input.{descriptor.idx}", "input", span_bytes(sample), sample.device)
         self.builder.tensors[storage] = sample
         # The caller's tensor may be a window on something larger; the program sees the window alone.
         self.remember_storage(fake, storage, fake.storage_offset() * fake.element_size())
-        value = self.new_value(storage, fake, 0)
-        self.result.inputs[descriptor.idx] = value
-        return value
+        return self.new_value(storage, fake, 0)
 
     def bring_TangentAOTInput(self, descriptor, fake):
         if type(descriptor.output).__name__ == "InputMutationAOTOutput":
             raise CaptureError(
                 f"cannot capture {self.builder.name}: input {describe_input(descriptor.output.mutated_input)} is changed in place "
                 "and gradients flow through the change; expected inputs that need gradients to stay as they are")
-        storage = self.builder.add_storage(f"tangent.{len(self.result.tangents)}", "tangent", span_bytes(fake), fake.device)
+        storage = self.builder.add_storage(f"tangent.{len(self.tangent_of)}", "tangent", span_bytes(fake), fake.device)
         self.remember_storage(fake, storage, fake.storage_offset() * fake.element_size())
         value = self.new_value(storage, fake, 0)
-        self.result.tangents[descriptor.output] = value
+        self.tangent_of[descriptor.output] = value
+        self.result.tangents.append(value)
         return value
 
     def on_get_attr(self, fx_node):
@@ -200,7 +189,7 @@ class JointConverter:
             return False
         if op is aten.lift_fresh_copy.default or op is aten.lift_fresh.default:
             return True
-        return op.is_view and same_window(fake, self.result.fake_of_value[source])
+        return op.is_view and same_window(fake, self.fake_of_value[source])
 
     def values_for(self, name, fake, fx_node):
         if isinstance(fake, (list, tuple)):
@@ -228,7 +217,7 @@ class JointConverter:
 
     def new_value(self, storage, fake, offset):
         value = Value(self.builder.add_value(storage, fake, offset))
-        self.result.fake_of_value[value] = fake
+        self.fake_of_value[value] = fake
         return value
 
     def argument(self, argument, fx_node):
@@ -253,19 +242,26 @@ class JointConverter:
             made = self.known[given] if isinstance(given, torch.fx.Node) else given
             kind = type(descriptor).__name__
             if kind == "InputMutationAOTOutput":
-                self.result.mutations.append((self.value_of_input(descriptor.mutated_input), made))
+                self.result.mutations.append((self.value_of_input[descriptor.mutated_input], made))
             elif kind == "GradAOTOutput":
                 if isinstance(made, Value):
-                    self.result.gradients.append((descriptor.grad_of, made))
+                    self.result.gradients.append(brought(descriptor.grad_of, made))
             elif descriptor is not None:
-                self.result.outputs.append((descriptor, made))
-
-    def value_of_input(self, descriptor):
-        return next(value for other, value in self.result.placeholders if other == descriptor)
+                self.result.outputs.append(Output(OUTPUT_KINDS.get(kind, "other"), made, self.tangent_of.get(descriptor)))
+        for output, info in zip(self.result.outputs_of("user"), self.joint.output_info):
+            kind = info.output_type.name
+            output.alias = None if kind in OWN_MEMORY else kind
+            output.base, output.requires_grad = -1 if info.base_idx is None else info.base_idx, info.requires_grad
 
     def at(self, fx_node):
         place = source_of_stack_trace(fx_node.meta.get("stack_trace"))
         return f" at {place}" if place else ""
+
+
+def brought(descriptor, value):
+    kind = INPUT_KINDS[type(descriptor).__name__]
+    key = descriptor.idx if kind == "input" else descriptor.target
+    return Brought(kind, key, value if isinstance(value, Value) else None)
 
 
 def use_buffers_in_batch_norm_backward(graph):

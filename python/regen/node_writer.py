@@ -2,16 +2,16 @@
 
 import torch
 
+from regen.conversion import Value
 from regen.program_builder import referenced_values
 
 
 class NodeWriter:
-    """Makes nodes of operators on values of a conversion, in the phase `update`."""
+    """Makes nodes of operators on the values of a builder, in the phase `update`. `fake_values`: how these look."""
 
-    def __init__(self, conversion, new_value):
-        self.conversion = conversion
-        self.builder = conversion.builder
-        self.new_value = new_value
+    def __init__(self, builder, fake_values):
+        self.builder = builder
+        self.fake_values = fake_values
         self.count = 0
 
     def functional(self, op, args, kwargs=None):
@@ -23,7 +23,7 @@ class NodeWriter:
         for index, fake in enumerate(returned):
             label = name if len(returned) == 1 else f"{name}.{index}"
             storage = self.builder.add_storage(label, "computed", fake.untyped_storage().nbytes(), fake.device)
-            values.append(self.new_value(storage, fake))
+            values.append(Value(self.builder.add_value(storage, fake)))
         return self.builder.make_node(name, op, "update", args, kwargs, [int(v) for v in values]), values
 
     def writing(self, op, args, kwargs=None):
@@ -41,7 +41,7 @@ class NodeWriter:
         if isinstance(argument, dict) and "scalar" in argument:
             return self.builder.scalars[argument["scalar"]]["value"]
         if isinstance(argument, dict) and referenced_values(argument):
-            return self.conversion.fake_of_value[argument["value"]]
+            return self.fake_values[argument["value"]]
         if isinstance(argument, dict):
             return native_argument(argument)
         return argument

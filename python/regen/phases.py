@@ -23,10 +23,10 @@ def arrange(conversion):
     builder = conversion.builder
     outputs = [result["value"] for result in builder.results if result["kind"] == "output"]
     changed = [new for _, new in conversion.mutations]
-    gradients = [value for _, value in conversion.gradients]
+    gradients = [gradient.value for gradient in conversion.gradients]
     builder.nodes = needed_nodes(builder.nodes, outputs + changed + gradients)
     tail = needed_nodes(builder.nodes, outputs + changed)
-    builder.nodes, builder.boundary = cut(builder.nodes, tail, set(conversion.tangents.values()))
+    builder.nodes, builder.boundary = cut(builder.nodes, tail, set(conversion.tangents))
     storages = {id(node): storages_read(builder, node) for node in builder.nodes}
     for pairs in together(builder, conversion.mutations):
         write_back(builder, pairs, storages)

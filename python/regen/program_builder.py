@@ -45,6 +45,12 @@ class ProgramBuilder:
             self.tensors[storage] = tensor
         return self._storage_of_live[key]
 
+    def adopt(self, storage, tensor):
+        """Gives a storage that is there already its live tensor."""
+        self.tensors[storage] = tensor
+        if self.storages[storage]["role"] != "input":
+            self._storage_of_live[tensor.untyped_storage()._cdata] = storage
+
     def add_value(self, storage, tensor, offset=None):
         """A window on `storage` with the dtype, sizes and strides of `tensor`."""
         self.values.append({

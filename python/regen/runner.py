@@ -9,6 +9,7 @@ import torch
 
 from regen import _runtime
 from regen.budget import budget_bytes
+from regen.cache_folder import cache_folder
 from regen.improvement import Improvement
 from regen.link import measured_link
 
@@ -60,11 +61,7 @@ class Runner:
         return {s: whole_storage(t) for s, t in self.captured.tensors.items() if roles[s] in ("input", "constant")}
 
     def cache_folder(self):
-        if self.settings.cache is False:
-            return None
-        folder = self.settings.cache or os.environ.get("REGEN_CACHE") or os.path.expanduser("~/.cache/regen")
-        pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
-        return pathlib.Path(folder)
+        return cache_folder(self.settings.cache)
 
     def profile_path(self):
         folder = self.cache_folder()

@@ -76,7 +76,8 @@ class TrainingStep:
             self.release()  # measuring needs room, and quiet
             for runner in self.runners.values():
                 runner.runner.improvement.stop()
-            captured = capture_step(self.model, self.loss_fn, self.optimizer, args, **self.capture_options)
+            captured = capture_step(
+                self.model, self.loss_fn, self.optimizer, args, cache=self.settings.cache, **self.capture_options)
             self.runners[key] = StepRunner(captured, self.settings, self.model, self.optimizer, self.share_of)
             self.share_of = self.runners[key].runner.share_of  # the first sample's, also for other shapes
         return self.runners[key]

@@ -3,8 +3,8 @@
 import torch
 from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype, _has_foreach_support
 
+from regen.conversion import FakeValues, Value
 from regen.errors import CaptureError
-from regen.graph_to_program import Value
 from regen.node_writer import NodeWriter
 from regen.optimizers import OptimizerUpdates, UpdateWriter, buckets
 from regen.program_builder import reads_of
@@ -33,33 +33,19 @@ class StepWriter:
         self.conversion = conversion
         self.builder = conversion.builder
         self.names = names
-        self.writer = NodeWriter(conversion, self.new_value)
-        self.value_of_parameter, self.value_of_gradient, self.parameters = {}, {}, {}
-        for descriptor, value in conversion.placeholders:
-            if type(descriptor).__name__ == "ParamAOTInput":
-                self.value_of_parameter[id(owned[descriptor.target])] = value
-        for descriptor, value in conversion.gradients:
-            if type(descriptor).__name__ == "ParamAOTInput":
-                parameter = owned[descriptor.target]
-                self.parameters[id(parameter)] = parameter
-                self.value_of_gradient[id(parameter)] = value
-
-    def new_value(self, storage, fake, offset=None):
-        value = Value(self.builder.add_value(storage, fake, offset))
-        self.conversion.fake_of_value[value] = fake
-        return value
+        self.fakes = FakeValues(self.builder)
+        self.writer = NodeWriter(self.builder, self.fakes)
+        self.parameters = {id(owned[g.key]): owned[g.key] for g in conversion.gradients if g.kind == "parameter"}
+        self.value_of_parameter = {id(owned[b.key]): b.value for b in conversion.brought if b.kind == "parameter"}
+        self.value_of_gradient = {id(owned[g.key]): g.value for g in conversion.gradients if g.kind == "parameter"}
 
     def new_live_value(self, name, role, tensor):
         storage = self.builder.add_live_storage(name, role, tensor)
-        mode = self.any_fake().fake_mode
-        return storage, self.new_value(storage, mode.from_tensor(tensor), tensor.storage_offset())
-
-    def any_fake(self):
-        return next(fake for fake in self.conversion.fake_of_value.values() if hasattr(fake, "fake_mode"))
+        return storage, Value(self.builder.add_value(storage, tensor))
 
     def start_backward(self, loss):
         """backward() begins with a gradient of one, which a node makes in place of the caller's tangent."""
-        (tangent,) = self.conversion.tangents.values()
+        (tangent,) = self.conversion.tangents
         storage = self.builder.storages[self.builder.values[tangent]["storage"]]
         storage["role"], storage["name"] = "computed", "gradient_of_loss"
         node = self.builder.make_node(
@@ -70,8 +56,8 @@ class StepWriter:
     def match_layouts(self):
         """.grad has the strides of its parameter: autograd copies a gradient that comes out otherwise."""
         for key, value in list(self.value_of_gradient.items()):
-            fake, parameter = self.conversion.fake_of_value[value], self.parameters[key]
-            if not significant_strides_equal(fake, parameter):
+            parameter = self.parameters[key]
+            if not significant_strides_equal(self.builder.values[value]["strides"], parameter):
                 node, copied = self.copy_like(value, parameter)
                 self.builder.nodes.insert(self.place_of(value) + 1, node)
                 self.value_of_gradient[key] = copied
@@ -92,7 +78,7 @@ class StepWriter:
     def clip_norm(self, order, max_norm):
         """As torch.nn.utils.clip_grad_norm_ with the norm of order 2; `order` lists the parameters."""
         gradients = [self.value_of_gradient[id(p)] for p in order]
-        fakes = [self.conversion.fake_of_value[g] for g in gradients]
+        fakes = [self.fakes[g] for g in gradients]
         norms = []
         for (device, _), ((_,), indices) in _group_tensors_by_device_and_dtype([fakes], with_indices=True).items():
             norms += self.norms_of([gradients[i] for i in indices], _has_foreach_support(fakes, device))
@@ -193,9 +179,9 @@ def references(values):
     return [{"value": int(v)} for v in values]
 
 
-def significant_strides_equal(one, other):
+def significant_strides_equal(strides, tensor):
     """Strides of dimensions of size one mean nothing."""
-    return all(a == b for a, b, size in zip(one.stride(), other.stride(), other.shape) if size > 1)
+    return all(a == b for a, b, size in zip(strides, tensor.stride(), tensor.shape) if size > 1)
 
 
 def fits(tensor, memory_format):

@@ -139,7 +139,7 @@ class Wrapped:
         plain = plain_view(model)
         warn_of_hooks(plain)
         with torch.enable_grad():
-            captured = capture(plain, args, kwargs)
+            captured = capture(plain, args, kwargs, cache=self.settings.cache)
         with same_random_numbers(model):
             plan = WrapPlan(captured, self.settings, self.caller) if group is None else distributed.SharedPlan(
                 captured, self.settings, self.caller, group)

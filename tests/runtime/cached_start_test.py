@@ -1,0 +1,56 @@
+"""A process that starts from the cache of others has the same program, plan and bits as one that traces everything itself."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import regen
+from examples.models import build
+
+WORKER = pathlib.Path(__file__).parent / "cached_start_worker.py"
+
+
+def start(kind, cache):
+    return subprocess.Popen([sys.executable, str(WORKER), kind, str(cache)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def result(process):
+    output, errors = process.communicate(timeout=600)
+    assert process.returncode == 0, errors
+    return json.loads(output.splitlines()[-1])
+
+
+@pytest.mark.parametrize("kind", ["wrap", "step"])
+def test_processes_share_a_cache(kind, tmp_path):
+    first, beside = map(result, [start(kind, tmp_path), start(kind, tmp_path)])  # at the same time
+    again, uncached = map(result, [start(kind, tmp_path), start(kind, "")])
+    assert first["traces"] == uncached["traces"] == 1 and again["traces"] == 0
+    assert first["program"] == beside["program"] == again["program"]
+    assert again["plan"] in (first["plan"], beside["plan"])
+    assert first["bits"] == beside["bits"] == again["bits"] == uncached["bits"]
+    assert len(list(tmp_path.glob("graph-*.json"))) == 1 and not list(tmp_path.glob(".*"))
+
+
+def test_without_a_cache_the_disk_stays_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.setenv("REGEN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    model, args, _ = build("mlp", tiny=True)
+    regen.wrap(model.train(), args[:-1], 1.0, reserve=0, cache=False)
+    regen.will_it_fit(model, args[:-1], 1.0, cache=False)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_second_wrap_and_a_question_start_from_the_first(tmp_path, monkeypatch):
+    from regen import capture_cache
+
+    traces, trace = [], capture_cache.trace_joint_graph
+    monkeypatch.setattr(capture_cache, "trace_joint_graph", lambda *args: traces.append(1) or trace(*args))
+    model, args, _ = build("mlp", tiny=True)
+    for count in (1, 1):
+        regen.wrap(model.train(), args[:-1], 1.0, reserve=0, cache=tmp_path)
+        assert len(traces) == count
+    regen.will_it_fit(model, args[:-1], 1.0, cache=tmp_path)
+    assert len(traces) == 1

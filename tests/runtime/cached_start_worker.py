@@ -1,0 +1,43 @@
+"""One start of wrap or step with a cache, in a process of its own: prints what was traced, planned and computed."""
+
+import hashlib
+import json
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "python")]
+
+import torch
+
+import regen
+from examples.models import build
+from regen import capture_cache
+
+
+def main(kind, cache):
+    torch.set_num_threads(1)
+    traces, trace = [], capture_cache.trace_joint_graph
+    capture_cache.trace_joint_graph = lambda *args: traces.append(1) or trace(*args)
+    torch.manual_seed(0)
+    model, args, loss_fn = build("resnet18", tiny=True)
+    model.train()
+    options = dict(cache=cache or False, work_limit=2000)
+    losses = []
+    if kind == "step":
+        step = regen.step(model, loss_fn, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), args, 0.8, **options)
+        runner = step.active.runner
+        losses = [step(*args) for _ in range(2)]
+    else:
+        wrapped = regen.wrap(model, args[:-1], 0.8, reserve=0, **options)
+        runner = wrapped.regen.active.plan
+        for _ in range(2):
+            losses.append(loss_fn(wrapped(*args[:-1]), args[-1]))
+            losses[-1].backward()
+    bits = hashlib.sha256()
+    for tensor in [*losses, *model.state_dict().values(), *(p.grad for p in model.parameters() if p.grad is not None)]:
+        bits.update(tensor.detach().contiguous().numpy().tobytes())
+    print(json.dumps({"traces": len(traces), "program": runner.step.fingerprint, "plan": runner.step.plan_json(), "bits": bits.hexdigest()}))
+
+
+main(*sys.argv[1:])
