@@ -122,7 +122,7 @@ TEST(Monet, SearchComesToTheOptimumOfSmallInstances) {
     ASSERT_TRUE(model.ok());
     Effort effort(Limits{.work = 200'000});
     MonetAnnealing annealing(*model, seed);
-    annealing.run(2'000, effort);
+    annealing.run(2'000, seed % 2 == 0 ? kStrictCooling : kTolerantCooling, effort);
     MonetSearch search(*model, seed);
     search.offer(annealing.best() ? annealing.best()->storage : annealing.last());
     search.run(effort);
