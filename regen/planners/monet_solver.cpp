@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "regen/base/parallel.h"
-#include "regen/planners/effort_share.h"
 #include "regen/planners/monet_pool.h"
 #include "regen/planners/monet_relaxation.h"
 
@@ -22,8 +21,6 @@ constexpr Bytes kNoLimit = Bytes{1} << 50;
 constexpr double kFirstShare = 0.35;
 // Of what is left then, for more starts and for mixing the first.
 constexpr double kSecondShare = 0.6;
-// Of the time for branching, for going on with a relaxation that was stopped early.
-constexpr double kTighteningShare = 0.6;
 
 class Solver {
  public:
@@ -41,7 +38,6 @@ class Solver {
   void side_by_side(double part, const std::function<void(Effort&)>& search,
                     const std::function<void(Effort&)>& prove);
   void relax(Effort& effort);
-  void raise_bound(Effort& effort);
   void branch(Effort& effort);
   void mix(MonetPool& pool, int rounds, Effort& effort) const;
   void prove();
@@ -69,8 +65,7 @@ class Solver {
   MonetPool schedules_;
   bool relaxable_;
   std::optional<MonetRelaxation> relaxation_;
-  std::optional<MonetRelaxation> bounding_;  // where the relaxation was stopped early
-  std::optional<MonetStorage> branched_;     // what branch-and-bound found
+  std::optional<MonetStorage> branched_;  // what branch-and-bound found
   double bound_ = 0;
   bool infeasible_ = false;
   bool proven_ = false;
@@ -114,25 +109,12 @@ void Solver::relax(Effort& effort) {
   if (!relaxable_) return;
   relaxation_.emplace(model_);
   relaxation_->tighten(effort);
-  if (!relaxation_->finished()) bounding_.emplace(*relaxation_);
   relaxation_->add_all_memory_rows();
   bound_ = std::max(bound_, relaxation_->bound());
   if (relaxation_->infeasible()) {
     infeasible_ = true;
     prove();
   }
-}
-
-// Without the rows that only whole numbers need, and while others read the complete program.
-void Solver::raise_bound(Effort& effort) {
-  if (!bounding_) return;
-  Effort some(share_of(effort, kTighteningShare));
-  bounding_->tighten(some);
-  effort.add(some.work());
-  bound_ = std::max(bound_, bounding_->bound());
-  if (!bounding_->infeasible()) return;
-  infeasible_ = true;
-  prove();
 }
 
 // What is proven need not be searched for.
@@ -142,7 +124,7 @@ void Solver::prove() {
 }
 
 void Solver::branch(Effort& effort) {
-  if (infeasible_ || !relaxation_ || !relaxation_->has_values()) return;
+  if (!relaxation_ || !relaxation_->has_values()) return;
   const auto& best = schedules_.best();
   MipOptions options;
   if (best) {
@@ -206,10 +188,7 @@ void Solver::search() {
   MonetPool mixed = schedules_;
   side_by_side(
       1, [&](Effort& effort) { mix(mixed, rounds, effort); },
-      [&](Effort& effort) {
-        raise_bound(effort);
-        branch(effort);
-      });
+      [&](Effort& effort) { branch(effort); });
   if (branched_) schedules_.polish(branched_, kQuickWork, effort_);
   // After a proof, how far the search came meanwhile is chance.
   if (!proven_ || !done()) schedules_.take(mixed.best());

@@ -6,7 +6,6 @@
 #include "regen/graph/formats.h"
 #include "regen/plan/explain.h"
 #include "regen/planners/monet_annealing.h"
-#include "regen/planners/monet_relaxation.h"
 #include "regen/planners/monet_solver.h"
 #include "regen/planners/planner.h"
 #include "tests/graph/format_test_data.h"
@@ -180,25 +179,6 @@ TEST(Monet, StrictRunsReachTheValleyOfTheTightUNet) {
   };
   EXPECT_LE(best_of(kStrictCooling), 210'147);
   EXPECT_GT(best_of(kTolerantCooling), 210'147);
-}
-
-// A relaxation that its first share of the work did not finish goes on later, beside the mixing.
-TEST(Monet, GoesOnWithARelaxationThatWasStopped) {
-  if (!has_reference_data("monet_objectives.csv")) GTEST_SKIP() << "no reference data";
-  const MonetInstance instance = published("un_11_inplace_normal");
-  const Bytes budget = Bytes{5} << 30;
-  const std::int64_t work = 12'000'000;
-  const auto model = make_monet_model(instance, {}, budget);
-  ASSERT_TRUE(model.ok());
-  MonetRelaxation first(*model);
-  Effort share(Limits{.work = work / 4});  // more than the share
-  first.tighten(share);
-  EXPECT_FALSE(first.finished());
-  Effort effort(Limits{.work = work});
-  const auto answer = solve_monet({.instance = &instance, .budget = budget}, effort);
-  ASSERT_TRUE(answer.ok()) << answer.error().message;
-  EXPECT_GT(answer->bound, first.bound() + 1);
-  EXPECT_LE(answer->bound, 209'102);
 }
 
 // Without a budget every op runs once in its cheapest way: the least the costs allow, by hand.
