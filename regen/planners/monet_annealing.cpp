@@ -7,13 +7,10 @@
 namespace regen {
 namespace {
 
-// Relative to what the stages cost at least.
-constexpr double kHot = 3e-2;
-constexpr double kCold = 3e-5;
-// Relative to that cost for each KiB of the budget. While it is hot, bytes over the budget are
-// cheap, so that one large tensor can take the place of another.
-constexpr double kFirstPrice = 3e-3;
-constexpr double kLastPrice = 9;
+// From one to the other by equal factors.
+double between(double first, double last, double progress) {
+  return first * std::pow(last / first, progress);
+}
 
 }  // namespace
 
@@ -119,7 +116,8 @@ void MonetAnnealing::put_course(std::size_t gap, Course course) {
     const auto stage = static_cast<std::int32_t>(t);
     const bool inside = course.from == kKeepOnceMade && t != begin;
     const bool kept = course.from >= 0 && course.from <= stage && stage < course.until;
-    keeping_.store(t, node, inside || kept);
+    const bool back = course.from >= 0 && course.again && stage > course.until;
+    keeping_.store(t, node, inside || kept || back);
   }
 }
 
@@ -271,6 +269,7 @@ MonetAnnealing::Course MonetAnnealing::draw_course(std::size_t gap) {
   }
   if (random_.chance(0.2)) course.until = draw(course.from, end);
   course.until = std::clamp(course.until, course.from, end);
+  course.again = course.until < end && random_.chance(0.5);
   return course;
 }
 
@@ -306,7 +305,7 @@ void MonetAnnealing::change(std::vector<Undo>& undo) {
   if (random_.chance(0.3)) change_node(free_nodes_[draw(free_nodes_.size())]);
 }
 
-void MonetAnnealing::run(std::int64_t steps, Effort& effort) {
+void MonetAnnealing::run(std::int64_t steps, const MonetCooling& cooling, Effort& effort) {
   Ticks least = 0;
   for (const MonetStage& stage : model_.stages) least += stage.least_ticks;
   const double unit = static_cast<double>(least + 1);
@@ -318,12 +317,12 @@ void MonetAnnealing::run(std::int64_t steps, Effort& effort) {
     const double progress = static_cast<double>(step) / static_cast<double>(steps);
     if (step % 256 == 0) {
       if (effort.exhausted()) break;
-      price_ = base_price * kFirstPrice * std::pow(kLastPrice / kFirstPrice, progress);
+      price_ = base_price * between(cooling.first_price, cooling.last_price, progress);
       value = rate_everything();
     }
     undo.clear();
     change(undo);
-    const double warmth = unit * kHot * std::pow(kCold / kHot, progress);
+    const double warmth = unit * between(cooling.hot, cooling.cold, progress);
     const auto changed = rate_changes(value, value - warmth * std::log(1 - random_.real()));
     effort.add(static_cast<std::int64_t>(news_.size()) + 1);
     if (!changed) {

@@ -14,23 +14,38 @@
 
 namespace regen {
 
+// How a run goes from hot to cold, relative to what the stages cost at least; prices are for each
+// KiB over the budget, relative to that cost for each KiB of the budget.
+struct MonetCooling {
+  double hot = 0, cold = 0;
+  double first_price = 0, last_price = 0;
+};
+// Bytes over the budget are cheap while it is hot, so that one large tensor can take the place of
+// another; but by the time they are dear it is too cold to choose other large tensors.
+constexpr MonetCooling kTolerantCooling{3e-2, 3e-5, 3e-3, 9};
+// Bytes are dear from the beginning. The runs end in many different valleys, some far below those
+// of tolerant runs, most above.
+constexpr MonetCooling kStrictCooling{1e-2, 3e-5, 1, 3};
+
 class MonetAnnealing {
  public:
   // Without by-products none is ever made, and no implementation that reads one runs.
   MonetAnnealing(const MonetModel& model, std::uint64_t seed, bool by_products = true);
 
   // One run from hot to cold in about `steps` steps, from the best choices so far.
-  void run(std::int64_t steps, Effort& effort);
+  void run(std::int64_t steps, const MonetCooling& cooling, Effort& effort);
   // The cheapest schedule within the budget, if any was met; else the last one.
   const std::optional<MonetSchedule>& best() const { return best_; }
   const MonetStorage& last() const { return accepted_; }
 
  private:
   // What happens to a tensor in a gap: it is there from one stage to another, or one of these. It
-  // may leave before the gap ends if it was only kept for recomputations.
+  // may leave before the gap ends if it was only kept for recomputations; `again`: and stay once
+  // more when a later recomputation happens to make it.
   struct Course {
     std::int32_t from = 0;
     std::int32_t until = 0;
+    bool again = false;
   };
   static constexpr std::int32_t kDrop = -1;
   static constexpr std::int32_t kKeepOnceMade = -2;

@@ -9,13 +9,13 @@ namespace regen {
 namespace {
 
 // Steps of one annealing run times stages times nodes.
-constexpr std::int64_t kAnnealingWork = 2'000'000'000;
+constexpr std::int64_t kAnnealingWork = 1'200'000'000;
 constexpr std::int64_t kLeastSteps = 1'000;
 constexpr std::int64_t kMostSteps = 500'000;
 constexpr double kRoom = 0.8;  // of what is left, for the next run and what follows it
 // A shorter run than this share of a whole one is not worth it.
 constexpr double kShortest = 0.2;
-constexpr std::int64_t kPolishingWork = 1'000'000;
+constexpr std::int64_t kPolishingWork = 500'000;
 constexpr std::size_t kMostMembers = 24;
 
 }  // namespace
@@ -29,12 +29,13 @@ MonetPool::MonetPool(const MonetModel& model, std::uint64_t seed)
       model.nodes, [](const MonetForward& node) { return node.parent.has_value(); });
 }
 
-// Every other run leaves by-products aside, which are seldom worth their trouble: without them
-// there is much less to decide.
+// Most runs leave by-products aside, which are seldom worth their trouble: without them there is
+// much less to decide. Most are strict, since only the best of them count.
 void MonetPool::anneal_once(Effort& effort) {
-  const bool by_products = !has_by_products_ || rounds_ % 2 == 0;
+  const bool by_products = !has_by_products_ || rounds_ % 3 == 0;
+  const MonetCooling& cooling = rounds_ % 4 == 3 ? kTolerantCooling : kStrictCooling;
   MonetAnnealing annealing(model_, seed_ + rounds_++, by_products);
-  annealing.run(steps_, effort);
+  annealing.run(steps_, cooling, effort);
   polish(annealing.best() ? annealing.best()->storage : annealing.last(), kPolishingWork, effort);
 }
 

@@ -20,7 +20,7 @@ constexpr Bytes kNoLimit = Bytes{1} << 50;
 // The share of the time in which the first schedules are looked for, before branching begins.
 constexpr double kFirstShare = 0.35;
 // Of what is left then, for more starts and for mixing the first.
-constexpr double kSecondShare = 0.5;
+constexpr double kSecondShare = 0.6;
 
 class Solver {
  public:
