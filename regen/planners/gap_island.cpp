@@ -68,16 +68,52 @@ void GapIsland::hold_some(GapState& state) {
 }
 
 void GapIsland::change_movement(GapState& state) {
+  if (random_.chance(0.5)) {
+    exchange_movement(state);
+    return;
+  }
   const std::int64_t changes = random_.between(1, 4);
   for (std::int64_t i = 0; i < changes; ++i) {
-    const auto which = random_.between(0, static_cast<std::int64_t>(space_->movable.size()) - 1);
-    const TensorId t = space_->movable[static_cast<std::size_t>(which)];
-    state.decisions.moved[t] = !state.decisions.moved[t];
-    if (!state.decisions.moved[t]) continue;
-    for (const GapId g : space_->model.gaps_of(t)) {
-      if (!space_->model.last(g)) state.decisions.holdings[g] = Holding::kHeld;
+    const TensorId t = random_.chance(0.8) ? large_value() : any_value();
+    set_moved(state, t, !state.decisions.moved[t]);
+  }
+}
+
+// Others travel in the time of those that stay now.
+void GapIsland::exchange_movement(GapState& state) {
+  constexpr int kDraws = 40;
+  const std::int64_t changes = random_.between(1, 3);
+  for (const bool moved : {true, false}) {
+    std::int64_t left = changes;
+    for (int draw = 0; draw < kDraws && left > 0; ++draw) {
+      const TensorId t = large_value();
+      if ((state.decisions.moved[t] != 0) != moved) continue;
+      set_moved(state, t, !moved);
+      --left;
     }
   }
+}
+
+void GapIsland::set_moved(GapState& state, TensorId t, bool moved) {
+  state.decisions.moved[t] = moved;
+  if (!moved) return;
+  for (const GapId g : space_->model.gaps_of(t)) {
+    if (!space_->model.last(g)) state.decisions.holdings[g] = Holding::kHeld;
+  }
+}
+
+TensorId GapIsland::any_value() {
+  const auto last = static_cast<std::int64_t>(space_->movable.size()) - 1;
+  return space_->movable[static_cast<std::size_t>(random_.between(0, last))];
+}
+
+// By its bytes: most values of a network are small, and move little.
+TensorId GapIsland::large_value() {
+  const auto& before = space_->movable_before;
+  const double where = random_.real() * before.back();
+  const auto behind = std::ranges::upper_bound(before, where);
+  const auto index = static_cast<std::size_t>(behind - before.begin());
+  return space_->movable[std::min(std::max<std::size_t>(index, 1) - 1, space_->movable.size() - 1)];
 }
 
 }  // namespace regen

@@ -29,6 +29,10 @@ class GapIsland {
   void perturb(GapState& state);
   void hold_some(GapState& state);
   void change_movement(GapState& state);
+  void exchange_movement(GapState& state);
+  void set_moved(GapState& state, TensorId t, bool moved);
+  TensorId any_value();
+  TensorId large_value();
 
   const GapSpace* space_;
   Random random_;

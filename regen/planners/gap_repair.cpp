@@ -66,6 +66,10 @@ GapSpace::GapSpace(const Problem& posed)
     if (resting.rests(t)) movable.push_back(t);
   }
   std::ranges::stable_sort(movable, {}, [&](TensorId t) { return graph.producer(t).index(); });
+  movable_before.push_back(0);
+  for (TensorId t : movable) {
+    movable_before.push_back(movable_before.back() + static_cast<double>(graph.bytes(t)));
+  }
   for (GapId g = 0; g < model.size(); ++g) {
     const Gap& gap = model.gap(g);
     if (!model.droppable(g) || graph.bytes(gap.tensor) == 0) continue;

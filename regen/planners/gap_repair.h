@@ -47,9 +47,10 @@ struct GapSpace {
   bool large() const { return graph.num_ops() > 2'500; }
 
   OpId turn;
-  std::vector<TensorId> movable;  // in the order of making
-  std::vector<GapId> inner;       // droppable gaps of values with bytes, between two uses
-  std::vector<TensorId> sources;  // values of no further use from which others are made
+  std::vector<TensorId> movable;       // in the order of making
+  std::vector<double> movable_before;  // bytes of those before each, and of all
+  std::vector<GapId> inner;            // droppable gaps of values with bytes, between two uses
+  std::vector<TensorId> sources;       // values of no further use from which others are made
 };
 
 class GapRepair {

@@ -42,6 +42,11 @@ constexpr Proposer kSlowProposers[] = {
     {"checkmate_lp", 0.2, 100},
     {"str_lp", 0.2, 100},
 };
+// Asked once more when the search over gaps has found nothing for long and there is time left.
+constexpr Proposer kLastProposers[] = {
+    {"str", 0.7, 200},
+    {"checkmate", 0.5, 200},
+};
 // Asked before anything else that takes long while no plan fits: rounding finds some where searches
 // end above the budget.
 constexpr Proposer kRescuers[] = {
@@ -93,14 +98,22 @@ class PlanInOrder {
     if (search && !nothing_better()) {
       find_bound(*search);
       REGEN_TRY(ask_all(kSlowProposers, &*search));
-      search->improve(problem_.options.seed, bound_ * (1 + kSame));
-      take(*search);
-      tell();
+      improve(*search, problem_.options.seed);
+      if (!nothing_better() && !effort_.exhausted()) {
+        REGEN_TRY(ask_all(kLastProposers, &*search));
+        improve(*search, problem_.options.seed + 1);
+      }
     }
     return proposal();
   }
 
  private:
+  void improve(GapSearch& search, std::uint64_t seed) {
+    search.improve(seed, bound_ * (1 + kSame));
+    take(search);
+    tell();
+  }
+
   Limits limits_of(const Proposer& proposer) const {
     const bool to_the_end = unlimited_ && graph_.num_ops() <= kMostExactOps;
     if (!to_the_end || std::string_view(proposer.name) != "str") {
