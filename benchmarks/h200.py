@@ -34,6 +34,7 @@ from examples.models import build
 from regen.check import same_bits
 
 GIB = float(1 << 30)
+EVERYTHING = "130GiB"
 # The loss of a segmentation network and adaptive pooling have no deterministic kernels.
 WITHOUT_DETERMINISTIC_KERNELS = ("unet", "vgg16")
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what PyTorch asks for before it calls cuBLAS deterministic
@@ -145,7 +146,7 @@ def fill_card(step):
 
 def make_step(model, loss, optimizer, args, budget, options):
     # Kernels are loaded into memory of the driver's own when they are first called: measuring does that before the card is full.
-    cache = options.cache if options.cache and isinstance(budget, str) else False
+    cache = options.cache if options.cache and budget == EVERYTHING else False
     planner = "keep_all" if options.move else options.planner
     return regen.step(model, loss, optimizer, args, budget=budget, planner=planner, time_limit=options.seconds, cache=cache,
                       algorithms=options.algorithms, improve=False)  # a plan that stays is measured
@@ -208,12 +209,17 @@ def write_kernels(step, name, options):
         path.write_text(json.dumps(kernels_of(step), indent=1))
 
 
+def budget_of(share, reserved):
+    if share.endswith("B"):
+        return share
+    if share.startswith("e"):
+        return int(float(share.removeprefix("e")) * reserved)
+    return EVERYTHING if float(share) == 1 else float(share)
+
+
 def planned_run(name, options):
-    of_reserved = options.share.startswith("e")
-    share = float(options.share.removeprefix("e"))
     losses, state, reserved = torch.load(options.reference)
-    budget = "130GiB" if share == 1 else int(share * reserved) if of_reserved else share
-    budget = options.least or budget
+    budget = options.least or budget_of(options.share, reserved)
     model, args, loss = make(name, options.batch, options.channels_last)
     optimizer = optimizer_of(model)
     profile = cProfile.Profile() if options.profile_start else None
@@ -229,7 +235,7 @@ def planned_run(name, options):
     if options.move:
         move_beside(runner, options.move)
     report = runner.report
-    ballast, slack = fill_card(step) if share < 1 else (None, 0)
+    ballast, slack = fill_card(step) if budget != EVERYTHING else (None, 0)
     beside = ballast.numel() if ballast is not None else 0
     found = first_losses(lambda: step(*args))
     different = differing(model, state)
@@ -287,7 +293,7 @@ RUNS = {"plain": plain_run, "checkpoint": checkpointed_run}
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="+")
-    parser.add_argument("--shares", nargs="*", default=["plain", "1"], help="plain, checkpoint, shares of the unplanned peak, or, with an e, of what plain reserved")
+    parser.add_argument("--shares", nargs="*", default=["plain", "1"], help="plain, checkpoint, shares of the unplanned peak, or, with an e, of what plain reserved, or bytes (6GiB)")
     parser.add_argument("--share", help=argparse.SUPPRESS)
     parser.add_argument("--reference", help=argparse.SUPPRESS)
     parser.add_argument("--least", type=int, help=argparse.SUPPRESS)
