@@ -1,5 +1,6 @@
 #include "regen/share/address.h"
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -17,6 +17,7 @@
 #include "regen/share/connection.h"
 #include "regen/share/door.h"
 #include "regen/share/page.h"
+#include "regen/share/prometheus.h"
 
 namespace regen::share {
 namespace {
@@ -40,7 +41,7 @@ class Daemon : public Connection::Listener {
   void run();
 
   void on_message(Connection& connection, const Message& message) override;
-  std::string on_metrics() override { return to_prometheus(status()); }
+  std::string on_metrics() override { return prometheus_text(to_json(status())); }
   void on_refused() override { ++refused_; }
   void on_closed(Connection& connection) override;
 

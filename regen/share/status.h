@@ -1,4 +1,4 @@
-// What the daemon can say about its devices and jobs: as JSON and as Prometheus text.
+// What the daemon can say about its devices and jobs: as values and as JSON.
 #pragma once
 
 #include <optional>
@@ -51,6 +51,5 @@ struct DaemonStatus {
 const char* to_string(JobState state);
 
 Json to_json(const DaemonStatus& status);
-std::string to_prometheus(const DaemonStatus& status);
 
 }  // namespace regen::share
