@@ -21,10 +21,10 @@ void add_share(CLI::App& app, Action& action) {
                             "  regen share run --priority 2 --memory 8GiB -- python infer.py\n"
                             "  regen share status --watch");
   verb.require_subcommand(0, 1);
-  verb.allow_extras();
   add_share_serve(verb, action);
   add_share_status(verb, action);
   add_share_run(verb, action);
+  verb.allow_extras();  // only now: the verbs above would inherit it
   // The library would only say that something is required.
   verb.callback([&verb, &action] {
     const auto extras = verb.remaining();

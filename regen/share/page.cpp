@@ -25,14 +25,18 @@ Error page_error(const char* what) {
 // What the kernel walks when the thread ends. It replaces that of the C library, which serves
 // robust mutexes; the daemon has none.
 thread_local robust_list_head list_head{};
+// Whose list it is: a forked child inherits the memory, but not what the kernel was told.
+thread_local pid_t list_owner = 0;
 
 Status install_robust_list() {
-  if (list_head.list.next != nullptr) return {};
+  if (list_owner == ::gettid()) return {};
   list_head.futex_offset = kPageBytes;
   list_head.list.next = &list_head.list;
-  if (::syscall(SYS_set_robust_list, &list_head, sizeof list_head) == 0) return {};
-  list_head.list.next = nullptr;
-  return page_error("set_robust_list");
+  if (::syscall(SYS_set_robust_list, &list_head, sizeof list_head) != 0) {
+    return page_error("set_robust_list");
+  }
+  list_owner = ::gettid();
+  return {};
 }
 
 }  // namespace
@@ -55,7 +59,8 @@ int Descriptor::release() {
 struct ServerPage::Memory {
   robust_list link;
   Memory* previous;  // in the list; null for the first
-  char unused[kPageBytes - sizeof(robust_list) - sizeof(Memory*)];
+  pid_t owner;       // the thread that made it
+  char unused[kPageBytes - sizeof(robust_list) - sizeof(Memory*) - sizeof(pid_t)];
   std::atomic<std::uint32_t> word;
 
   // At every instant the list can be walked: the thread may be killed at any instruction.
@@ -75,8 +80,10 @@ struct ServerPage::Memory {
 };
 
 void ServerPage::Unmap::operator()(Memory* memory) const {
-  memory->word.store(0, std::memory_order_release);
-  memory->leave_list();
+  if (memory->owner == ::gettid()) {  // a forked child has no say
+    memory->word.store(0, std::memory_order_release);
+    memory->leave_list();
+  }
   ::munmap(memory, 2 * kPageBytes);
 }
 
@@ -98,6 +105,7 @@ Result<ServerPage> ServerPage::create() {
   }
   page.memory_.reset(new (both) Memory);
   page.memory_->previous = nullptr;
+  page.memory_->owner = ::gettid();
   page.memory_->enter_list();
   // From now on nobody can map it for writing; this mapping stays as it is.
   constexpr int kSeals = F_SEAL_FUTURE_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL;
@@ -106,7 +114,7 @@ Result<ServerPage> ServerPage::create() {
 }
 
 std::uint32_t ServerPage::go_value() const {
-  return static_cast<std::uint32_t>(::gettid());
+  return static_cast<std::uint32_t>(memory_->owner);
 }
 
 void ServerPage::set_go(bool go) {

@@ -102,7 +102,7 @@ Json report(const std::string& socket) {
 }
 
 bool eventually(const std::function<bool()>& condition) {
-  for (int step = 0; step < 2000; ++step) {
+  for (int step = 0; step < 12000; ++step) {
     if (condition()) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }

