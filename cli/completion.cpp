@@ -74,6 +74,7 @@ CompletionVerb describe(const CLI::App& verb) {
     }
     result.options.push_back(describe(*option));
   }
+  for (const CLI::App* inner : verb.get_subcommands({})) result.words.push_back(inner->get_name());
   return result;
 }
 

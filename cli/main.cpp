@@ -18,6 +18,7 @@ void add_verbs(CLI::App& app, Action& action) {
   add_sweep(app, action);
   add_advise(app, action);
   add_max_batch(app, action);
+  add_share(app, action);
   declare_runtime_verbs(app);
   add_completion(app, action);
 }

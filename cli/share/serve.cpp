@@ -1,0 +1,99 @@
+// regen share serve: the daemon.
+#include <unistd.h>
+
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/share/share_verbs.h"
+#include "regen/base/text.h"
+#include "regen/share/daemon.h"
+
+namespace regen::cli {
+namespace {
+
+struct Arguments {
+  std::string socket;
+  std::vector<std::string> devices;
+  unsigned mode = share::DaemonOptions{}.mode;
+  double turn = share::to_seconds(share::DaemonOptions{}.turn);
+  double settle = share::to_seconds(share::DaemonOptions{}.settle);
+  std::int64_t max_connections = 1024;
+};
+
+Result<unsigned> parse_mode(std::string_view text) {
+  unsigned mode = 0;
+  for (char digit : text) {
+    if (digit < '0' || digit > '7' || mode > 0777) mode = 01000;
+    mode = mode * 8 + static_cast<unsigned>(digit - '0');
+  }
+  if (!text.empty() && mode <= 0777 && (mode & 0600) == 0600) return mode;
+  return bad_input("bad mode " + in_quotes(text) +
+                   ", expected octal permissions from 0600 to 0777, such as 0660");
+}
+
+Result<double> parse_turn(std::string_view text) {
+  const auto seconds = parse_double(text);
+  if (seconds.ok() && *seconds >= 1e-4 && *seconds <= 3600) return *seconds;
+  return bad_input("bad time " + in_quotes(text) + ", expected seconds from 0.0001 to 3600");
+}
+
+Result<double> parse_settle(std::string_view text) {
+  const auto seconds = parse_double(text);
+  if (seconds.ok() && *seconds >= 0 && *seconds <= 3600) return *seconds;
+  return bad_input("bad time " + in_quotes(text) + ", expected seconds from 0 to 3600");
+}
+
+// Without devices: the processor, with the memory of the machine.
+share::DeviceSpec this_machine() {
+  return {"cpu", Bytes{::sysconf(_SC_PHYS_PAGES)} * Bytes{::sysconf(_SC_PAGE_SIZE)}};
+}
+
+Result<share::DaemonOptions> daemon_options(const Arguments& arguments) {
+  share::DaemonOptions options{.socket = chosen_socket(arguments.socket),
+                               .mode = arguments.mode,
+                               .turn = share::from_seconds(arguments.turn),
+                               .settle = share::from_seconds(arguments.settle)};
+  options.max_connections = static_cast<std::size_t>(arguments.max_connections);
+  for (const std::string& text : arguments.devices) {
+    REGEN_ASSIGN(const share::DeviceSpec device, share::parse_device(text));
+    options.devices.push_back(device);
+  }
+  if (options.devices.empty()) options.devices.push_back(this_machine());
+  return options;
+}
+
+Status run_serve(const Arguments& arguments) {
+  REGEN_ASSIGN(const share::DaemonOptions options, daemon_options(arguments));
+  std::string devices;
+  for (const share::DeviceSpec& device : options.devices) {
+    devices += (devices.empty() ? "" : ", ") + device.name + " " + format_bytes(device.bytes);
+  }
+  return share::serve(options, [&] {
+    // Whether anybody reads it does not matter to the daemon.
+    (void)print("serving " + devices + " at " + options.socket + "\n").ok();
+  });
+}
+
+}  // namespace
+
+void add_share_serve(CLI::App& share, Action& action) {
+  CLI::App& verb = add_verb(share, "serve", "Run the daemon that gives jobs their turns",
+                            "  regen share serve --device gpu0:80GiB --device gpu1:80GiB");
+  auto arguments = std::make_shared<Arguments>();
+  add_socket(verb, arguments->socket);
+  verb.add_option("--device", arguments->devices,
+                  "A device and its memory, once for each (default: cpu with the machine's memory)")
+      ->type_name("NAME:BYTES")
+      ->take_all();
+  add_parsed(verb, "--mode", arguments->mode, parse_mode, "OCTAL",
+             "Permissions of the socket (default 0600: this user only)");
+  add_parsed(verb, "--turn", arguments->turn, parse_turn, "SECONDS",
+             "How long a job keeps the device before an equal may have it (default 0.03)");
+  add_parsed(verb, "--settle", arguments->settle, parse_settle, "SECONDS",
+             "After the start only jobs that were here before are admitted for so long "
+             "(default 0.3)");
+  add_parsed(verb, "--max-connections", arguments->max_connections, whole_number(1, 2000), "N",
+             "Refuse more (default 1024)");
+  set_action<Arguments>(verb, action, arguments, run_serve);
+}
+
+}  // namespace regen::cli

@@ -1,0 +1,16 @@
+// The verbs under `regen share`, one file each.
+#pragma once
+
+#include "cli/verbs.h"
+
+namespace regen::cli {
+
+void add_share_serve(CLI::App& share, Action& action);
+void add_share_status(CLI::App& share, Action& action);
+void add_share_run(CLI::App& share, Action& action);
+
+// --socket PATH; empty means the default place.
+void add_socket(CLI::App& verb, std::string& path);
+std::string chosen_socket(const std::string& path);
+
+}  // namespace regen::cli

@@ -1,0 +1,64 @@
+// What a job says about itself when it asks for a share of a device.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "regen/base/json.h"
+#include "regen/base/result.h"
+#include "regen/base/units.h"
+
+namespace regen::share {
+
+// A moment or a length of time. Only differences of moments mean something.
+using Nanoseconds = std::int64_t;
+
+inline constexpr std::int64_t kMaxPriority = 1'000'000;
+inline constexpr double kMinWeight = 1e-3;
+inline constexpr double kMaxWeight = 1e6;
+inline constexpr std::size_t kMaxNameLength = 100;
+inline constexpr std::size_t kMaxPoints = 256;
+inline constexpr double kMaxSeconds = 1e9;
+
+// One point of a job's trade-off curve: with so many bytes a step takes so long.
+struct MemoryPoint {
+  Bytes bytes = 0;
+  Nanoseconds time = 0;
+
+  bool operator==(const MemoryPoint&) const = default;
+};
+
+struct JobSpec {
+  std::string name;           // for people
+  std::string identity;       // one job's own, kept over connections
+  std::string device;         // empty: the daemon's first
+  std::int64_t priority = 0;  // higher is more urgent
+  double weight = 1;          // inside a priority
+  Bytes memory = 0;           // asked for
+  Bytes least_bytes = 0;      // 0: `memory` is the least as well
+  std::vector<MemoryPoint> points = {};
+  std::optional<Nanoseconds> deadline = {};  // from asking to being granted
+  bool again = false;                        // it was registered before and lost its daemon
+
+  bool operator==(const JobSpec&) const = default;
+};
+
+// The least bytes that the job can live with.
+Bytes least_bytes(const JobSpec& spec);
+
+// The points to choose from: those stated, or the one point that was asked for.
+std::vector<MemoryPoint> choices(const JobSpec& spec);
+
+Nanoseconds from_seconds(double seconds);
+double to_seconds(Nanoseconds time);
+
+Result<double> parse_weight(std::string_view text);
+Result<std::int64_t> parse_priority(std::string_view text);
+Result<Nanoseconds> parse_deadline(std::string_view text);
+
+Json to_json(const JobSpec& spec);
+Result<JobSpec> job_from_json(const JsonCursor& object);
+
+}  // namespace regen::share

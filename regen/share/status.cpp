@@ -1,0 +1,64 @@
+#include "regen/share/status.h"
+
+namespace regen::share {
+namespace {
+
+Json job_json(const JobStatus& job) {
+  const JobCounts& counts = job.counts;
+  return {{"name", job.name},
+          {"identity", job.identity},
+          {"process", job.process},
+          {"priority", job.priority},
+          {"weight", job.weight},
+          {"deadline_seconds", job.deadline ? Json(to_seconds(*job.deadline)) : Json(nullptr)},
+          {"memory_bytes", job.memory},
+          {"least_bytes", job.least_bytes},
+          {"state", to_string(job.state)},
+          {"asked_to_give_way", job.asked_to_give_way},
+          {"age_seconds", to_seconds(job.age)},
+          {"used_seconds", to_seconds(counts.used)},
+          {"share", job.share()},
+          {"waited_seconds", to_seconds(counts.waited)},
+          {"longest_wait_seconds", to_seconds(counts.longest_wait)},
+          {"grants", counts.grants},
+          {"preemptions", counts.preemptions},
+          {"missed_deadlines", counts.missed_deadlines}};
+}
+
+Json device_json(const DeviceStatus& device) {
+  Json jobs = Json::array();
+  for (const JobStatus& job : device.jobs) jobs.push_back(job_json(job));
+  return {{"name", device.name},
+          {"bytes", device.bytes},
+          {"used_bytes", device.used_bytes},
+          {"busy_seconds", to_seconds(device.busy)},
+          {"asked_to_give_way_seconds", to_seconds(device.asked_for)},
+          {"finished_jobs", device.finished_jobs},
+          {"jobs", std::move(jobs)}};
+}
+
+}  // namespace
+
+const char* to_string(JobState state) {
+  switch (state) {
+    case JobState::kIdle:
+      return "idle";
+    case JobState::kWaiting:
+      return "waiting";
+    case JobState::kHolding:
+      return "holding";
+  }
+  return "idle";
+}
+
+Json to_json(const DaemonStatus& status) {
+  Json devices = Json::array();
+  for (const DeviceStatus& device : status.devices) devices.push_back(device_json(device));
+  return {{"process", status.process},
+          {"age_seconds", to_seconds(status.age)},
+          {"connections", status.connections},
+          {"refused_messages", status.refused_messages},
+          {"devices", std::move(devices)}};
+}
+
+}  // namespace regen::share

@@ -1,0 +1,55 @@
+// What the daemon can say about its devices and jobs: as values and as JSON.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "regen/base/json.h"
+#include "regen/share/device_queue.h"
+
+namespace regen::share {
+
+struct JobStatus {
+  std::string name;
+  std::string identity;
+  std::int64_t process = 0;
+  std::int64_t priority = 0;
+  double weight = 1;
+  std::optional<Nanoseconds> deadline;
+  Bytes memory = 0;
+  Bytes least_bytes = 0;
+  JobState state = JobState::kIdle;
+  bool asked_to_give_way = false;
+  Nanoseconds age = 0;
+  JobCounts counts;
+
+  // Of the device's time since the job came.
+  double share() const {
+    return age > 0 ? static_cast<double>(counts.used) / static_cast<double>(age) : 0;
+  }
+};
+
+struct DeviceStatus {
+  std::string name;
+  Bytes bytes = 0;
+  Bytes used_bytes = 0;
+  Nanoseconds busy = 0;
+  Nanoseconds asked_for = 0;  // for how long the holder has been asked to give way
+  std::int64_t finished_jobs = 0;
+  std::vector<JobStatus> jobs;
+};
+
+struct DaemonStatus {
+  std::int64_t process = 0;
+  Nanoseconds age = 0;
+  std::int64_t connections = 0;
+  std::int64_t refused_messages = 0;
+  std::vector<DeviceStatus> devices;
+};
+
+const char* to_string(JobState state);
+
+Json to_json(const DaemonStatus& status);
+
+}  // namespace regen::share

@@ -1,0 +1,24 @@
+"""A daemon of its own for each test."""
+
+import signal
+
+import pytest
+
+from regen_program import BINARY, Regen
+from share_daemon import Daemon
+
+
+@pytest.fixture
+def regen(tmp_path):
+    if not BINARY.exists():
+        pytest.fail(f"no binary at {BINARY}; build it or set REGEN_BIN")
+    return Regen(tmp_path)
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    running = Daemon(tmp_path, "--device", "gpu0:16GiB", "--device", "gpu1:1000")
+    yield running
+    running.stop(signal.SIGKILL)
+    running.process.stdout.close()
+    running.process.stderr.close()

@@ -1,0 +1,124 @@
+#include "regen/share/scheduler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "regen/share/environment.h"
+#include "regen/share/prometheus.h"
+
+namespace regen::share {
+namespace {
+
+using testing::HasSubstr;
+
+JobSpec job(const std::string& name, Bytes memory, std::int64_t priority = 0) {
+  return {.name = name, .identity = name, .priority = priority, .memory = memory};
+}
+
+TEST(Scheduler, AdmitsWhatFitsAndRefusesWithTheNumbers) {
+  Scheduler scheduler({{"gpu0", 1000}}, 10);
+  const auto first = scheduler.add(job("a", 600), 1, 0);
+  ASSERT_TRUE(first.ok());
+  const auto second = scheduler.add(job("b", 401), 2, 0);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code, ErrorCode::kInfeasible);
+  EXPECT_EQ(second.error().message,
+            "job 'b' asks for 401 bytes on device 'gpu0', expected at most 400: 1 job there have "
+            "600 of 1,000; the least bytes of 2 jobs sum to 1,001, expected at most 1,000");
+  EXPECT_TRUE(scheduler.add(job("c", 400), 3, 0).ok()) << "it fits to the byte";
+  scheduler.remove(*first, 5);
+  EXPECT_TRUE(scheduler.add(job("d", 600), 4, 5).ok()) << "what a job had returns";
+}
+
+TEST(Scheduler, SaysWhenSmallerJobsWouldFit) {
+  Scheduler scheduler({{"gpu0", 1000}}, 10);
+  JobSpec flexible = job("a", 900);
+  flexible.points = {{900, 100}, {500, 120}};
+  ASSERT_TRUE(scheduler.add(flexible, 1, 0).ok());
+  const JobSpec newcomer = job("b", 500);
+  EXPECT_THAT(scheduler.check(newcomer).error().message,
+              HasSubstr("all would fit with 1,000 bytes by their trade-off points"));
+  const auto split = scheduler.best_split("gpu0", &newcomer);
+  ASSERT_TRUE(split.ok());
+  EXPECT_EQ(split->chosen, (std::vector<std::size_t>{1, 0}));
+}
+
+TEST(Scheduler, KnowsItsDevicesAndIdentities) {
+  Scheduler scheduler({{"gpu0", 1000}, {"gpu1", 1000}}, 10);
+  JobSpec elsewhere = job("a", 1);
+  elsewhere.device = "gpu7";
+  EXPECT_EQ(scheduler.check(elsewhere).error().message,
+            "unknown device 'gpu7', expected one of gpu0, gpu1");
+  ASSERT_TRUE(scheduler.add(job("a", 1), 77, 0).ok());
+  EXPECT_THAT(scheduler.check(job("a", 1)).error().message,
+              HasSubstr("identity 'a' is registered already, by process 77"));
+}
+
+TEST(Scheduler, DevicesAreIndependent) {
+  Scheduler scheduler({{"gpu0", 1000}, {"gpu1", 1000}}, 10);
+  JobSpec second = job("b", 1);
+  second.device = "gpu1";
+  const JobId a = *scheduler.add(job("a", 1), 1, 0);
+  const JobId b = *scheduler.add(second, 2, 0);
+  scheduler.want(a, 1);
+  scheduler.want(b, 1);
+  EXPECT_EQ(scheduler.take_orders(),
+            (std::vector<Order>{{a, Order::Kind::kGrant}, {b, Order::Kind::kGrant}}));
+  EXPECT_FALSE(scheduler.next_event().has_value());
+}
+
+TEST(Scheduler, RefusesAYieldOfWhoDoesNotHold) {
+  Scheduler scheduler({{"gpu0", 1000}}, 10);
+  const JobId a = *scheduler.add(job("a", 1), 1, 0);
+  EXPECT_THAT(scheduler.yield(a, 1).error().message, HasSubstr("does not hold"));
+}
+
+TEST(Scheduler, StatusSumsUp) {
+  Scheduler scheduler({{"gpu0", 1000}}, 10);
+  const JobId a = *scheduler.add(job("a \"x\"", 100, 2), 1, 0);
+  scheduler.want(a, 0);
+  scheduler.rest(a, 500);
+  const auto devices = scheduler.status(1000);
+  ASSERT_EQ(devices.size(), 1u);
+  EXPECT_EQ(devices[0].used_bytes, 100);
+  EXPECT_EQ(devices[0].busy, 500);
+  EXPECT_DOUBLE_EQ(devices[0].jobs[0].share(), 0.5);
+  const std::string text = prometheus_text(to_json(DaemonStatus{.devices = devices}));
+  EXPECT_THAT(text, HasSubstr("regen_share_device_used_bytes{device=\"gpu0\"} 100\n"));
+  EXPECT_THAT(text, HasSubstr("regen_share_job_grants_total{device=\"gpu0\",job=\"a \\\"x\\\"\","
+                              "identity=\"a \\\"x\\\"\"} 1\n"));
+}
+
+TEST(ParseDevice, ReadsNameAndBytes) {
+  EXPECT_EQ(*parse_device("gpu0:8GiB"), (DeviceSpec{"gpu0", Bytes{8} << 30}));
+  EXPECT_EQ(*parse_device("pci:01:00:16e9"), (DeviceSpec{"pci:01:00", 16'000'000'000}));
+  for (const char* bad : {"", "gpu0", ":8GiB", "gpu0:", "gpu0:many"}) {
+    EXPECT_THAT(parse_device(bad).error().message, HasSubstr("bad device"));
+  }
+}
+
+TEST(Environment, CarriesAnEnrolment) {
+  const Enrolment enrolment{"/run/x.sock",
+                            {.name = "train",
+                             .device = "gpu1",
+                             .priority = 2,
+                             .weight = 1.5,
+                             .memory = 8 << 20,
+                             .deadline = 5'000'000}};
+  for (const auto& [name, value] : to_environment(enrolment)) {
+    ::setenv(name.c_str(), value.value_or("").c_str(), 1);
+  }
+  const auto read = enrolment_from_environment();
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(*read, enrolment);
+  ::setenv("REGEN_SHARE_WEIGHT", "heavy", 1);
+  EXPECT_THAT(enrolment_from_environment().error().message,
+              HasSubstr("REGEN_SHARE_WEIGHT: bad weight 'heavy'"));
+  ::unsetenv("REGEN_SHARE_NAME");
+  EXPECT_FALSE(enrolment_from_environment()->has_value()) << "not started by regen share run";
+}
+
+}  // namespace
+}  // namespace regen::share

@@ -1,0 +1,27 @@
+"""`regen share serve` as a user would run it."""
+
+import select
+import signal
+import subprocess
+
+from regen_program import BINARY
+
+
+class Daemon:
+    """`regen share serve`; ready once it has said so."""
+
+    def __init__(self, folder, *options):
+        self.socket = str(folder / "s")
+        self.process = subprocess.Popen(
+            [str(BINARY), "share", "serve", "--socket", self.socket, "--settle", "0", *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert select.select([self.process.stdout], [], [], 30)[0], "the daemon does not start"
+        self.greeting = self.process.stdout.readline()
+
+    def stop(self, number=signal.SIGTERM):
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(30)

@@ -1,0 +1,180 @@
+"""The verbs of `regen share` and the protocol, against the real daemon."""
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+
+import pytest
+
+import wire
+from regen_program import BINARY
+from share_daemon import Daemon
+
+GIB = 2**30
+
+
+def eventually(condition):
+    for _ in range(2000):
+        if condition():
+            return True
+        time.sleep(0.005)
+    return False
+
+
+def status(regen, daemon):
+    return regen.json("share", "status", "--socket", daemon.socket)
+
+
+def test_serve_says_where_and_stops_cleanly(tmp_path, daemon):
+    assert daemon.greeting == f"serving gpu0 16.0 GiB, gpu1 1000 B at {daemon.socket}\n"
+    assert stat.S_IMODE(os.stat(daemon.socket).st_mode) == 0o600
+    assert daemon.stop(signal.SIGINT) == 0
+    assert not os.path.exists(daemon.socket)
+    assert daemon.process.stderr.read() == ""
+
+
+def test_a_second_daemon_is_refused_and_a_stale_socket_replaced(regen, daemon, tmp_path):
+    line = regen.fails(2, "share", "serve", "--socket", daemon.socket)
+    assert f"a daemon serves there already (process {daemon.process.pid})" in line
+    daemon.stop(signal.SIGKILL)
+    assert os.path.exists(daemon.socket)
+    again = Daemon(tmp_path)
+    assert again.stop() == 0
+
+
+def test_priorities_words_and_counts(regen, daemon):
+    low, high = wire.Wire(daemon.socket), wire.Wire(daemon.socket)
+    low.register("low", memory=GIB)
+    high.register("high", priority=1, memory=GIB)
+    low.send(wire.ACQUIRE)
+    assert low.receive() == (wire.GRANTED, {})
+    assert low.keep_going() and not high.keep_going()
+    high.send(wire.ACQUIRE)
+    assert eventually(lambda: not low.keep_going())
+    low.send(wire.YIELD)
+    assert high.receive() == (wire.GRANTED, {})
+    assert high.keep_going()
+    gpu0 = status(regen, daemon)["devices"][0]
+    assert gpu0["used_bytes"] == 2 * GIB
+    jobs = {job["name"]: job for job in gpu0["jobs"]}
+    assert (jobs["low"]["state"], jobs["high"]["state"]) == ("waiting", "holding")
+    assert jobs["low"]["preemptions"] == 1 and jobs["low"]["process"] == os.getpid()
+    high.close()
+    assert low.receive() == (wire.GRANTED, {})
+    assert low.keep_going()
+
+
+def test_a_client_cannot_write_its_word(daemon):
+    client = wire.Wire(daemon.socket)
+    client.register("a")
+    with pytest.raises(TypeError):
+        client.page[0] = 1
+
+
+def test_the_words_change_when_the_daemon_is_killed(daemon):
+    client = wire.Wire(daemon.socket)
+    client.register("a")
+    client.send(wire.ACQUIRE)
+    client.receive()
+    assert client.keep_going()
+    daemon.stop(signal.SIGKILL)
+    assert not client.keep_going()
+
+
+def test_status_for_people_and_machines(regen, daemon):
+    client = wire.Wire(daemon.socket)
+    client.register("train", weight=2.5, memory=8 * GIB)
+    text = regen.ok("share", "status", "--socket", daemon.socket)
+    assert "8.00 GiB of 16.0 GiB admitted" in text
+    assert text.splitlines()[1].split()[:5] == ["job", "process", "state", "priority", "weight"]
+    assert text.splitlines()[2].split()[:5] == ["train", str(os.getpid()), "idle", "0", "2.5"]
+    metrics = regen.ok("share", "status", "--socket", daemon.socket, "--prometheus")
+    line = 'regen_share_job_memory_bytes{device="gpu0",job="train",identity="train"} 8589934592'
+    assert line in metrics.splitlines()
+    assert metrics.count("# TYPE") == metrics.count("# HELP") == 13
+
+
+def test_watch_shows_again_until_ctrl_c(daemon):
+    command = [str(BINARY), "share", "status", "--socket", daemon.socket, "--watch", "--interval", "0.05"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watch:
+        for _ in range(4):  # two devices, twice
+            assert "admitted" in watch.stdout.readline()
+        watch.send_signal(signal.SIGINT)
+        assert watch.wait(30) == 0
+
+
+def test_metrics_by_http(daemon):
+    with socket.socket(socket.AF_UNIX) as http:
+        http.connect(daemon.socket)
+        http.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert http.makefile().read().startswith("HTTP/1.1 200 OK")
+
+
+# --- run
+
+PRINT = "import os; print(*(f'{k}={v}' for k, v in sorted(os.environ.items()) if k.startswith('REGEN_SHARE')))"
+
+
+def run(daemon, *words):
+    return ["share", "run", "--socket", daemon.socket, *words]
+
+
+def test_run_tells_the_program_which_job_it_is(regen, daemon):
+    options = ["--priority", "2", "--weight", "1.5", "--memory", "8GiB", "--device", "gpu0", "--deadline", "0.01"]
+    out = regen.ok(*run(daemon, *options, "--", sys.executable, "-c", PRINT)).split()
+    assert out == [
+        "REGEN_SHARE_DEADLINE=0.01",
+        "REGEN_SHARE_DEVICE=gpu0",
+        f"REGEN_SHARE_MEMORY={8 * GIB}",
+        f"REGEN_SHARE_NAME={os.path.basename(sys.executable)}",
+        "REGEN_SHARE_PRIORITY=2",
+        f"REGEN_SHARE_SOCKET={daemon.socket}",
+        "REGEN_SHARE_WEIGHT=1.5",
+    ]
+
+
+def test_run_passes_exit_status_and_signals_on(regen, daemon):
+    assert regen.run(*run(daemon, "--memory", "1", "--", "sh", "-c", "exit 7")).returncode == 7
+    command = [str(BINARY), *run(daemon, "--memory", "1", "--", "sh", "-c", "echo up; exec sleep 60")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as job:
+        assert job.stdout.readline() == "up\n"
+        job.send_signal(signal.SIGTERM)
+        assert job.wait(30) == -signal.SIGTERM
+
+
+def test_run_refuses_before_anything_starts(regen, daemon):
+    line = regen.fails(1, *run(daemon, "--memory", "1001", "--device", "gpu1", "--", "touch", "started"))
+    assert "asks for 1,001 bytes on device 'gpu1', expected at most 1,000" in line
+    assert "'gpu7', expected one of gpu0, gpu1" in regen.fails(
+        2, *run(daemon, "--memory", "1", "--device", "gpu7", "--", "true")
+    )
+    assert "cannot start 'no-such-program'" in regen.fails(2, *run(daemon, "--memory", "1", "--", "no-such-program"))
+
+
+BAD = [
+    (["share"], "found nothing, expected one of serve, status, run"),
+    (["share", "frobnicate"], "frobnicate"),
+    (["share", "status", "extra"], "extra"),
+    (["share", "status", "--socket", "nowhere"], "no daemon at 'nowhere'"),
+    (["share", "status", "--socket", "x" * 200], "expected 1 to 107"),
+    (["share", "serve", "--socket", "s", "--device", "gpu0"], "expected NAME:BYTES"),
+    (["share", "serve", "--socket", "s", "--device", "a:1", "--device", "a:2"], "'a' is given twice"),
+    (["share", "serve", "--socket", "s", "--mode", "9"], "expected octal"),
+    (["share", "serve", "--socket", "s", "--turn", "0"], "0.0001"),
+    (["share", "serve", "--socket", "no/such/folder/s"], "no/such/folder/s"),
+    (["share", "run", "--", "true"], "--memory"),
+    (["share", "run", "--memory", "1"], "COMMAND"),
+    (["share", "run", "--memory", "1", "--priority", "-1", "--", "true"], "0 to 1000000"),
+    (["share", "run", "--memory", "1", "--weight", "0", "--", "true"], "0.001"),
+    (["share", "run", "--memory", "lots", "--", "true"], "lots"),
+    (["share", "run", "--memory", "1", "--socket", "nowhere", "--", "true"], "regen share serve"),
+]
+
+
+@pytest.mark.parametrize("arguments, expected", BAD, ids=lambda v: " ".join(v)[:60] if isinstance(v, list) else "")
+def test_bad_usage(regen, arguments, expected):
+    assert expected in regen.fails(2, *arguments)

@@ -1,0 +1,50 @@
+"""A second implementation of the protocol of docs/sharing.md, from its text alone."""
+
+import array
+import json
+import mmap
+import socket
+import struct
+
+REGISTER, ACQUIRE, YIELD, IDLE, CHECK, STATUS = 1, 2, 3, 4, 5, 6
+REGISTERED, GRANTED, FITS, REPORT, ERROR = 65, 66, 67, 68, 69
+
+
+class Wire:
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(30)
+        self.socket.connect(path)
+        self.page = None
+
+    def send(self, kind, **body):
+        text = json.dumps(body).encode()
+        self.socket.sendall(b"RGSH" + struct.pack("<HHI", 1, kind, len(text)) + text)
+
+    def _exactly(self, count):
+        data = b""
+        while len(data) < count:
+            part, control, _, _ = self.socket.recvmsg(count - len(data), socket.CMSG_SPACE(4))
+            assert part, f"the connection ended after {data!r}"
+            data += part
+            for _, _, rights in control:
+                (number,) = array.array("i", rights)
+                self.page = mmap.mmap(number, 4096, mmap.MAP_SHARED, mmap.PROT_READ)
+        return data
+
+    def receive(self):
+        magic, version, kind, length = struct.unpack("<4sHHI", self._exactly(12))
+        assert (magic, version) == (b"RGSH", 1)
+        return kind, json.loads(self._exactly(length))
+
+    def register(self, name, **options):
+        self.send(REGISTER, name=name, identity=options.pop("identity", name), **options)
+        kind, body = self.receive()
+        assert kind == REGISTERED, body
+        self.go = body["go"]
+
+    def keep_going(self):
+        return struct.unpack("<I", self.page[:4])[0] == self.go
+
+    def close(self):
+        self.socket.close()
