@@ -161,10 +161,7 @@ class Compiler {
     const NodeId node = step_.nodes[op];
     if (runs_[op] > 0 && step_.shortened[op]) return make_shorter_call(op);
     REGEN_ASSIGN(const c10::OperatorHandle handle, find_operator(program_, node));
-    const ArgumentSource source{[this](ValueId value) { return tensor(value); }, scalars_,
-                                target_.device};
-    REGEN_ASSIGN(torch::jit::Stack arguments,
-                 make_arguments(program_, node, handle.schema(), source));
+    REGEN_ASSIGN(torch::jit::Stack arguments, arguments_of(node, handle));
     ComputeInstruction call{.handle = handle,
                             .node = node,
                             .arguments = std::move(arguments),
@@ -192,6 +189,12 @@ class Compiler {
     return call;
   }
 
+  Result<torch::jit::Stack> arguments_of(NodeId node, const c10::OperatorHandle& handle) {
+    const ArgumentSource source{[this](ValueId value) { return tensor(value); }, scalars_,
+                                target_.device};
+    return make_arguments(program_, node, handle.schema(), source);
+  }
+
   TensorId result(NodeId node, std::size_t index) const {
     return step_.tensors[program_.values[program_.nodes[node].outputs[index]].storage];
   }
@@ -200,10 +203,7 @@ class Compiler {
   Result<ComputeInstruction> make_shorter_call(OpId op) {
     const NodeId node = step_.nodes[op];
     REGEN_ASSIGN(const c10::OperatorHandle first, find_operator(program_, node));
-    const ArgumentSource source{[this](ValueId value) { return tensor(value); }, scalars_,
-                                target_.device};
-    REGEN_ASSIGN(const torch::jit::Stack arguments,
-                 make_arguments(program_, node, first.schema(), source));
+    REGEN_ASSIGN(const torch::jit::Stack arguments, arguments_of(node, first));
     const ShorterRun shorter = *shorter_run(program_.nodes[node]);
     ComputeInstruction call{.handle = c10::Dispatcher::singleton().findSchemaOrThrow(
                                 std::string(shorter.op).c_str(), ""),

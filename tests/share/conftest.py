@@ -4,15 +4,8 @@ import signal
 
 import pytest
 
-from regen_program import BINARY, Regen
+from regen_program import regen  # noqa: F401, a fixture
 from share_daemon import Daemon
-
-
-@pytest.fixture
-def regen(tmp_path):
-    if not BINARY.exists():
-        pytest.fail(f"no binary at {BINARY}; build it or set REGEN_BIN")
-    return Regen(tmp_path)
 
 
 @pytest.fixture

@@ -45,8 +45,8 @@ DaemonOptions test_daemon(const TemporaryFolder& folder);
 
 // Numbers that all processes of a test see.
 struct Board {
-  std::atomic<int> inside{0};      // jobs that use the device now
-  std::atomic<int> collisions{0};  // times that it was more than one
+  std::atomic<int> stop{0};        // jobs without a last window go on until it is set
+  std::atomic<int> collisions{0};  // times that the device had more than one user
   std::atomic<int> windows{0};     // of work done by anybody
   std::atomic<int> reconnections{0};
   std::atomic<int> owner{0};  // process that uses the device

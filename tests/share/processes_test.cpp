@@ -145,7 +145,7 @@ TEST(Share, ClientsSurviveDaemonsThatAreKilledOrStopped) {
   Board& board = new_board();
   std::vector<Process> daemon;
   daemon.push_back(start_daemon(options));
-  std::atomic<int>& stop = new_board().inside;
+  std::atomic<int>& stop = board.stop;
   const auto job = [&](int number) {
     auto client = connect(options.socket, {.name = "job " + std::to_string(number)});
     if (!client.ok()) return 10;

@@ -5,6 +5,8 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 BINARY = Path(os.environ.get("REGEN_BIN", ROOT / "build" / "regen")).resolve()
 
@@ -58,3 +60,10 @@ class Regen:
 
 def files(folder: Path) -> dict:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def regen(tmp_path):
+    if not BINARY.exists():
+        pytest.fail(f"no binary at {BINARY}; build it or set REGEN_BIN")
+    return Regen(tmp_path)
