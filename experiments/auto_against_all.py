@@ -2,7 +2,8 @@
 find a plan wherever any of them does?
 
 Budgets lie evenly from what every plan needs to what keeping everything takes. Rows go into the CSV as they finish, so that a run can
-be ended at any time. With --device costs are its roofline and values may move over its link.
+be ended at any time; --jobs plans for several networks and budgets at a time. With --device costs are its roofline and values may
+move over its link.
 """
 
 import csv
@@ -31,7 +32,9 @@ def solve(network, planner, budget, seconds, arguments):
     return (answer["cost"] if common.found(answer) else None), answer["status"]
 
 
-def compare(network, nodes, share, budget, planners, arguments):
+def compare(case, planners, arguments):
+    """The row of one network at one budget."""
+    network, budget = case["network"], case["budget_bytes"]
     cost, status = solve(network, "auto", budget, arguments.seconds, arguments)
     best, best_cost = None, None
     for planner in planners:
@@ -45,17 +48,25 @@ def compare(network, nodes, share, budget, planners, arguments):
         verdict = "misses"
     else:
         verdict = "worse" if cost > best_cost * (1 + SAME) else "equal" if cost >= best_cost * (1 - SAME) else "better"
-    return dict(zip(COLUMNS, [network, nodes, budget, f"{share:.3f}", status, cost, best, best_cost,
-                              None if over is None else f"{over:.6f}", verdict]))
+    return case | {"auto_status": status, "auto_cost": cost, "best_other": best, "best_cost": best_cost,
+                   "over_percent": None if over is None else f"{over:.6f}", "verdict": verdict}
 
 
-def rows_of(network, nodes, planners, arguments):
+def cases_of(network, nodes, arguments):
+    """One dictionary for each budget: the columns that are known before anything is planned."""
     device = ["--device", arguments.device] if arguments.device else []
     whole = common.regen("plan", f"zoo:{network}", "--planner", "keep_all", *device)
     low, width = whole["structural_bound_bytes"], max(0, whole["peak_bytes"] - whole["structural_bound_bytes"])
     for k in range(arguments.budgets):
         share = k / max(1, arguments.budgets - 1)
-        yield compare(network, nodes, share, low + int(width * share), planners, arguments)
+        yield {"network": network, "nodes": nodes, "budget_bytes": low + int(width * share), "budget_share": f"{share:.3f}"}
+
+
+def summary(network, nodes, rows):
+    """The row of one network: how often it is better, equal and so on, and by how much it is over the best at most."""
+    count = [sum(row["verdict"] == verdict for row in rows) for verdict in ("better", "equal", "worse", "alone", "misses", "none")]
+    worst = max((float(row["over_percent"]) for row in rows if row["over_percent"]), default=None)
+    return [network, nodes, *count, None if worst is None else f"{worst:+.4f}"]
 
 
 def main():
@@ -66,25 +77,23 @@ def main():
     parser.add_argument("--seconds", type=float, default=10, help="for auto (10)")
     parser.add_argument("--other-seconds", type=float, default=10, metavar="SECONDS", help="for each of the others (10)")
     parser.add_argument("--device", help="whose roofline and link count (default: flop, and nothing moves)")
+    common.add_jobs(parser, 1)
     arguments = parser.parse_args()
     zoo = zoo_networks(None if arguments.networks else arguments.most_nodes)
-    planners = other_planners()
-    table = []
+    networks, planners = arguments.networks or list(zoo), other_planners()
+    cases = [case for network in networks for case in cases_of(network, zoo.get(network), arguments)]
+    rows = {network: [] for network in networks}
     arguments.out.mkdir(parents=True, exist_ok=True)
     with open(arguments.out / "auto_against_all.csv", "w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
-        for network in arguments.networks or zoo:
-            rows = []
-            for row in rows_of(network, zoo.get(network), planners, arguments):
-                writer.writerow(row)
-                file.flush()
-                rows.append(row)
-            count = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in
-                     ("better", "equal", "worse", "alone", "misses", "none")}
-            worst = max((float(row["over_percent"]) for row in rows if row["over_percent"]), default=None)
-            table.append([network, zoo.get(network), *count.values(), None if worst is None else f"{worst:+.4f}"])
-            print(*table[-1], flush=True)
+        for _, row in common.in_parallel(lambda case: compare(case, planners, arguments), cases, arguments):
+            writer.writerow(row)
+            file.flush()
+            rows[row["network"]].append(row)
+            if len(rows[row["network"]]) == arguments.budgets:
+                print(*summary(row["network"], row["nodes"], rows[row["network"]]), flush=True)
+    table = [summary(network, zoo.get(network), rows[network]) for network in networks]
     common.print_table("auto against the best of all others", ["network", "nodes", "better", "equal", "worse", "only auto has a plan",
                                                                "auto misses", "none has", "auto over the best at most, %"], table)
 

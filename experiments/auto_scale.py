@@ -8,8 +8,6 @@ import json
 import pathlib
 import random
 import re
-import resource
-import subprocess
 import tempfile
 
 import common
@@ -45,35 +43,33 @@ def layered_graph(ops):
     return {"format": "regen-graph", "version": 1, "name": f"layered {ops}", "cost_unit": "second", "tensors": tensors, "ops": nodes}
 
 
-def solve(path, budget, arguments):
-    """(what regen prints, seconds to the first plan, processor seconds, the most memory of any run so far in MiB)"""
-    link = [] if arguments.device == "none" else ["--device", arguments.device]
-    command = [common.REGEN, "plan", path, "--cost", "graph", *link, "--planner", "auto", "--budget", budget,
-               "--time-limit", arguments.time_limit, "--progress", "--json"]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
-    first = re.search(r"^([0-9.]+) s: best", done.stderr, re.M)
-    answer, _ = common.answer_of(done.returncode, done.stdout, done.stderr)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return answer, float(first[1]) if first else None, processor, after.ru_maxrss >> 10
-
-
-def rows_of(path, arguments):
+def cases_of(path, arguments):
+    """(graph file, the columns that are known before it is planned, budget) for each share."""
     whole = common.regen("plan", path, "--cost", "graph", "--planner", "keep_all")
     document = json.loads(pathlib.Path(path).read_text())
     fixed = sum(tensor["bytes"] for tensor in document["tensors"] if tensor.get("kind") in ("input", "param", "state"))
     for share in arguments.shares:
-        answer, first, processor, memory = solve(path, fixed + int(share * (whole["peak_bytes"] - fixed)), arguments)
-        row = {"graph": document["name"], "ops": len(document["ops"]), "share": share, "first_s": first,
-               "processor_s": round(processor, 1), "memory_mib": memory}
-        if answer is not None:
-            row |= {"status": answer["status"], "seconds": round(answer["seconds"], 2)}
-            if answer["cost"] is not None:
-                row |= {"overhead": round(answer["overhead"], 4), "gap": round(answer["gap"], 4),
-                        "moved_gib": round(answer["offloaded_bytes"] / 2**30, 2)}
-        print("  ".join(f"{column} {row.get(column, '-')}" for column in COLUMNS), flush=True)
-        yield row
+        known = {"graph": document["name"], "ops": len(document["ops"]), "share": share}
+        yield path, known, fixed + int(share * (whole["peak_bytes"] - fixed))
+
+
+def row_of(case, arguments):
+    path, row, budget = case
+    link = [] if arguments.device == "none" else ["--device", arguments.device]
+    command = [common.REGEN, "plan", path, "--cost", "graph", *link, "--planner", "auto", "--budget", budget,
+               "--time-limit", arguments.time_limit, "--progress", "--json"]
+    status, output, errors, used = common.measured(command)
+    first = re.search(r"^([0-9.]+) s: best", errors, re.M)
+    answer, _ = common.answer_of(status, output, errors)
+    row |= {"first_s": float(first[1]) if first else None, "processor_s": round(used.ru_utime + used.ru_stime, 1),
+            "memory_mib": used.ru_maxrss >> 10}
+    if answer is not None:
+        row |= {"status": answer["status"], "seconds": round(answer["seconds"], 2)}
+        if answer["cost"] is not None:
+            row |= {"overhead": round(answer["overhead"], 4), "gap": round(answer["gap"], 4),
+                    "moved_gib": round(answer["offloaded_bytes"] / 2**30, 2)}
+    print("  ".join(f"{column} {row.get(column, '-')}" for column in COLUMNS), flush=True)
+    return row
 
 
 def main():
@@ -82,17 +78,17 @@ def main():
     options.add_argument("--sizes", type=int, nargs="*", default=SIZES)
     options.add_argument("--shares", type=float, nargs="*", default=SHARES, help="budgets, of what keeping everything takes beside the fixed bytes")
     options.add_argument("--device", default="h200", help="whose link (default h200); none: without movement")
+    common.add_jobs(options, 1)
     arguments = options.parse_args()
-    rows = []
     with tempfile.TemporaryDirectory() as folder:
         paths = list(arguments.graphs)
         for size in arguments.sizes:
             path = pathlib.Path(folder) / f"layered{size}.json"
             path.write_text(json.dumps(layered_graph(size)))
             paths.append(path)
-        for path in paths:
-            rows += rows_of(path, arguments)
-    common.write_csv(arguments.out, "auto_scale.csv", COLUMNS, [[row.get(c, "") for c in COLUMNS] for row in rows])
+        cases = [case for path in paths for case in cases_of(path, arguments)]
+        rows = dict(common.in_parallel(lambda case: row_of(case, arguments), cases, arguments))
+    common.write_csv(arguments.out, "auto_scale.csv", COLUMNS, [[row.get(c, "") for c in COLUMNS] for _, row in sorted(rows.items())])
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@ All numbers come from the binary; Python drives it, divides and draws.
 """
 
 import argparse
+import concurrent.futures
 import csv
+import itertools
 import json
 import os
 import pathlib
@@ -27,6 +29,56 @@ def parser(description, time_limit):
     result.add_argument("--time-limit", type=float, default=time_limit, metavar="SECONDS",
                         help=f"of each single solve (default {time_limit or 'depends on the network'})")
     return result
+
+
+def add_jobs(options, cores):
+    """--jobs and --cores, for an experiment whose cases do not need each other; in_parallel() obeys them."""
+    options.add_argument("--jobs", type=positive, default=1, metavar="N",
+                         help="cases at a time (default 1: one after the other, each on all cores)")
+    options.add_argument("--cores", type=positive, default=cores, metavar="N",
+                         help=f"of each case where --jobs is above 1 (default {cores})")
+
+
+def positive(text):
+    """A whole number of at least 1, for argparse."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}, expected a whole number of at least 1")
+    return int(text)
+
+
+def in_parallel(function, cases, arguments):
+    """Yields (index of the case, function(case)) as they finish, --jobs of them at a time, each pinned to --cores cores of its own."""
+    if arguments.jobs == 1:
+        yield from enumerate(map(function, cases))
+        return
+    cores = sorted(os.sched_getaffinity(0))
+    if arguments.jobs * arguments.cores > len(cores):
+        print(f"{arguments.jobs} jobs of {arguments.cores} cores share {len(cores)}: a time limit brings less than it could.\n", flush=True)
+    slots = itertools.count()
+
+    def pin():
+        first = next(slots) * arguments.cores
+        # Of this thread alone; the programs it starts inherit it and make as many threads as they may have cores.
+        os.sched_setaffinity(0, {cores[(first + k) % len(cores)] for k in range(arguments.cores)})
+
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs, initializer=pin) as pool:
+        index_of = {pool.submit(function, case): index for index, case in enumerate(cases)}
+        try:
+            for done in concurrent.futures.as_completed(index_of):
+                yield index_of[done], done.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def measured(command):
+    """(exit status, standard output, standard error, what this one program used: see resource.getrusage)."""
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        child = subprocess.Popen(list(map(str, command)), stdout=output, stderr=errors)
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)  # it has been waited for
+        output.seek(0)
+        errors.seek(0)
+        return child.returncode, output.read(), errors.read(), used
 
 
 def run(*arguments):

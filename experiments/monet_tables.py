@@ -7,7 +7,7 @@ recomputation. Rows go into the CSV as they finish, so that a run can be ended a
 
 import csv
 import os
-import resource
+import sys
 
 import common
 
@@ -27,17 +27,15 @@ def published(networks, modes, budgets):
             and (not budgets or float(row["budget_gb"]) in budgets)]
 
 
-def cpu_seconds():
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def solve(row, mode, arguments):
     """One dictionary with the columns of the CSV."""
     path = common.DATA / "monet_instances" / f"{FILES[row['net']]}_{row['mode']}.json"
-    before = cpu_seconds()
     limit = ["--work-limit", arguments.work_limit] if arguments.work_limit else ["--time-limit", arguments.time_limit]
-    answer = common.regen("plan", path, "--planner", "monet", "--budget", f"{row['budget_gb']}GiB", "--mode", mode, *limit)
+    status, output, errors, used = common.measured([common.REGEN, "plan", path, "--planner", "monet", "--budget", f"{row['budget_gb']}GiB",
+                                                    "--mode", mode, *limit, "--json"])
+    answer, refusal = common.answer_of(status, output, errors)
+    if refusal is not None:
+        sys.exit(f"{path.name}, {row['budget_gb']} GiB: {refusal}")
     ours, theirs = answer.get("monet_objective_ms"), float(row["objective_ms"]) if row["objective_ms"] else None
     number = lambda value, digits: "" if value is None else f"{value:.{digits}f}"  # noqa: E731
     return {"net": row["net"], "mode": row["mode"], "restricted_to": mode, "budget_gib": row["budget_gb"],
@@ -46,21 +44,27 @@ def solve(row, mode, arguments):
             "gurobi_gap_percent": row["gap_percent"], "gurobi_status": row["status"],
             "over_gurobi_percent": number(100 * (ours / theirs - 1) if ours and theirs else None, 3),
             "peak_gib": number(answer["peak_bytes"] / 2**30 if answer["peak_bytes"] else None, 2),
-            "wall_seconds": number(answer["seconds"], 1), "cpu_seconds": number(cpu_seconds() - before, 1)}
+            "wall_seconds": number(answer["seconds"], 1), "cpu_seconds": number(used.ru_utime + used.ru_stime, 1)}
 
 
 class Table:
-    """A CSV that is whole after every row."""
+    """A CSV that is whole after every row; the rows are in the order of their cases however they come."""
 
     def __init__(self, folder, name):
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / name
-        self.rows = []
+        self.by_case = {}
         self.write()
 
-    def add(self, row):
-        self.rows.append(row)
-        self.write()
+    @property
+    def rows(self):
+        return [row for _, row in sorted(self.by_case.items())]
+
+    def fill(self, cases, arguments):
+        """cases: (row of the published table, mode)."""
+        for index, row in common.in_parallel(lambda case: solve(*case, arguments), cases, arguments):
+            self.by_case[index] = row
+            self.write()
 
     def write(self):
         part = self.path.with_suffix(".part")
@@ -94,21 +98,20 @@ def main():
     parser.add_argument("--budgets", nargs="+", type=float, metavar="GIB", help="default: those of the published table")
     parser.add_argument("--work-limit", type=int, metavar="N", help="counted work instead of seconds: the same on a machine with other work on it")
     parser.add_argument("--no-ablation", action="store_true", help="only the published rows")
+    common.add_jobs(parser, 2)
     arguments = parser.parse_args()
     if not (common.DATA / "monet_objectives.csv").exists():
         print(f"No data at {common.DATA}: nothing to do.")
         return
     table = Table(arguments.out, "monet_tables.csv")
-    for row in published(arguments.networks, arguments.modes, arguments.budgets):
-        table.add(solve(row, "all", arguments))
+    table.fill([(row, "all") for row in published(arguments.networks, arguments.modes, arguments.budgets)], arguments)
     table.show("MONeT's instances", [name for name in COLUMNS if name != "restricted_to"])
     summary(table.rows)
     if arguments.no_ablation:
         return
     ablation = Table(arguments.out, "monet_ablation.csv")
-    for row in published(arguments.networks, [FULL], arguments.budgets):
-        for mode in ABLATIONS:
-            ablation.add(solve(row, mode, arguments))
+    full = published(arguments.networks, [FULL], arguments.budgets)
+    ablation.fill([(row, mode) for row in full for mode in ABLATIONS], arguments)
     ablation.show("The full instances, restricted", ["net", "budget_gib", "restricted_to", "status", "objective_ms", "bound_ms"])
 
 

@@ -1,5 +1,6 @@
 """Each experiment runs, says what it leaves out, and writes its CSV and its plot."""
 
+import argparse
 import csv
 import os
 import signal
@@ -58,6 +59,56 @@ def test_auto_against_all(tmp_path):
     text = experiment(tmp_path, "auto_against_all.py", "--networks", "test", "--budgets", 2, "--seconds", 2, "--other-seconds", 0.5)
     assert "| test | 13 | 0 | 2 | 0 | 0 | 0 | 0 | +0.0000 |" in text
     assert [row["verdict"] for row in rows_of(tmp_path / "auto_against_all.csv")] == ["equal", "equal"]
+
+
+def test_cases_at_a_time_give_the_rows_of_one_after_the_other(tmp_path):
+    options = ["--networks", "test", "linear2", "--budgets", 2, "--seconds", 2, "--other-seconds", 0.5]
+    one = experiment(tmp_path / "one", "auto_against_all.py", *options)
+    two = experiment(tmp_path / "two", "auto_against_all.py", *options, "--jobs", 3)
+    assert one[one.index("###"):] == two[two.index("###"):]  # above the table are the networks as they finish
+    in_order = [sorted(rows_of(tmp_path / folder / "auto_against_all.csv"), key=lambda row: (row["network"], int(row["budget_bytes"])))
+                for folder in ("one", "two")]
+    assert in_order[0] == in_order[1] and len(in_order[0]) == 4
+
+
+def test_each_job_has_its_cores_and_every_case_its_result():
+    sys.path.insert(0, str(ROOT / "experiments"))
+    import common
+
+    mine = sorted(os.sched_getaffinity(0))
+
+    def case(number):
+        """What a program sees that the case starts."""
+        code = "import os; print(*sorted(os.sched_getaffinity(0)))"
+        status, output, errors, used = common.measured([sys.executable, "-c", code])
+        assert status == 0 and errors == "" and used.ru_maxrss > 0
+        return number * number, [int(core) for core in output.split()]
+
+    for jobs, cores in ((1, 1), (2, 1), (3, 1)):
+        results = dict(common.in_parallel(case, range(6), argparse.Namespace(jobs=jobs, cores=cores)))
+        assert [results[k][0] for k in range(6)] == [k * k for k in range(6)]
+        seen = {tuple(result[1]) for result in results.values()}
+        assert seen == {tuple(mine)} if jobs == 1 else all(len(core) == cores and set(core) <= set(mine) for core in seen)
+    assert sorted(os.sched_getaffinity(0)) == mine  # only the threads of the pool were pinned
+
+
+def test_a_case_that_fails_ends_the_rest():
+    sys.path.insert(0, str(ROOT / "experiments"))
+    import common
+
+    def case(number):
+        if number == 1:
+            raise SystemExit("case 1 fails")
+        return number
+
+    with pytest.raises(SystemExit, match="case 1 fails"):
+        list(common.in_parallel(case, range(1000), argparse.Namespace(jobs=2, cores=1)))
+
+
+@pytest.mark.parametrize("jobs", ["0", "-1", "two"])
+def test_jobs_that_are_no_number_are_refused(tmp_path, jobs):
+    done = subprocess.run([sys.executable, ROOT / "experiments" / "auto_scale.py", f"--jobs={jobs}"], capture_output=True, text=True)
+    assert done.returncode == 2 and f"{jobs!r}, expected a whole number of at least 1" in done.stderr
 
 
 def test_integrality_gap(tmp_path):
