@@ -250,7 +250,7 @@ def planned_run(name, options):
         "reserved": (torch.cuda.max_memory_reserved() + memory["arena"] - beside) / GIB,
         "unplanned": runner.step.unplanned_bytes / GIB, "recomputed": report["recomputed"], "moved": report["offloaded_bytes"] / GIB,
         "other_algorithms": report.get("other_algorithms", 0), "losses_equal": all(same_bits(a, b) for a, b in zip(losses, found)), "different": different[:3],
-        "dispatch_us": dispatch_microseconds(runner, lambda: step(*args)), "deviations": memory["deviations"], "plan_s": report["seconds"], "gap": report["gap"], "overhead": report["overhead"]}
+        "dispatch_us": dispatch_microseconds(runner, lambda: step(*args)), "deviations": memory["deviations"], "captured": memory["captured"], "captured_mib": memory["captured_bytes"] / 2**20, "plan_s": report["seconds"], "gap": report["gap"], "overhead": report["overhead"]}
 
 
 def child_command(name, share, options, reference):

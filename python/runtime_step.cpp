@@ -196,6 +196,8 @@ py::dict RuntimeStep::memory() {
   py::dict memory;
   memory["arena"] = executor().arena_bytes();
   memory["host"] = executor().host_bytes();
+  memory["captured"] = executor().repeated().captured();
+  memory["captured_bytes"] = executor().repeated().bytes();
   memory["generators"] = generator_bytes(recording_->program, device_->torch_device());
   std::size_t unforeseen = 0;
   std::string names;

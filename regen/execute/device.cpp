@@ -58,6 +58,7 @@ std::string_view to_string(Queue queue) {
 }
 
 ExecutionDevice::~ExecutionDevice() = default;
+CapturedWork::~CapturedWork() = default;
 
 Result<std::shared_ptr<ExecutionDevice>> open_device(std::string_view name) {
   int index = -1;

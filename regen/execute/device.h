@@ -74,6 +74,16 @@ class MemoryBlock {
   Free free_ = nullptr;
 };
 
+// Work of the compute queue, captured to be enqueued again as a whole.
+class CapturedWork {
+ public:
+  virtual ~CapturedWork();
+  // Enqueues it, inside run().
+  virtual void launch() = 0;
+  // That it takes of the device.
+  virtual Bytes bytes() const = 0;
+};
+
 struct DeviceMemory {
   Bytes total = 0;
   Bytes free = 0;  // what an allocation could get now, other processes considered
@@ -122,9 +132,16 @@ class ExecutionDevice {
   // Calls `work` and returns after it, with its exception if it threw. Operators belong in here:
   // on CUDA it is always the same thread per device and process (library handles and their
   // workspaces are per thread, and autograd calls backward from a thread of its own), with the
-  // caller's current stream and torch's thread-local state; the caller must not hold Python's
-  // lock. On the CPU it is the caller's own thread. Inside `work`, run() is a plain call.
+  // torch's thread-local state of the caller, between what the caller's current stream has and gets;
+  // the caller must not hold Python's lock. On the CPU it is the caller's own thread. Inside `work`, run() is a plain call.
   virtual void run(const std::function<void()>& work) = 0;
+
+  // Calls `work`, which enqueues on the compute queue alone, and keeps what it enqueues instead of
+  // doing it. Null if the device cannot do that with this work; then nothing was done. Inside
+  // run().
+  virtual std::unique_ptr<CapturedWork> capture(const std::function<void()>& work) = 0;
+  // Memory that `work` takes from torch inside run() is for whoever called run().
+  virtual void as_caller(const std::function<void()>& work) = 0;
 
   // Libraries remember choices for each thread: cuDNN, which algorithm to take for a convolution.
   // As run(), but on a thread that begins and ends with the call: nothing remembered is found, and

@@ -70,9 +70,20 @@ std::optional<Bytes> available_bytes() {
   return std::nullopt;
 }
 
+class KeptCall final : public CapturedWork {
+ public:
+  explicit KeptCall(std::function<void()> call) : call_(std::move(call)) {}
+  void launch() override { call_(); }
+  Bytes bytes() const override { return 0; }
+
+ private:
+  std::function<void()> call_;
+};
+
 class ThreadedCpuDevice final : public CpuDevice {
  public:
-  explicit ThreadedCpuDevice(const CpuDeviceOptions& options) : name_(cpu_name()) {
+  explicit ThreadedCpuDevice(const CpuDeviceOptions& options)
+      : name_(cpu_name()), captures_(options.captures) {
     queue(Queue::kToHost).emplace(options.copy_bytes_per_second);
     queue(Queue::kToDevice).emplace(options.copy_bytes_per_second);
     if (options.asynchronous_compute) queue(Queue::kCompute).emplace();
@@ -173,6 +184,11 @@ class ThreadedCpuDevice final : public CpuDevice {
     work();
   }
 
+  std::unique_ptr<CapturedWork> capture(const std::function<void()>& work) override {
+    return captures_ ? std::make_unique<KeptCall>(work) : nullptr;
+  }
+  void as_caller(const std::function<void()>& work) override { work(); }
+
   void run_aside(const std::function<void()>& work) override { Worker().run(work); }
   void note_choices() override { chosen_ = true; }
   void forget_choices() override {
@@ -214,6 +230,7 @@ class ThreadedCpuDevice final : public CpuDevice {
   }
 
   std::string name_;
+  const bool captures_;
   std::array<std::optional<WorkQueue>, kQueues> queues_;  // no compute queue: the caller is it
   std::optional<Worker> worker_;
   std::atomic<bool> chosen_ = false;  // on the worker's thread

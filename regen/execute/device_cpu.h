@@ -17,6 +17,8 @@ struct CpuDeviceOptions {
   bool asynchronous_compute = false;
   // run() uses one thread for all callers, as on CUDA.
   bool run_on_worker = false;
+  // capture() works: what is kept is the call, made again by each launch.
+  bool captures = false;
 };
 
 class CpuDevice : public ExecutionDevice {

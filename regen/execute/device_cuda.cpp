@@ -1,5 +1,7 @@
-// A CUDA device: the compute queue is the caller's current stream, the copy queues are two streams
-// of high priority, so that a copy starts as soon as a copy engine is free.
+// A CUDA device: the copy queues are two streams of high priority, so that a copy starts as soon as
+// a copy engine is free. The compute queue is the caller's current stream, or, where that is the
+// default stream, from which nothing can be captured, a stream of the device's own that begins
+// after what the caller's stream has and that the caller's stream waits for.
 #include <ATen/Context.h>
 #include <ATen/cuda/Sleep.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -14,6 +16,8 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "regen/execute/cuda_backend.h"
@@ -65,16 +69,46 @@ std::string device_name(c10::DeviceIndex index) {
   return properties.name;
 }
 
+class CudaGraph final : public CapturedWork {
+ public:
+  CudaGraph(cudaGraphExec_t graph, c10::DeviceIndex device, Bytes bytes)
+      : graph_(graph), device_(device), bytes_(bytes) {}
+  ~CudaGraph() override { static_cast<void>(cudaGraphExecDestroy(graph_)); }
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+
+  void launch() override {
+    C10_CUDA_CHECK(cudaGraphLaunch(graph_, c10::cuda::getCurrentCUDAStream(device_).stream()));
+  }
+  Bytes bytes() const override { return bytes_; }
+
+ private:
+  const cudaGraphExec_t graph_;
+  const c10::DeviceIndex device_;
+  const Bytes bytes_;
+};
+
+// What was captured, ready to be launched; null if CUDA refuses it. The graph goes.
+cudaGraphExec_t make_executable(cudaGraph_t graph) {
+  if (graph == nullptr) return nullptr;
+  cudaGraphExec_t executable = nullptr;
+  if (cudaGraphInstantiate(&executable, graph, 0) != cudaSuccess) executable = nullptr;
+  static_cast<void>(cudaGraphDestroy(graph));
+  return executable;
+}
+
 class CudaDevice final : public ExecutionDevice {
  public:
   explicit CudaDevice(c10::DeviceIndex index)
       : index_(index),
         name_(device_name(index)),
         to_host_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, index)),
-        to_device_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, index)) {}
+        to_device_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, index)),
+        compute_(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index)) {}
 
   ~CudaDevice() override {
     for (cudaEvent_t event : timed_) static_cast<void>(cudaEventDestroy(event));
+    if (turn_ != nullptr) static_cast<void>(cudaEventDestroy(turn_));
   }
 
   c10::Device torch_device() const override { return {c10::kCUDA, index_}; }
@@ -185,6 +219,33 @@ class CudaDevice final : public ExecutionDevice {
 
   void run(const std::function<void()>& work) override { run_on(worker_of(index_).worker, work); }
 
+  std::unique_ptr<CapturedWork> capture(const std::function<void()>& work) override {
+    const c10::cuda::CUDAGuard guard(index_);
+    const cudaStream_t on = stream(Queue::kCompute);
+    const Bytes before = free_bytes();
+    // Other threads may go on allocating and asking for events: nothing of theirs is captured.
+    if (cudaStreamBeginCapture(on, cudaStreamCaptureModeRelaxed) != cudaSuccess) return refuse();
+    bool complete = true;
+    try {
+      work();
+    } catch (const std::exception&) {
+      complete = false;  // some operators cannot be captured; they are called instead
+    }
+    cudaGraph_t graph = nullptr;
+    complete &= cudaStreamEndCapture(on, &graph) == cudaSuccess;
+    cudaGraphExec_t executable = make_executable(graph);
+    if (executable == nullptr) return refuse();
+    auto captured =
+        std::make_unique<CudaGraph>(executable, index_, std::max<Bytes>(0, before - free_bytes()));
+    return complete ? std::move(captured) : refuse();
+  }
+
+  void as_caller(const std::function<void()>& work) override {
+    const c10::cuda::CUDAStreamGuard guard(
+        callers_stream().value_or(c10::cuda::getCurrentCUDAStream(index_)));
+    work();
+  }
+
   // A thread that ends gives its handles of cuBLAS and cuDNN back to torch, which hands them to the
   // next: neither this nor a new worker makes libraries take more memory each time.
   void run_aside(const std::function<void()>& work) override {
@@ -200,13 +261,54 @@ class CudaDevice final : public ExecutionDevice {
   }
 
  private:
-  // On the caller's stream.
-  void run_on(Worker& worker, const std::function<void()>& work) const {
-    const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(index_);
+  void run_on(Worker& worker, const std::function<void()>& work) {
+    const c10::cuda::CUDAStream caller = c10::cuda::getCurrentCUDAStream(index_);
+    const bool own = caller == c10::cuda::getDefaultCUDAStream(index_);
+    const c10::cuda::CUDAStream stream = own ? compute_ : caller;
     worker.run([&] {
       const c10::cuda::CUDAStreamGuard guard(stream);
-      work();
+      const RestoreCaller restore(callers_stream(), caller);
+      if (own) follow(stream, caller);
+      try {
+        work();
+      } catch (...) {
+        if (own) follow(caller, stream);
+        throw;
+      }
+      if (own) follow(caller, stream);
     });
+  }
+
+  // Of the run() that this thread is in.
+  static std::optional<c10::cuda::CUDAStream>& callers_stream() {
+    static thread_local std::optional<c10::cuda::CUDAStream> stream;
+    return stream;
+  }
+
+  struct RestoreCaller {
+    RestoreCaller(std::optional<c10::cuda::CUDAStream>& place, c10::cuda::CUDAStream now)
+        : place_(place), before_(std::exchange(place, now)) {}
+    ~RestoreCaller() { place_ = before_; }
+    std::optional<c10::cuda::CUDAStream>& place_;
+    const std::optional<c10::cuda::CUDAStream> before_;
+  };
+
+  // What `later` gets from now on comes after what `earlier` has.
+  void follow(c10::cuda::CUDAStream later, c10::cuda::CUDAStream earlier) {
+    const std::lock_guard lock(mutex_);
+    if (turn_ == nullptr) C10_CUDA_CHECK(cudaEventCreateWithFlags(&turn_, cudaEventDisableTiming));
+    C10_CUDA_CHECK(cudaEventRecord(turn_, earlier.stream()));
+    C10_CUDA_CHECK(cudaStreamWaitEvent(later.stream(), turn_, 0));  // as it was recorded now
+  }
+
+  static std::unique_ptr<CapturedWork> refuse() {
+    static_cast<void>(cudaGetLastError());  // it is answered, not reported by the next check
+    return nullptr;
+  }
+
+  Bytes free_bytes() {
+    const auto now = memory();
+    return now.ok() ? now->free : 0;
   }
 
   static cudaMemcpyKind copy_kind(Queue queue) {
@@ -247,10 +349,12 @@ class CudaDevice final : public ExecutionDevice {
   const std::string name_;
   const c10::cuda::CUDAStream to_host_;
   const c10::cuda::CUDAStream to_device_;
+  const c10::cuda::CUDAStream compute_;
   std::mutex mutex_;  // of the events
   std::array<EventRing, kQueues> rings_;
   std::vector<cudaEvent_t> timed_;
   std::uint32_t timed_used_ = 0;
+  cudaEvent_t turn_ = nullptr;  // from one stream to another
 };
 
 }  // namespace

@@ -141,6 +141,7 @@ void Executor::make_parts(const std::vector<std::size_t>& cuts) {
     (home == parts_.end() ? parts_.back() : *home).results.push_back(r);
   }
   next_part_ = 0;
+  find_repeated();
 }
 
 Status Executor::bind(StorageId id, const at::Tensor& tensor, std::int64_t offset) {
@@ -162,6 +163,7 @@ Status Executor::bind(StorageId id, const at::Tensor& tensor, std::int64_t offse
                      " as when the step was captured");
   }
   char* data = static_cast<char*>(const_cast<void*>(tensor.const_data_ptr())) - before;
+  if (exact && storage.data() != data) forget_repeated();
   storage.set_data_ptr_noswap(c10::DataPtr(data, tensor.device()));
   return {};
 }
@@ -182,6 +184,7 @@ Status Executor::set_scalars(std::span<const double> scalars) {
                    make_argument(*json, schema.arguments()[position], source));
     }
   }
+  if (!scalars_.empty()) note_changed_scalars();
   scalars_.assign(scalars.begin(), scalars.end());
   return {};
 }
@@ -208,6 +211,7 @@ Status Executor::run(std::size_t part) {
   if (part == 0) {
     REGEN_TRY(check_bound());
     settle_choices();
+    repeated_.begin_step();
   }
   Status status;
   try {
@@ -219,6 +223,7 @@ Status Executor::run(std::size_t part) {
         status = placement.error();
         return;
       }
+      placement_ = &*placement;
       const double begin = now_seconds();
       run_instructions(parts_[part], *placement);
       if (host_timing_) host_time_.seconds += now_seconds() - begin;
@@ -241,31 +246,34 @@ void Executor::settle_choices() {
 }
 
 void Executor::run_instructions(const Part& part, PlacementScope& placement) {
-  for (std::size_t i = part.first; i < part.last; ++i) {
-    const Instruction& instruction = list_.instructions[i];
-    switch (instruction.kind) {
-      case InstructionKind::kCompute: {
-        if (!tracing_) {
-          run_compute(list_.computes[instruction.index], placement);
-          break;
-        }
-        const Event begin = device_->record_timed(Queue::kCompute);
-        run_compute(list_.computes[instruction.index], placement);
-        traced_.push_back({instruction.step, begin, device_->record_timed(Queue::kCompute)});
-        break;
-      }
-      case InstructionKind::kCopy:
-        run_copy(instruction);
-        break;
-      case InstructionKind::kAwait:
-        device_->wait(Queue::kCompute, copies_[instruction.index]);
-        break;
-      case InstructionKind::kPoison:
-        poison(list_.poisons[instruction.index]);
-        break;
-      case InstructionKind::kBoundary:
-        break;
+  const bool whole = options_.capture && !options_.debug && !tracing_ && !host_timing_;
+  for (std::size_t i = part.first; i < part.last;) {
+    Stretch* stretch = whole ? repeated_.find(i) : nullptr;
+    if (stretch != nullptr && run_whole(*stretch, placement)) {
+      i = stretch->last;
+    } else {
+      run_instruction(list_.instructions[i++], placement);
     }
+  }
+}
+
+void Executor::run_instruction(const Instruction& instruction, PlacementScope& placement) {
+  switch (instruction.kind) {
+    case InstructionKind::kCompute: {
+      if (!tracing_) return run_compute(list_.computes[instruction.index], placement);
+      const Event begin = device_->record_timed(Queue::kCompute);
+      run_compute(list_.computes[instruction.index], placement);
+      traced_.push_back({instruction.step, begin, device_->record_timed(Queue::kCompute)});
+      return;
+    }
+    case InstructionKind::kCopy:
+      return run_copy(instruction);
+    case InstructionKind::kAwait:
+      return device_->wait(Queue::kCompute, copies_[instruction.index]);
+    case InstructionKind::kPoison:
+      return poison(list_.poisons[instruction.index]);
+    case InstructionKind::kBoundary:
+      return;
   }
 }
 

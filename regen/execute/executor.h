@@ -28,6 +28,7 @@
 #include "regen/execute/device.h"
 #include "regen/execute/generator.h"
 #include "regen/execute/instructions.h"
+#include "regen/execute/repeated_work.h"
 #include "regen/execute/reserve.h"
 #include "regen/execute/step_graph.h"
 #include "regen/plan/plan.h"
@@ -40,6 +41,8 @@ struct ExecutorOptions {
   // Fill released memory with bytes that make nonsense of any value, and check after each call
   // that its results lie where the plan says.
   bool debug = false;
+  // Stretches that are the same in every step are captured and launched as a whole.
+  bool capture = true;
 };
 
 // When a step of the plan ran on the device, in seconds since the first traced one began: a compute
@@ -95,6 +98,8 @@ class Executor {
   Bytes host_bytes() const { return slab_.bytes(); }
   // Allocations that were not as recorded, since the executor was made.
   const std::vector<Deviation>& deviations() const { return deviations_; }
+  // Stretches of the step that the device is given as a whole.
+  const RepeatedWork& repeated() const { return repeated_; }
 
   void set_trace(bool on) { tracing_ = on; }
   // Of the parts run since the last call, in the plan's order; releases take no time.
@@ -115,7 +120,12 @@ class Executor {
   void make_parts(const std::vector<std::size_t>& cuts);
   std::size_t completed_at(std::size_t result) const;
   Status check_bound() const;
+  void find_repeated();
   void run_instructions(const Part& part, PlacementScope& placement);
+  void run_instruction(const Instruction& instruction, PlacementScope& placement);
+  bool run_whole(Stretch& stretch, const PlacementScope& placement);
+  void forget_repeated();
+  void note_changed_scalars();
   void reserve_generators();
   void renew(GeneratorState& state);
   void run_compute(ComputeInstruction& call, PlacementScope& placement);
@@ -146,11 +156,14 @@ class Executor {
 
   // Of the step under way.
   torch::jit::Stack stack_;
+  PlacementScope* placement_ = nullptr;
   std::vector<Event> copies_;  // the ends of copies
   std::vector<GeneratorState> generators_;
   IdVector<StorageId, at::Tensor> external_;  // memory of results, as bytes
   IdVector<StorageId, bool> given_;           // to the caller
   std::vector<Deviation> deviations_;
+  RepeatedWork repeated_;
+  int scalar_changes_ = 0;
   bool tracing_ = false;
   struct TracedStep {
     std::size_t step;

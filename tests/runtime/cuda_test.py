@@ -116,3 +116,48 @@ def test_benchmark_mode_and_any_algorithm_exclude_each_other(monkeypatch):
     monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
     with pytest.raises(regen.RegenError, match="cudnn.benchmark is on"):
         regen.wrap(model, (x,), "130GiB", **options)
+
+
+def trained(step, model, batches, change):
+    """Parameters and losses after steps over other batches each time; `change(number)` comes before each."""
+    losses = []
+    for number, batch in enumerate(batches):
+        change(number)
+        losses.append(step(*batch).detach().clone())
+    torch.cuda.synchronize()
+    return [*losses, *(p.detach().clone() for p in model.parameters()), *(b.detach().clone() for b in model.buffers())]
+
+
+@pytest.mark.parametrize("changes", ["inputs", "rate", "weights"])
+@pytest.mark.parametrize("name", ["resnet18", "gpt2_dropout", "vgg16"])
+def test_stretches_launched_as_a_whole_have_the_same_bits(name, changes):
+    """Twelve steps, long after stretches are captured, with other memory for the batch each time, and a learning rate or
+    the memory of the weights that changes in between."""
+    runs, captured = [], 0
+    for planned in (False, True):
+        torch.manual_seed(0)
+        model, args, loss = build(name, batch=BATCHES.get(name), device="cuda")
+        model.train()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+        batches = [tuple(a.clone() for a in args) for _ in range(12)]
+
+        def change(number, model=model, optimizer=optimizer):
+            if changes == "rate" and number in (6, 7):
+                optimizer.param_groups[0]["lr"] *= 0.5
+            if changes == "weights" and number == 6:
+                for parameter in model.parameters():
+                    parameter.data = parameter.data.clone()
+
+        def plain(*batch, model=model, optimizer=optimizer, loss=loss):
+            optimizer.zero_grad(set_to_none=True)
+            value = loss(model(*batch[:-1]), batch[-1])
+            value.backward()
+            optimizer.step()
+            return value
+
+        step = regen.step(model, loss, optimizer, args, budget=1.0, cache=False, improve=False) if planned else plain
+        torch.manual_seed(1)
+        runs.append(trained(step, model, batches, change))
+        captured = step.plan.runner.step.memory()["captured"] if planned else 0
+    assert captured > 0
+    assert all(same_bits(a, b) for a, b in zip(*runs))
