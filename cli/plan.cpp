@@ -10,11 +10,10 @@
 #include "cli/search_log.h"
 #include "cli/verbs.h"
 #include "regen/base/file.h"
-#include "regen/plan/addresses.h"
 #include "regen/plan/explain.h"
 #include "regen/plan/plan_json.h"
 #include "regen/plan/stage_matrices.h"
-#include "regen/planners/planner.h"
+#include "regen/planners/addressed_plan.h"
 
 namespace regen::cli {
 namespace {
@@ -33,12 +32,22 @@ struct Arguments {
   bool json = false;
 };
 
+// How high the addresses of a plan reach, and the most bytes that live at once.
+struct Packed {
+  Bytes height = 0;
+  Bytes load = 0;
+
+  double ratio() const {
+    return load == 0 ? 1.0 : static_cast<double>(height) / static_cast<double>(load);
+  }
+};
+
 // A solved problem and what the report says beside the planner's own outcome.
 struct Report {
   Outcome outcome;
   std::optional<Bytes> budget;
   Bytes structural_bound = 0;
-  std::optional<Packing> packing;
+  std::optional<Packed> packed;
   Accounting accounting = Accounting::kPlain;
 
   bool found() const {
@@ -77,9 +86,9 @@ Json report_json(const Graph& graph, const Report& report) {
       {"note", outcome.note},
   };
   for (const auto& [name, value] : outcome.figures) json[name] = json_number(value);
-  if (report.packing) {
-    json["packed_bytes"] = report.packing->height;
-    json["packed_ratio"] = json_number(report.packing->ratio());
+  if (report.packed) {
+    json["packed_bytes"] = report.packed->height;
+    json["packed_ratio"] = json_number(report.packed->ratio());
   }
   return json;
 }
@@ -88,8 +97,8 @@ std::string memory_text(const Graph& graph, const Report& report) {
   const Simulation& simulation = report.outcome.simulation;
   std::string text = full_bytes(simulation.peak_bytes) + " = " + format_bytes(graph.fixed_bytes()) +
                      " fixed + " + format_bytes(simulation.activation_peak_bytes) + " activations";
-  if (report.packing) {
-    text += ", packed into " + decimals(report.packing->ratio(), 4) + " x the highest live sum";
+  if (report.packed) {
+    text += ", packed into " + decimals(report.packed->ratio(), 4) + " x the highest live sum";
   }
   return text;
 }
@@ -118,19 +127,13 @@ std::string report_text(const LoadedGraph& loaded, const Report& report) {
   return facts(lines);
 }
 
-// Gives the plan addresses and counts its memory by them.
-Status add_addresses(const LoadedGraph& loaded, Report& report) {
-  PackOptions options;
-  if (report.budget) options.capacity = *report.budget - loaded.graph.fixed_bytes();
-  auto addressed = with_addresses(loaded.graph, *report.outcome.plan, options);
-  if (!addressed.ok()) {
-    // Whatever was proven holds for this one plan, not for the budget.
-    return limit_reached("--addresses: " + addressed.error().message);
-  }
-  report.outcome.plan = std::move(addressed->plan);
-  report.packing = std::move(addressed->packing);
-  REGEN_ASSIGN(report.outcome.simulation,
-               simulate(loaded.graph, *report.outcome.plan, {.link = loaded.link}));
+// What the addresses cost: how high they reach, over the most bytes that live at once.
+Status weigh_addresses(const LoadedGraph& loaded, Report& report) {
+  Plan plan = *report.outcome.plan;
+  plan.addresses.reset();
+  REGEN_ASSIGN(const Simulation loose, simulate(loaded.graph, plan, {.link = loaded.link}));
+  report.packed = Packed{.height = report.outcome.simulation.activation_peak_bytes,
+                         .load = loose.activation_peak_bytes};
   return {};
 }
 
@@ -149,7 +152,9 @@ Result<Outcome> solve_until_interrupted(const Arguments& arguments, const Proble
   const InterruptGuard guard;
   Limits limits = arguments.limits;
   limits.interrupt = guard.flag();
-  REGEN_ASSIGN(Outcome outcome, solve(arguments.planner, problem, limits));
+  REGEN_ASSIGN(Outcome outcome, arguments.addresses
+                                    ? solve_addressed(arguments.planner, problem, {}, limits)
+                                    : solve(arguments.planner, problem, limits));
   const bool proven =
       outcome.status == PlanStatus::kOptimal || outcome.status == PlanStatus::kInfeasible;
   const bool said = outcome.note.find("interrupted") != std::string::npos;  // by the planner itself
@@ -177,7 +182,7 @@ Result<Report> solve_problem(const Arguments& arguments, const LoadedGraph& load
 Status run_plan(const Arguments& arguments) {
   REGEN_ASSIGN(const LoadedGraph loaded, load_graph(arguments.graph));
   REGEN_ASSIGN(Report report, solve_problem(arguments, loaded));
-  if (report.found() && arguments.addresses) REGEN_TRY(add_addresses(loaded, report));
+  if (report.found() && arguments.addresses) REGEN_TRY(weigh_addresses(loaded, report));
   const Json json = report_json(loaded.graph, report);
   if (report.found() && !arguments.output.empty()) {
     REGEN_TRY(write_file(arguments.output, write_plan(*report.outcome.plan, json)));
@@ -209,8 +214,7 @@ void add_plan(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<Arguments>();
   add_graph(verb, arguments->graph);
   add_budget(verb, arguments->budget);
-  verb.add_option("--planner", arguments->planner, "Who plans (default auto)")
-      ->type_name("NAME");
+  verb.add_option("--planner", arguments->planner, "Who plans (default auto)")->type_name("NAME");
   add_planner_options(verb, arguments->options);
   add_limits(verb, arguments->limits);
   verb.add_flag("--progress", arguments->progress,

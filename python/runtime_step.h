@@ -57,7 +57,7 @@ class RuntimeStep {
   // The plan of an ended search becomes this step's, to be compiled.
   pybind11::dict take(const BackgroundSearch& search);
 
-  void compile(Bytes reserve, bool debug);
+  void compile(Bytes reserve, bool debug, bool capture);
   void release();
   Executor& executor();
   void bind(const std::vector<std::tuple<std::size_t, at::Tensor, std::int64_t>>& tensors);

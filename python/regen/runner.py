@@ -17,6 +17,8 @@ from regen.link import measured_link
 RUNTIME_RESERVE = {"cpu": 16 << 10, "cuda": 8 << 20}
 # What a driver hands out at once. The arena ends inside such a page, and small tensors of the caller begin another.
 PAGE = {"cpu": 0, "cuda": 2 << 20}
+# What a driver takes for each call of a stretch that is launched as a whole.
+CAPTURED_CALL = {"cpu": 0, "cuda": 8 << 10}
 # What libraries hold on each device since a first recording.
 LIBRARY_BYTES = {}
 # For the search for the least budget, should it not end by itself.
@@ -70,7 +72,8 @@ class Runner:
     def make_graph(self):
         self.report = self.planned_for = None
         self.least = {}
-        self.step.make_graph(RUNTIME_RESERVE[self.kind] + self.library_bytes)
+        captured = CAPTURED_CALL[self.kind] * len(self.captured.program["nodes"]) if self.settings.capture else 0
+        self.step.make_graph(RUNTIME_RESERVE[self.kind] + self.library_bytes + captured)
         self.share_of = self.share_of or self.step.unplanned_bytes
 
     @property
@@ -218,7 +221,7 @@ class Runner:
 
     def compile(self):
         if not self.compiled:
-            self.step.compile(RUNTIME_RESERVE[self.kind], self.settings.debug)
+            self.step.compile(RUNTIME_RESERVE[self.kind], self.settings.debug, self.settings.capture)
             self.compiled = True
 
     def release(self):

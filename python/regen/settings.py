@@ -22,6 +22,7 @@ class Settings:
     link: tuple = None  # bytes per second to the host, to the device, both together
     plan_file: object = None
     improve: object = None  # True, False or seconds; None: on a GPU
+    capture: bool = True  # on a GPU, stretches that are the same in every step are launched as a whole
     algorithms: str = "default"  # those of plain PyTorch, so its bits; "any": faster or smaller ones too
 
     def __post_init__(self):

@@ -56,14 +56,18 @@ Result<Bytes> give_addresses(const Problem& problem, const AddressOptions& optio
 }
 
 // Where the first plan cannot be packed, those for a little less memory are looked for near it and
-// in this part of the limits, so that the whole takes about as long as was asked for.
-constexpr double kAgain = 0.25;
+// in these parts of the limits, so that the whole takes about as long as was asked for. The second
+// has to be searched for almost as the first was: where memory is tight, what is relieved in one
+// place at once makes a step much longer.
+constexpr double kSecondTry = 0.5;
+constexpr double kLaterTry = 0.25;
 
 Limits limits_of_try(int number, Limits limits) {
   if (number == 0) return limits;
-  limits.seconds *= kAgain;
+  const double share = number == 1 ? kSecondTry : kLaterTry;
+  limits.seconds *= share;
   if (limits.work != Limits{}.work) {
-    limits.work = static_cast<std::int64_t>(static_cast<double>(limits.work) * kAgain);
+    limits.work = static_cast<std::int64_t>(static_cast<double>(limits.work) * share);
   }
   return limits;
 }
