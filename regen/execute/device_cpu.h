@@ -17,6 +17,8 @@ struct CpuDeviceOptions {
   bool asynchronous_compute = false;
   // run() uses one thread for all callers, as on CUDA.
   bool run_on_worker = false;
+  // What all arenas of the device may have together; 0 is as much as the system gives.
+  Bytes arena_bytes = 0;
 };
 
 class CpuDevice : public ExecutionDevice {
