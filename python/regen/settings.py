@@ -22,6 +22,7 @@ class Settings:
     link: tuple = None  # bytes per second to the host, to the device, both together
     plan_file: object = None
     improve: object = None  # True, False or seconds; None: on a GPU
+    releasable: bool = False  # the arena's memory may go and come back: spill(), restore()
     algorithms: str = "default"  # those of plain PyTorch, so its bits; "any": faster or smaller ones too
 
     def __post_init__(self):
