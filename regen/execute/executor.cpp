@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "regen/execute/operator_call.h"
+#include "regen/execute/storage_memory.h"
 #include "regen/execute/uninitialized_memory.h"
 #include "regen/execute/work_queue.h"
 #include "regen/plan/validate.h"
@@ -153,7 +154,7 @@ Status Executor::bind(StorageId id, const at::Tensor& tensor, std::int64_t offse
     return bad_input("'" + spec.name + "' is on " + tensor.device().str() + ", expected " +
                      storage.device().str());
   }
-  if (tensor.numel() > 0 && tensor.storage().data() == nullptr) {
+  if (!has_memory(tensor.storage())) {
     return bad_input("'" + spec.name + "' has no memory now, expected state that has come back");
   }
   const Bytes before = offset * static_cast<Bytes>(tensor.element_size());

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 
+#include "regen/execute/storage_memory.h"
 #include "regen/execute/work_queue.h"
 
 namespace regen {
@@ -61,7 +62,7 @@ Status check_tensor(const at::Tensor& tensor, std::size_t index, c10::DeviceType
     return bad_input(name + " is on " + tensor.device().str() + ", expected " +
                      c10::DeviceTypeName(expected, true));
   }
-  if (tensor.storage().nbytes() > 0 && tensor.storage().data() == nullptr)
+  if (!has_memory(tensor.storage()))
     return bad_input(name + " has no memory now, expected state that is not away already");
   return {};
 }
@@ -124,8 +125,7 @@ void StateArena::fill_from_storages(const MemoryBlock& arena, const Layout& layo
 }
 
 void StateArena::point_to_arena(const Slot& slot) const {
-  slot.storage.unsafeGetStorageImpl()->set_data_ptr_noswap(
-      pointer_into(arena_, slot.place.offset, device_->torch_device()));
+  give_memory(slot.storage, pointer_into(arena_, slot.place.offset, device_->torch_device()));
 }
 
 Status StateArena::check_in_place() const {
@@ -173,10 +173,7 @@ Result<Bytes> StateArena::leave() {
   const double begin = now_seconds();
   REGEN_TRY(arena_->release_pages());
   seconds_.pages = now_seconds() - begin;
-  for (const Slot& slot : layout_.slots) {
-    slot.storage.unsafeGetStorageImpl()->set_data_ptr_noswap(
-        c10::DataPtr(nullptr, device_->torch_device()));
-  }
+  for (const Slot& slot : layout_.slots) take_memory_away(slot.storage);
   count(-bytes());
   return bytes();
 }
@@ -269,8 +266,7 @@ void StateArena::vacate(const Slot& slot) const {
   const auto options = at::TensorOptions().dtype(at::kByte).device(device_->torch_device());
   const at::Tensor own = at::empty({slot.place.bytes}, options);
   device_->copy(Queue::kCompute, own.mutable_data_ptr(), address(slot), slot.place.bytes);
-  slot.storage.unsafeGetStorageImpl()->set_data_ptr_noswap(
-      std::move(own.storage().unsafeGetStorageImpl()->mutable_data_ptr()));
+  give_memory(slot.storage, std::move(own.storage().unsafeGetStorageImpl()->mutable_data_ptr()));
 }
 
 Result<std::span<const std::byte>> StateArena::image() {

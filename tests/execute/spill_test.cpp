@@ -212,7 +212,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"moves", {.layers = 5}, "vdnn", false},
                     Case{"boundary", {.layers = 4, .boundary = true}, "checkmate", true},
                     Case{"auto", {.layers = 5, .dropout = true, .update = true}, "auto", true}),
-    [](const testing::TestParamInfo<Case>& info) { return info.param.name; });
+    [](const testing::TestParamInfo<Case>& which) { return which.param.name; });
 
 TEST(SpillBetweenParts, TheBackwardPassGoesOnInPlace) {
   SpillFixture fixture({.layers = 4, .boundary = true});

@@ -118,7 +118,9 @@ TEST_F(StateArenaTest, MovesToAnotherDevicePresentOrAway) {
   auto arena = pack(state);
   const auto small = make_cpu_device({.arena_bytes = 100});
   for (const bool away : {false, true}) {
-    if (away) ASSERT_TRUE(arena->leave().ok());
+    if (away) {
+      ASSERT_TRUE(arena->leave().ok());
+    }
     EXPECT_EQ(arena->move_to(small).error().code, ErrorCode::kLimit);
     EXPECT_EQ(arena->device(), device_);
     const auto other = make_cpu_device();
@@ -151,11 +153,15 @@ TEST_F(StateArenaTest, AnImageGoesToAnotherState) {
   to.step.zero_();
   const auto other = pack(to);
   for (const bool away : {false, true}) {
-    if (away) ASSERT_TRUE(arena->leave().ok());
+    if (away) {
+      ASSERT_TRUE(arena->leave().ok());
+    }
     const auto image = arena->image();
     ASSERT_TRUE(image.ok());
     ASSERT_EQ(static_cast<Bytes>(image->size()), arena->image_bytes());
-    if (away) ASSERT_TRUE(other->leave().ok());
+    if (away) {
+      ASSERT_TRUE(other->leave().ok());
+    }
     const auto room = other->image_room();
     ASSERT_EQ(room->size(), image->size());
     std::memcpy(room->data(), image->data(), image->size());
