@@ -24,7 +24,7 @@ class PackedState:
 
     def leave(self):
         """Returns the bytes that the device has again."""
-        if not self.away:
+        if not self.away and not self.is_gathered():
             self.gather()
         return self.arena.leave()
 
@@ -57,25 +57,49 @@ class PackedState:
         return self.arena.bytes
 
     def gather(self):
-        """Everything that is state now into the arena."""
-        entries = self.entries()
-        packed = [tensor for _, tensor, on_host in entries if not on_host]
+        """Everything that is state now into the arena. Returns entries()."""
+        places = list(self.places())
+        entries = [(name, tensor, stays) for name, tensor, stays, _, _ in places]
+        packed = [tensor for _, tensor, stays in entries if not stays]
         on_host = [tensor for _, tensor, stays in entries if stays]
         if self.arena is None or not self.arena.adopt(packed, on_host):
             self.arena = _runtime.StateArena(packed, on_host, self.device)
             if self.device.startswith("cuda"):
                 torch.cuda.empty_cache()  # what the tensors had before
+        self.gathered = [(holder, key, tensor) for _, tensor, _, holder, key in places]
+        self.gathered_state = self.optimizer_sizes()
         return entries
+
+    def is_gathered(self):
+        """Whether all is where it was. Looks at no module anew, since that takes longer than a small state's copy; new ones are found by gather()."""
+        for holder, key, tensor in self.gathered:
+            if holder.get(key) is not tensor:
+                return False
+        return self.gathered_state == self.optimizer_sizes()
+
+    def optimizer_sizes(self):
+        return None if self.optimizer is None else (id(self.optimizer.state), [len(own) for own in self.optimizer.state.values()])
 
     def entries(self):
         """(name, tensor, whether it stays on the host), in an order that the model and the optimizer decide."""
-        found = [(f"model.{name}", tensor, False) for name, tensor in [*self.model.named_parameters(), *self.model.named_buffers()]]
+        return [(name, tensor, stays) for name, tensor, stays, _, _ in self.places()]
+
+    def places(self):
+        """The same with the dictionary that holds the tensor, and its key there."""
+        modules = list(self.model.named_modules())
+        seen = set()
+        for kind in ("_parameters", "_buffers"):
+            for prefix, module in modules:
+                holder = getattr(module, kind)
+                for key, tensor in holder.items():
+                    if tensor is not None and id(tensor) not in seen:
+                        seen.add(id(tensor))
+                        yield f"model.{prefix}{'.' if prefix else ''}{key}", tensor, False, holder, key
         if self.optimizer is None:
-            return found
+            return
         for place, holder, key, value in optimizer_values(self.optimizer):
             if isinstance(value, torch.Tensor):
-                found.append((f"optimizer.{place}.{key}", value, stays_on_host(key, value)))
-        return found
+                yield f"optimizer.{place}.{key}", value, stays_on_host(key, value), holder, key
 
 
 def stays_on_host(key, value):
