@@ -3,9 +3,9 @@
     python benchmarks/state_move.py [--device cuda] [--models resnet50,vgg16] [--rounds 20]
     python benchmarks/state_move.py --tiny                   # on any machine, to see that it runs
 
-The state is parameters, momentum and buffers. One JSON line for each model: bytes; seconds of leave() and come_back(), the copy and the pages (mapping
-and unmapping) apart; rates as shares of the link's, which is the best pinned copy of 1 GiB in the same run; SwitchFlow's Table 1 beside it (GPU to GPU,
-PCIe 3 x16). Medians over the rounds; the host buffer is reused.
+The state is parameters, momentum and buffers. One JSON line for each model: bytes; milliseconds of leave() and come_back(), the copy
+and the pages (mapping and unmapping) apart; rates as shares of the link's, which is the best pinned copy of 1 GiB in the same run;
+SwitchFlow's Table 1 beside it (GPU to GPU, PCIe 3 x16). Medians over the rounds; the host buffer is reused.
 """
 
 import argparse
@@ -25,7 +25,8 @@ from regen.share import PackedState
 
 # (as published, tiny, MiB and ms in SwitchFlow's Table 1)
 MODELS = {
-    "resnet50": (lambda: residual.ResNet(residual.Bottleneck, (3, 4, 6, 3)), lambda: residual.ResNet(residual.Bottleneck, (1, 1), 4, 10), 198.53, 28.838),
+    "resnet50": (lambda: residual.ResNet(residual.Bottleneck, (3, 4, 6, 3)), lambda: residual.ResNet(residual.Bottleneck, (1, 1), 4, 10),
+                 198.53, 28.838),
     "vgg16": (plain.Vgg16, lambda: plain.Vgg16(2, 16, 10, pooled=1), 1055.58, 103.747),
     "vgg19": (lambda: plain.Vgg16(layers=plain.VGG19), lambda: plain.Vgg16(2, 16, 10, 1, plain.VGG19), 1096.09, 109.416),
     "densenet121": (branches.DenseNet, lambda: branches.DenseNet(4, (2, 1), 10), 64.83, 39.823),
@@ -100,7 +101,8 @@ def measure(name, args, link):
     before = [t.detach().clone() for t in model.parameters()]
     times = packed_times(state, args.device, args.rounds)
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters())), "the state has changed on its way"
-    row = {"model": name, "device": args.device, "tiny": args.tiny, "tensors": tensors, "bytes": state.bytes, "mib": round(state.bytes / 2**20, 2)}
+    row = {"model": name, "device": args.device, "tiny": args.tiny, "tensors": tensors, "bytes": state.bytes,
+           "mib": round(state.bytes / 2**20, 2)}
     for (direction, (whole, copy, pages)), rate, single in zip(times.items(), link, singly):
         row[direction] = {
             "ms": whole * 1e3, "copy_ms": copy * 1e3, "pages_ms": pages * 1e3, "gib_per_s": state.bytes / copy / 2**30,

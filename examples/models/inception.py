@@ -40,7 +40,8 @@ def block_35(before, w, pool):
 
 
 def to_17(before, w):
-    return Branches(chain(before, (w(384), 3, 2)), chain(before, (w(64), 1), (w(96), 3), (w(96), 3, 2)), nn.MaxPool2d(3, 2)), w(384) + w(96) + before
+    return Branches(chain(before, (w(384), 3, 2)), chain(before, (w(64), 1), (w(96), 3), (w(96), 3, 2)),
+                    nn.MaxPool2d(3, 2)), w(384) + w(96) + before
 
 
 def block_17(before, w, hidden):

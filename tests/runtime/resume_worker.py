@@ -58,7 +58,8 @@ class Training:
         self.train = resumable(step, path, EVERY, model=self.model, optimizer=self.optimizer, also={"schedule": Schedule(self.schedule)})
 
     def planned(self):
-        return regen.step(self.model, loss_fn, self.optimizer, self.batch(0), budget=1.0, planner="checkmate", time_limit=0.2, releasable=True)
+        settings = dict(budget=1.0, planner="checkmate", time_limit=0.2, releasable=True)
+        return regen.step(self.model, loss_fn, self.optimizer, self.batch(0), **settings)
 
     def plain(self, x, place, target):
         self.optimizer.zero_grad()

@@ -94,7 +94,8 @@ class Resumable:
     def text(self, entries):
         values = {f"{place}.{key}": as_json(value) for place, _, key, value in self.optimizer_values() if not is_tensor(value)}
         content = {
-            "format": FORMAT, "steps_done": self.steps_done, "packed_bytes": self.state.arena.image_bytes, "tensors": [layout(*entry) for entry in entries], "values": values,
+            "format": FORMAT, "steps_done": self.steps_done, "packed_bytes": self.state.arena.image_bytes,
+            "tensors": [layout(*entry) for entry in entries], "values": values,
             "random": random_state(self.state.device), "also": {name: thing.state_dict() for name, thing in self.also.items()}}
         try:
             text = json.dumps(content).encode()
@@ -121,7 +122,8 @@ class Resumable:
         packed = self.state.arena.image_bytes
         if content["packed_bytes"] != packed:
             raise _runtime.RegenError(
-                f"state file '{self.path}' has {content['packed_bytes']:,} bytes of tensors, expected {packed:,}: other tensors share their memory")
+                f"state file '{self.path}' has {content['packed_bytes']:,} bytes of tensors, expected {packed:,}: "
+                "other tensors share their memory")
         file.read_state(size - packed, self.state.arena)
         for name, thing in self.also.items():
             thing.load_state_dict(content["also"][name])

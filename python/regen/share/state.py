@@ -71,7 +71,8 @@ class PackedState:
         return entries
 
     def is_gathered(self):
-        """Whether all is where it was. Looks at no module anew, since that takes longer than a small state's copy; new ones are found by gather()."""
+        """Whether all is where it was. Looks at no module anew, since that takes longer than a small state's copy; new ones
+        are found by gather()."""
         for holder, key, tensor in self.gathered:
             if holder.get(key) is not tensor:
                 return False
@@ -134,4 +135,5 @@ def checked(value, name):
     plain = value is None or isinstance(value, (bool, int, float, str, torch.Tensor))
     if plain or isinstance(value, (tuple, list)) and all(isinstance(item, (bool, int, float, str)) for item in value):
         return value
-    raise _runtime.RegenError(f"'{name}' of the optimizer is of {type(value).__name__}, expected a tensor, a number, a text or a tuple of such")
+    raise _runtime.RegenError(
+        f"'{name}' of the optimizer is of {type(value).__name__}, expected a tensor, a number, a text or a tuple of such")
