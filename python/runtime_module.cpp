@@ -9,6 +9,7 @@
 
 #include "python/model_watch.h"
 #include "python/runtime_errors.h"
+#include "python/runtime_state.h"
 #include "python/runtime_step.h"
 #include "regen/execute/link.h"
 #include "regen/execute/memory_meter.h"
@@ -51,8 +52,13 @@ void bind_step(py::module_& module) {
       .def("is_improved_by", &RuntimeStep::is_improved_by)
       .def("take", &RuntimeStep::take)
       .def("explain_budget", &RuntimeStep::explain_budget)
-      .def("compile", &RuntimeStep::compile)
+      .def("compile", &RuntimeStep::compile, py::arg("reserve"), py::arg("debug"),
+           py::arg("releasable") = false, py::arg("capture") = true)
       .def("release", &RuntimeStep::release)
+      .def("spill", &RuntimeStep::spill)
+      .def("restore", &RuntimeStep::restore)
+      .def_property_readonly("spilled", [](RuntimeStep& s) { return s.executor().spilled(); })
+      .def("prepare_spill", &RuntimeStep::prepare_spill)
       .def("set_plan", &RuntimeStep::set_plan)
       .def("judge", &RuntimeStep::judge)
       .def("plan_json", &RuntimeStep::plan_json)
@@ -137,4 +143,5 @@ PYBIND11_MODULE(_runtime, module) {
   regen::bind_step(module);
   regen::bind_model_watch(module);
   regen::bind_memory(module);
+  regen::bind_state(module);
 }

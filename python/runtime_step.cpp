@@ -138,12 +138,30 @@ py::dict RuntimeStep::take(const BackgroundSearch& search) {
   return report(value_or_raise(search.outcome()));
 }
 
-void RuntimeStep::compile(Bytes reserve, bool debug, bool capture) {
+void RuntimeStep::compile(Bytes reserve, bool debug, bool releasable, bool capture) {
   if (!plan_) throw RegenError("there is no plan to compile");
   executor_.reset();
   const py::gil_scoped_release unlocked;
-  executor_ = value_or_raise(Executor::compile(recording_, step_, *plan_, device_,
-                                               ExecutorOptions{reserve, debug, capture}));
+  executor_ = value_or_raise(Executor::compile(
+      recording_, step_, *plan_, device_, ExecutorOptions{reserve, debug, releasable, capture}));
+}
+
+Bytes RuntimeStep::spill() {
+  Executor& own = executor();
+  const py::gil_scoped_release unlocked;
+  return value_or_raise(own.spill());
+}
+
+void RuntimeStep::restore() {
+  Executor& own = executor();
+  const py::gil_scoped_release unlocked;
+  check(own.restore());
+}
+
+void RuntimeStep::prepare_spill() {
+  Executor& own = executor();
+  const py::gil_scoped_release unlocked;
+  check(own.prepare_spill());
 }
 
 void RuntimeStep::release() {

@@ -57,8 +57,12 @@ class RuntimeStep {
   // The plan of an ended search becomes this step's, to be compiled.
   pybind11::dict take(const BackgroundSearch& search);
 
-  void compile(Bytes reserve, bool debug, bool capture);
+  void compile(Bytes reserve, bool debug, bool releasable, bool capture);
   void release();
+  // Between two parts. Both do nothing when it is so already; spill() returns the bytes freed.
+  Bytes spill();
+  void restore();
+  void prepare_spill();
   Executor& executor();
   void bind(const std::vector<std::tuple<std::size_t, at::Tensor, std::int64_t>>& tensors);
   void run(std::size_t part);

@@ -63,8 +63,8 @@ class StepMeter:
         if self.steps < self.STEPS:
             use = _runtime.memory_use(self.device)
             self.peak_before = use["reserved_peak"] if self.steps else 0
-            # The arena of a GPU does not come from torch.
-            self.beside = present - use["allocated"] if self.kind == "cpu" else arena
+            # Arenas of a GPU do not come from torch.
+            self.beside = present - use["allocated"] if self.kind == "cpu" else arena + _runtime.state_arena_bytes(self.device)
         self.running = StepClock(self.kind)
         self.running.begin()
 

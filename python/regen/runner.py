@@ -55,7 +55,8 @@ class Runner:
         use = _runtime.memory_use(self.device)
         taken = max(0, use["allocated"] - before)
         LIBRARY_BYTES[self.device] = max(LIBRARY_BYTES.get(self.device, 0), taken)
-        return LIBRARY_BYTES[self.device] + max(0, use["reserved"] - use["allocated"]) + 2 * PAGE[self.kind]
+        pages = 3 if self.settings.releasable else 2  # state that may leave has an arena, too, which ends inside a page
+        return LIBRARY_BYTES[self.device] + max(0, use["reserved"] - use["allocated"]) + pages * PAGE[self.kind]
 
     def samples(self):
         """Contents that matter: inputs and constants hold indices; the rest may be made up."""
@@ -221,7 +222,7 @@ class Runner:
 
     def compile(self):
         if not self.compiled:
-            self.step.compile(RUNTIME_RESERVE[self.kind], self.settings.debug, self.settings.capture)
+            self.step.compile(RUNTIME_RESERVE[self.kind], self.settings.debug, self.settings.releasable, self.settings.capture)
             self.compiled = True
 
     def release(self):

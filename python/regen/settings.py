@@ -23,6 +23,7 @@ class Settings:
     plan_file: object = None
     improve: object = None  # True, False or seconds; None: on a GPU
     capture: bool = True  # on a GPU, stretches that are the same in every step are launched as a whole
+    releasable: bool = False  # the arena's memory may go and come back: spill(), restore()
     algorithms: str = "default"  # those of plain PyTorch, so its bits; "any": faster or smaller ones too
 
     def __post_init__(self):

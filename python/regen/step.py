@@ -70,6 +70,16 @@ class TrainingStep:
             self.active.runner.release()
             self.active = None
 
+    def spill(self):
+        """Gives the arena's memory back to the device and keeps its address, its plan and what is live in it; needs
+        `releasable=True`. Returns the bytes that others may have until the next step, or until restore()."""
+        return self.active.runner.step.spill() if self.active is not None else 0
+
+    def restore(self):
+        """Takes the memory again. BudgetError: there is no room now; it may be tried again."""
+        if self.active is not None:
+            self.active.runner.step.restore()
+
     def runner_for(self, args):
         key = signature(self.model, *tree_flatten(args))
         if key not in self.runners:
@@ -125,6 +135,7 @@ class StepRunner:
             self.runner.compile()
             self.memory = self.runner.step.memory()
             self.meter.start_afresh()
+        self.runner.step.restore()
         self.runner.look_for_better_plan()
 
     def report(self):

@@ -20,10 +20,10 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "regen/base/result.h"
 #include "regen/base/units.h"
+#include "regen/execute/memory_block.h"
 
 namespace regen {
 
@@ -41,38 +41,8 @@ struct Event {
   bool operator==(const Event&) const = default;
 };
 
-// A stretch of device or host memory, given back when it goes. Who owns it makes sure that no
-// queue still works on it (synchronize() first when in doubt).
-class MemoryBlock {
- public:
-  using Free = void (*)(void* data, Bytes bytes);
-
-  MemoryBlock() = default;
-  MemoryBlock(void* data, Bytes bytes, Free free) : data_(data), bytes_(bytes), free_(free) {}
-  MemoryBlock(MemoryBlock&& other) noexcept { swap(other); }
-  MemoryBlock& operator=(MemoryBlock&& other) noexcept {
-    MemoryBlock(std::move(other)).swap(*this);
-    return *this;
-  }
-  ~MemoryBlock() {
-    if (data_ != nullptr) free_(data_, bytes_);
-  }
-
-  void* data() const { return data_; }
-  Bytes bytes() const { return bytes_; }
-  void* at(Bytes offset) const { return static_cast<char*>(data_) + offset; }
-
- private:
-  void swap(MemoryBlock& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
-    std::swap(free_, other.free_);
-  }
-
-  void* data_ = nullptr;
-  Bytes bytes_ = 0;
-  Free free_ = nullptr;
-};
+// What an arena's pages may do: stay until the arena goes, or leave while the address stays.
+enum class ArenaKind : std::uint8_t { kFixed, kReleasable };
 
 // Work of the compute queue, captured to be enqueued again as a whole.
 class CapturedWork {
@@ -104,8 +74,10 @@ class ExecutionDevice {
   // As the driver sees it.
   virtual Result<DeviceMemory> memory() = 0;
 
-  // `bytes` rounded up to the alignment, from the driver itself and not from torch's cache.
-  virtual Result<MemoryBlock> allocate_arena(Bytes bytes) = 0;
+  // `bytes` rounded up to the alignment, from the driver itself and not from torch's cache. A
+  // releasable arena of a CUDA device is rounded up to its pages (2 MiB): it has every byte that it
+  // takes. Where memory cannot leave its address (an old driver), releasing it is refused.
+  virtual Result<MemoryBlock> allocate_arena(Bytes bytes, ArenaKind kind = ArenaKind::kFixed) = 0;
   // Host memory of exactly this size that the copy queues reach at full speed (pinned).
   virtual Result<MemoryBlock> allocate_host(Bytes bytes) = 0;
 

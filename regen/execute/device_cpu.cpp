@@ -38,10 +38,76 @@ void free_pages(void* data, Bytes bytes) {
   munmap(data, static_cast<std::size_t>(bytes));
 }
 
-void free_arena(void* data, Bytes bytes) {
-  free_pages(data, bytes);
-  count_arena_bytes(-bytes);
-}
+// How much memory arenas have, and may have: a card of a certain size, for tests.
+class ArenaRoom {
+ public:
+  explicit ArenaRoom(Bytes limit) : limit_(limit) {}
+
+  Status take(Bytes bytes) {
+    const std::lock_guard lock(mutex_);
+    if (limit_ > 0 && used_ + bytes > limit_) {
+      return limit_reached("arena of " + format_bytes(bytes) + ": " + format_bytes(limit_ - used_) +
+                           " of " + format_bytes(limit_) + " are free");
+    }
+    used_ += bytes;
+    count_arena_bytes(bytes);
+    return {};
+  }
+  void give(Bytes bytes) {
+    const std::lock_guard lock(mutex_);
+    used_ -= bytes;
+    count_arena_bytes(-bytes);
+  }
+
+ private:
+  const Bytes limit_;
+  std::mutex mutex_;
+  Bytes used_ = 0;
+};
+
+// While the pages are away, whoever touches them is stopped by the system.
+class CpuPages final : public Pages {
+ public:
+  CpuPages(std::shared_ptr<ArenaRoom> room, void* data, Bytes bytes, ArenaKind kind)
+      : room_(std::move(room)), data_(data), bytes_(bytes), kind_(kind) {}
+  ~CpuPages() override {
+    free_pages(data_, bytes_);
+    if (taken_) room_->give(bytes_);
+  }
+
+  Status take() override {
+    REGEN_TRY(room_->take(bytes_));
+    if (mprotect(data_, size(), PROT_READ | PROT_WRITE) != 0) {
+      room_->give(bytes_);
+      return limit_reached("pages for an arena of " + format_bytes(bytes_) +
+                           ": the system refuses them (" + std::strerror(errno) + ")");
+    }
+    taken_ = true;
+    return {};
+  }
+
+  Status release() override {
+    if (kind_ == ArenaKind::kFixed)
+      return bad_input("the arena's memory cannot be released: it was allocated to stay");
+    if (mprotect(data_, size(), PROT_NONE) != 0 || madvise(data_, size(), MADV_DONTNEED) != 0) {
+      const std::string reason = std::strerror(errno);
+      static_cast<void>(mprotect(data_, size(), PROT_READ | PROT_WRITE));
+      return bad_input("the system does not take the arena's pages back: " + reason);
+    }
+    taken_ = false;
+    room_->give(bytes_);
+    return {};
+  }
+
+ private:
+  std::size_t size() const { return static_cast<std::size_t>(bytes_); }
+
+  std::shared_ptr<ArenaRoom> room_;
+  void* data_;
+  Bytes bytes_;
+  ArenaKind kind_;
+  bool taken_ = false;
+};
 
 std::string cpu_name() {
   std::ifstream file("/proc/cpuinfo");
@@ -83,7 +149,9 @@ class KeptCall final : public CapturedWork {
 class ThreadedCpuDevice final : public CpuDevice {
  public:
   explicit ThreadedCpuDevice(const CpuDeviceOptions& options)
-      : name_(cpu_name()), captures_(options.captures) {
+      : name_(cpu_name()),
+        captures_(options.captures),
+        room_(std::make_shared<ArenaRoom>(options.arena_bytes)) {
     queue(Queue::kToHost).emplace(options.copy_bytes_per_second);
     queue(Queue::kToDevice).emplace(options.copy_bytes_per_second);
     if (options.asynchronous_compute) queue(Queue::kCompute).emplace();
@@ -111,11 +179,12 @@ class ThreadedCpuDevice final : public CpuDevice {
     return memory;
   }
 
-  Result<MemoryBlock> allocate_arena(Bytes bytes) override {
+  Result<MemoryBlock> allocate_arena(Bytes bytes, ArenaKind kind) override {
     const Bytes rounded = (std::max<Bytes>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
     REGEN_ASSIGN(void* data, map_pages(bytes < 0 ? bytes : rounded, "arena"));
-    count_arena_bytes(rounded);
-    return MemoryBlock(data, rounded, free_arena);
+    auto pages = std::make_unique<CpuPages>(room_, data, rounded, kind);
+    REGEN_TRY(pages->take());
+    return MemoryBlock(data, rounded, std::move(pages));
   }
 
   Result<MemoryBlock> allocate_host(Bytes bytes) override {
@@ -231,6 +300,7 @@ class ThreadedCpuDevice final : public CpuDevice {
 
   std::string name_;
   const bool captures_;
+  std::shared_ptr<ArenaRoom> room_;                       // arenas may outlive the device
   std::array<std::optional<WorkQueue>, kQueues> queues_;  // no compute queue: the caller is it
   std::optional<Worker> worker_;
   std::atomic<bool> chosen_ = false;  // on the worker's thread

@@ -19,6 +19,8 @@ struct CpuDeviceOptions {
   bool run_on_worker = false;
   // capture() works: what is kept is the call, made again by each launch.
   bool captures = false;
+  // What all arenas of the device may have together; 0 is as much as the system gives.
+  Bytes arena_bytes = 0;
 };
 
 class CpuDevice : public ExecutionDevice {

@@ -22,6 +22,7 @@
 
 #include "regen/execute/cuda_backend.h"
 #include "regen/execute/event_ring_cuda.h"
+#include "regen/execute/pages_cuda.h"
 #include "regen/execute/worker.h"
 
 namespace regen {
@@ -124,20 +125,16 @@ class CudaDevice final : public ExecutionDevice {
     return DeviceMemory{.total = static_cast<Bytes>(total), .free = static_cast<Bytes>(free)};
   }
 
-  Result<MemoryBlock> allocate_arena(Bytes bytes) override {
+  Result<MemoryBlock> allocate_arena(Bytes bytes, ArenaKind kind) override {
     REGEN_TRY(check_size(bytes, "arena"));
-    const Bytes rounded = (std::max<Bytes>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
-    const c10::cuda::CUDAGuard guard(index_);
-    void* data = nullptr;
-    cudaError_t status = cudaMalloc(&data, static_cast<std::size_t>(rounded));
-    if (status == cudaErrorMemoryAllocation) {
-      take_error(status);
-      // What torch keeps for later is in the way.
-      c10::cuda::CUDACachingAllocator::emptyCache();
-      status = cudaMalloc(&data, static_cast<std::size_t>(rounded));
+    if (kind == ArenaKind::kFixed) {
+      REGEN_ASSIGN(void* data, allocate_fixed(bytes));
+      return MemoryBlock(data, round_up(bytes), free_device);
     }
-    if (status != cudaSuccess) return refused("arena", rounded, status);
-    return MemoryBlock(data, rounded, free_device);
+    auto paged = allocate_paged_cuda(index_, std::max<Bytes>(bytes, 1));
+    if (paged.ok() || paged.error().code != ErrorCode::kMissing) return paged;
+    REGEN_ASSIGN(void* data, allocate_fixed(bytes));
+    return fixed_cuda_block(data, round_up(bytes), paged.error().message);
   }
 
   Result<MemoryBlock> allocate_host(Bytes bytes) override {
@@ -261,6 +258,25 @@ class CudaDevice final : public ExecutionDevice {
   }
 
  private:
+  static Bytes round_up(Bytes bytes) {
+    return (std::max<Bytes>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+  }
+
+  Result<void*> allocate_fixed(Bytes bytes) {
+    const c10::cuda::CUDAGuard guard(index_);
+    const auto size = static_cast<std::size_t>(round_up(bytes));
+    void* data = nullptr;
+    cudaError_t status = cudaMalloc(&data, size);
+    if (status == cudaErrorMemoryAllocation) {
+      take_error(status);
+      // What torch keeps for later is in the way.
+      c10::cuda::CUDACachingAllocator::emptyCache();
+      status = cudaMalloc(&data, size);
+    }
+    if (status != cudaSuccess) return refused("arena", round_up(bytes), status);
+    return data;
+  }
+
   void run_on(Worker& worker, const std::function<void()>& work) {
     const c10::cuda::CUDAStream caller = c10::cuda::getCurrentCUDAStream(index_);
     const bool own = caller == c10::cuda::getDefaultCUDAStream(index_);

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "regen/execute/operator_call.h"
+#include "regen/execute/storage_memory.h"
 #include "regen/execute/uninitialized_memory.h"
 #include "regen/execute/work_queue.h"
 #include "regen/plan/validate.h"
@@ -50,15 +51,17 @@ Result<std::unique_ptr<Executor>> Executor::compile(std::shared_ptr<const Record
   executor->step_ = std::move(step);
   executor->device_ = std::move(device);
   executor->options_ = options;
-  REGEN_ASSIGN(executor->arena_,
-               executor->device_->allocate_arena(std::max<Bytes>(
-                   1, memory.arena + executor->step_->resident_bytes + options.reserve)));
+  REGEN_ASSIGN(
+      executor->arena_,
+      executor->device_->allocate_arena(
+          std::max<Bytes>(1, memory.arena + executor->step_->resident_bytes + options.reserve),
+          options.releasable ? ArenaKind::kReleasable : ArenaKind::kFixed));
   if (memory.slab > 0) {
     REGEN_ASSIGN(executor->slab_, executor->device_->allocate_host(memory.slab));
   }
-  executor->reserve_ =
-      std::make_unique<Reserve>(executor->arena_.at(memory.arena + executor->step_->resident_bytes),
-                                options.reserve, executor->device_->alignment());
+  executor->reserve_offset_ = memory.arena + executor->step_->resident_bytes;
+  executor->reserve_ = std::make_unique<Reserve>(executor->arena_.at(executor->reserve_offset_),
+                                                 options.reserve, executor->device_->alignment());
   const CompileTarget target{executor->device_->torch_device(),
                              static_cast<std::byte*>(executor->arena_.data()), options.debug};
   REGEN_ASSIGN(executor->list_,
@@ -140,7 +143,7 @@ void Executor::make_parts(const std::vector<std::size_t>& cuts) {
                                    [&](const Part& part) { return maker_[r] < part.last; });
     (home == parts_.end() ? parts_.back() : *home).results.push_back(r);
   }
-  next_part_ = 0;
+  next_part_ = position_ = 0;
   find_repeated();
 }
 
@@ -151,6 +154,9 @@ Status Executor::bind(StorageId id, const at::Tensor& tensor, std::int64_t offse
   if (tensor.device().type() != storage.device().type()) {
     return bad_input("'" + spec.name + "' is on " + tensor.device().str() + ", expected " +
                      storage.device().str());
+  }
+  if (!has_memory(tensor.storage())) {
+    return bad_input("'" + spec.name + "' has no memory now, expected state that has come back");
   }
   const Bytes before = offset * static_cast<Bytes>(tensor.element_size());
   const Bytes own = tensor.storage_offset() * static_cast<Bytes>(tensor.element_size());
@@ -208,6 +214,8 @@ Status Executor::run(std::size_t part) {
     return bad_input("part " + std::to_string(part) + " of the step cannot run now, expected " +
                      std::to_string(next_part_));
   }
+  if (spilled())
+    return bad_input("the step's memory was spilled, expected restore() before it goes on");
   if (part == 0) {
     REGEN_TRY(check_bound());
     settle_choices();
@@ -227,6 +235,7 @@ Status Executor::run(std::size_t part) {
       const double begin = now_seconds();
       run_instructions(parts_[part], *placement);
       if (host_timing_) host_time_.seconds += now_seconds() - begin;
+      computed_ = device_->record(Queue::kCompute);
       note_deviations(*placement);
     });
   } catch (const std::exception& error) {
@@ -235,6 +244,7 @@ Status Executor::run(std::size_t part) {
     status = bad_input(text.substr(0, text.find('\n')));  // a backtrace follows
   }
   next_part_ = status.ok() ? part + 1 : 0;
+  position_ = status.ok() ? parts_[part].last : 0;
   return status;
 }
 
@@ -246,8 +256,11 @@ void Executor::settle_choices() {
 }
 
 void Executor::run_instructions(const Part& part, PlacementScope& placement) {
-  const bool whole = options_.capture && !options_.debug && !tracing_ && !host_timing_;
+  const bool whole =
+      options_.capture && !options_.debug && !tracing_ && !host_timing_ && !before_each_;
   for (std::size_t i = part.first; i < part.last;) {
+    position_ = i;
+    if (before_each_) before_each_(list_.instructions[i].step);
     Stretch* stretch = whole ? repeated_.find(i) : nullptr;
     if (stretch != nullptr && run_whole(*stretch, placement)) {
       i = stretch->last;
@@ -318,6 +331,7 @@ at::Tensor Executor::result(std::size_t index) {
     given_[value.storage] = true;
     return shared ? tensor.clone() : tensor;
   }
+  TORCH_CHECK(!spilled(), "regen: a result of a step whose memory was spilled, expected restore()");
   const c10::Storage& storage =
       list_.last[value.storage] ? list_.last[value.storage] : list_.bound[value.storage];
   return make_window(value, storage).clone();
@@ -325,7 +339,7 @@ at::Tensor Executor::result(std::size_t index) {
 
 void Executor::forget() {
   for (at::Tensor& memory : external_) memory = at::Tensor();
-  next_part_ = 0;
+  next_part_ = position_ = 0;
 }
 
 std::vector<StepTime> Executor::take_trace() {

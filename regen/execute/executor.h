@@ -20,6 +20,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <utility>
@@ -29,6 +30,7 @@
 #include "regen/execute/generator.h"
 #include "regen/execute/instructions.h"
 #include "regen/execute/repeated_work.h"
+#include "regen/execute/packed_copy.h"
 #include "regen/execute/reserve.h"
 #include "regen/execute/step_graph.h"
 #include "regen/plan/plan.h"
@@ -41,6 +43,8 @@ struct ExecutorOptions {
   // Fill released memory with bytes that make nonsense of any value, and check after each call
   // that its results lie where the plan says.
   bool debug = false;
+  // The arena's memory can be given back while the step is paused or between steps: spill().
+  bool releasable = false;
   // Stretches that are the same in every step are captured and launched as a whole.
   bool capture = true;
 };
@@ -94,6 +98,26 @@ class Executor {
   // Lets go of what was bound and of results that nobody took.
   void forget();
 
+  // Gives the arena's memory back to the device: what the rest of the step needs goes to one block
+  // of pinned host memory, the rest is dropped. Between two parts, or before any instruction of the
+  // part that runs (on its thread). Returns the bytes that the device has again, 0 if it had them
+  // before. When it fails, nothing has changed.
+  Result<Bytes> spill();
+  // Takes it again, at the same addresses, so that the step goes on in place. An error of code
+  // kLimit: there is no room now; nothing has changed, and it may be tried again.
+  Status restore();
+  bool spilled() const { return !arena_.present(); }
+  // What spill() would copy now, and at the worst instruction of a step.
+  Bytes live_bytes() const;
+  Bytes largest_live_bytes() const;
+  // Takes the host memory for the worst spill ahead of time: pinning it is slow.
+  Status prepare_spill();
+
+  // For tests: called before each instruction with the step of the plan that it belongs to.
+  void before_each_instruction(std::function<void(std::size_t step)> call) {
+    before_each_ = std::move(call);
+  }
+
   Bytes arena_bytes() const { return arena_.bytes(); }
   Bytes host_bytes() const { return slab_.bytes(); }
   // Allocations that were not as recorded, since the executor was made.
@@ -137,6 +161,9 @@ class Executor {
   void take_host_results(const ComputeInstruction& call, const std::vector<at::Tensor>& results);
   void check_results(const ComputeInstruction& call, const std::vector<at::Tensor>& results) const;
   void note_deviations(const PlacementScope& placement);
+  std::vector<MemoryRange> live_ranges(std::size_t position) const;
+  Bytes merge_gap() const;
+  Status take_spill_memory(Bytes bytes);
 
   std::shared_ptr<const Recording> recording_;
   std::shared_ptr<const StepGraph> step_;
@@ -144,13 +171,18 @@ class Executor {
   ExecutorOptions options_;
   MemoryBlock arena_;
   MemoryBlock slab_;
+  MemoryBlock spill_memory_;  // grows, and is kept for the next time
+  std::vector<MemoryRange> spilled_;
   std::unique_ptr<Reserve> reserve_;
+  Bytes reserve_offset_ = 0;  // in the arena
   InstructionList list_;
   std::vector<Part> parts_;
   std::vector<double> scalars_;     // as last set
   std::vector<std::size_t> maker_;  // of each program result: the instruction that completes it
   std::size_t boundary_ = 0;        // its instruction, or their number
   std::size_t next_part_ = 0;
+  std::size_t position_ = 0;   // the instruction that runs next, of the step under way
+  Event computed_;             // the end of the last part that ran
   bool any_choice_ = false;    // some operator has several algorithms to run with
   bool other_choice_ = false;  // some operator is made to take another one than by default
 
@@ -173,6 +205,7 @@ class Executor {
   std::vector<TracedStep> traced_;
   bool host_timing_ = false;
   HostTime host_time_;
+  std::function<void(std::size_t)> before_each_;
 };
 
 }  // namespace regen

@@ -60,18 +60,26 @@ class Compiler {
     }
     await_everything();
     for (const TensorId t : graph_.tensors()) {
-      if (places_[t].there) list_.last[step_.storages[t]] = places_[t].storage;
+      if (!places_[t].there) continue;
+      list_.last[step_.storages[t]] = places_[t].storage;
+      list_.lives[places_[t].life].end =
+          list_.instructions.size() + 1;  // a result, to be asked for
+    }
+    for (ArenaLife& life : list_.lives) {
+      if (life.end == kRestOfStep) life.end = list_.instructions.size();
     }
     return std::move(list_);
   }
 
  private:
   static constexpr std::uint32_t kNone = UINT32_MAX;
+  static constexpr std::size_t kRestOfStep = SIZE_MAX;
 
   struct Place {
     bool there = false;
     Bytes offset = 0;
     c10::Storage storage;
+    std::size_t life = 0;
   };
 
   void make_bound(TensorId t) {
@@ -99,8 +107,20 @@ class Compiler {
 
   void allocate(TensorId t) {
     const Bytes planned = (*plan_.addresses)[next_address_++];
-    const Bytes offset = stays(t) ? memory_.arena + step_.resident[t] : planned;
-    places_[t] = {true, offset, arena_storage(t, offset)};
+    put(t, stays(t) ? memory_.arena + step_.resident[t] : planned);
+  }
+
+  // From the next instruction on, which fills it.
+  void put(TensorId t, Bytes offset) {
+    places_[t] = {true, offset, arena_storage(t, offset), list_.lives.size()};
+    list_.lives.push_back({offset, program_.storages[step_.storages[t]].bytes,
+                           list_.instructions.size() + 1, kRestOfStep});
+  }
+
+  // Before the next instruction. What stays is there for the rest of the step, whatever the plan
+  // says.
+  void end_life(TensorId t) {
+    if (!stays(t)) list_.lives[places_[t].life].end = list_.instructions.size();
   }
 
   bool stays(TensorId t) const { return step_.resident[t] >= 0; }
@@ -108,8 +128,7 @@ class Compiler {
   // In the place of something that is read for the last time, and may be on its way to the host.
   void take_over(TensorId overwritten, TensorId t) {
     await(offload_[overwritten]);
-    const Bytes offset = places_[overwritten].offset;
-    places_[t] = {true, offset, arena_storage(t, offset)};
+    put(t, places_[overwritten].offset);
   }
 
   c10::Storage arena_storage(TensorId t, Bytes offset) const {
@@ -153,7 +172,10 @@ class Compiler {
     add(InstructionKind::kCompute, list_.computes.size());
     list_.computes.push_back(std::move(call));
     ++runs_[op];
-    if (overwritten.valid()) places_[overwritten] = {};
+    if (overwritten.valid()) {
+      end_life(overwritten);
+      places_[overwritten] = {};
+    }
     return {};
   }
 
@@ -289,6 +311,7 @@ class Compiler {
   }
 
   void release(TensorId t) {
+    end_life(t);
     await(offload_[t]);
     await(fetch_[t]);
     if (target_.poison && !stays(t)) {

@@ -73,11 +73,22 @@ struct PoisonInstruction {
   Bytes bytes = 0;
 };
 
+// What lies at an address of the arena while the instructions [begin, end) are about to run: with
+// all queues drained before such an instruction, these bytes are all that the step still needs.
+// Workspace lives inside one instruction and is not among them.
+struct ArenaLife {
+  Bytes offset = 0;
+  Bytes bytes = 0;
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+
 struct InstructionList {
   std::vector<Instruction> instructions;
   std::vector<ComputeInstruction> computes;
   std::vector<CopyInstruction> copies;
   std::vector<PoisonInstruction> poisons;
+  std::vector<ArenaLife> lives;
   std::size_t num_random = 0;
   // Memory that is not planned: the caller's tensors and, where the step has two parts, its
   // results. Arguments refer to these storages; binding changes where they point.

@@ -43,6 +43,13 @@ void* Reserve::take(Bytes bytes) {
   return begin_ + begin;
 }
 
+std::vector<std::pair<Bytes, Bytes>> Reserve::live_ranges() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::pair<Bytes, Bytes>> ranges;
+  for (const Block& block : blocks_) ranges.emplace_back(block.begin, block.end);
+  return ranges;
+}
+
 Bytes Reserve::live_bytes() const {
   const std::lock_guard lock(mutex_);
   Bytes sum = 0;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "regen/base/units.h"
@@ -25,6 +26,8 @@ class Reserve {
   void* take(Bytes bytes);
 
   Bytes bytes() const { return bytes_; }
+  // Of blocks that were not freed yet: where they begin and end, from the begin of the stretch.
+  std::vector<std::pair<Bytes, Bytes>> live_ranges() const;
   Bytes live_bytes() const;  // of blocks that were not freed yet
   std::size_t live_blocks() const;
   Bytes peak_bytes() const;  // how much of the stretch, from its begin, was ever touched
