@@ -11,14 +11,14 @@ from regen.settings import Settings
 from regen.wrap import signature
 
 
-def step(model, loss_fn, optimizer, args, budget, *, clip_grad_norm=None, clip_grad_value=None, early=True, **options):
+def step(model, loss_fn, optimizer, args, budget=None, *, clip_grad_norm=None, clip_grad_value=None, early=True, **options):
     """A function of a batch that trains `model` by one step within `budget` and returns the loss:
 
         step = regen.step(model, loss_fn, optimizer, (x, y), budget="6GiB")
         for x, y in batches: loss = step(x, y)
 
     The loss is `loss_fn(model(*args[:-1]), args[-1])`, or what the model returns when `loss_fn` is None. Gradients
-    exist only inside the step, so `.grad` stays as it is."""
+    exist only inside the step, so `.grad` stays as it is. Without a budget, a job of `regen share run` takes its memory."""
     return TrainingStep(model, loss_fn, optimizer, args, Settings(budget=budget, **options), dict(
         clip_grad_norm=clip_grad_norm, clip_grad_value=clip_grad_value, early=early))
 

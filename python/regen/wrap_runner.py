@@ -7,7 +7,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from regen import _runtime
-from regen.budget import budget_bytes
+from regen.budget import device_budget
 from regen.measured_step import StepClock
 from regen.owned import Owned, place_of, place_value
 from regen.program_builder import referenced_values
@@ -40,7 +40,7 @@ class WrapPlan(Runner):
     @property
     def gross_budget(self):
         """A share is of the unplanned peak of the first sample, also for other shapes."""
-        return budget_bytes(self.settings.budget, self.caller.unplanned + self.caller.bytes, self.device)
+        return device_budget(self.settings.budget, self.caller.unplanned + self.caller.bytes, self.device)
 
     @property
     def budget(self):
