@@ -142,6 +142,7 @@ void RuntimeStep::set_gate(std::shared_ptr<Gate> gate, double window_seconds) {
   gate_ = std::move(gate);
   window_seconds_ = window_seconds;
   job_.reset();
+  if (executor_) executor_->set_gate(gate_, window_seconds_);
 }
 
 void RuntimeStep::set_job(std::shared_ptr<share::Holder> job, double window_seconds) {

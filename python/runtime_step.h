@@ -58,7 +58,7 @@ class RuntimeStep {
   // The plan of an ended search becomes this step's, to be compiled.
   pybind11::dict take(const BackgroundSearch& search);
 
-  // Runs ask the gate before each window, from the next compile() on.
+  // Runs ask the gate before each window; none: never. Not while one is under way.
   void set_gate(std::shared_ptr<Gate> gate, double window_seconds);
   // As set_gate; and each run begins and ends with the job's hold on the device.
   void set_job(std::shared_ptr<share::Holder> job, double window_seconds);

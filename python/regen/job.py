@@ -7,9 +7,6 @@ import torch
 
 from regen import _runtime
 
-# Predicted device time between two questions whether another job wants the device.
-WINDOW_SECONDS = 1e-3
-
 _ASKED = False  # whether the environment was looked at
 _JOB = None
 _LEFT = []  # jobs of the process that this one was forked from: their threads are missing here, so they must not be ended
@@ -29,22 +26,28 @@ def job(required=False):
     return _JOB
 
 
-@contextlib.contextmanager
 def hold(gives_back=False):
     """Around device work of a job that is not a step under a plan (evaluation, plain PyTorch): the device is this job's inside.
     Planned steps inside still give way. Does nothing in a program that is no job.
 
     `gives_back`: the work is complete at the end, and whoever waits gets the device at once."""
     this = job()
-    if this is None:
-        yield
-        return
-    this.begin()
-    try:
-        yield
-    finally:
-        busy = torch.cuda.is_initialized() and not gives_back
-        this.end(f"cuda:{torch.cuda.current_device()}" if busy else "", gives_back)
+    return NOTHING if this is None else Hold(this, gives_back)
+
+
+NOTHING = contextlib.nullcontext()
+
+
+class Hold:
+    def __init__(self, this, gives_back):
+        self.job, self.gives_back = this, gives_back
+
+    def __enter__(self):
+        self.job.begin()
+
+    def __exit__(self, *error):
+        busy = torch.cuda.is_initialized() and not self.gives_back
+        self.job.end(f"cuda:{torch.cuda.current_device()}" if busy else "", self.gives_back)
 
 
 def job_memory():

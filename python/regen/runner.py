@@ -11,7 +11,7 @@ from regen import _runtime
 from regen.budget import budget_bytes, device_budget
 from regen.cache_folder import cache_folder
 from regen.improvement import Improvement
-from regen.job import WINDOW_SECONDS, hold, job
+from regen.job import hold, job
 from regen.link import measured_link
 
 # Room inside the budget for allocations that the recording did not foresee.
@@ -42,7 +42,7 @@ class Runner:
         with hold():
             self.library_bytes = self.record()
         if job() is not None:
-            self.step.set_job(job(), WINDOW_SECONDS)
+            self.step.set_job(job(), self.settings.window)
         self.compiled = False
         self.improvement = Improvement(self.background_seconds)
         self.make_graph()

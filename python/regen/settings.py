@@ -23,10 +23,13 @@ class Settings:
     plan_file: object = None
     improve: object = None  # True, False or seconds; None: on a GPU
     algorithms: str = "default"  # those of plain PyTorch, so its bits; "any": faster or smaller ones too
+    window: float = 1e-3  # of a job that shares its device: seconds of work after which another one may have it
 
     def __post_init__(self):
         if self.algorithms not in ("default", "any"):
             raise ValueError(f"algorithms={self.algorithms!r} found, expected 'default' or 'any'")
+        if isinstance(self.window, bool) or not isinstance(self.window, (int, float)) or not 0 < self.window <= 1:
+            raise ValueError(f"window={self.window!r}; expected seconds, above 0 and at most 1")
         good = self.improve is None or isinstance(self.improve, bool) or (
             isinstance(self.improve, (int, float)) and 0 <= self.improve < float("inf"))
         if not good:

@@ -3,6 +3,7 @@
 from torch.utils._pytree import tree_flatten
 
 from regen.capture import capture_step
+from regen.job import hold
 from regen.measured_step import StepMeter
 from regen.owned import Owned, place_of
 from regen.report import PlanReport
@@ -149,12 +150,13 @@ class StepRunner:
             step.set_scalars(self.captured.scalars(self.optimizer))
         self.steps += 1
         self.meter.begin(self.present + self.memory["arena"] + self.memory["generators"], self.memory["arena"])
-        step.run(0)
-        self.captured.advance(self.optimizer)
-        if self.captured.program["scalars"]:
-            self.captured.scalars(self.optimizer)  # most likely the next step's: found while the device works
-        loss = step.result(self.captured.output_results[0])
-        self.meter.end()
+        with hold():
+            step.run(0)
+            self.captured.advance(self.optimizer)
+            if self.captured.program["scalars"]:
+                self.captured.scalars(self.optimizer)  # most likely the next step's: found while the device works
+            loss = step.result(self.captured.output_results[0])
+            self.meter.end()
         return loss
 
 

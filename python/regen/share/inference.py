@@ -21,9 +21,9 @@ def infer(model, args, budget=None, *, kwargs=None, **options):
         y = predict(x)
 
     `args` is a sample request. A job of `regen share run` has the device from the beginning of a request until its results are
-    complete, and no longer; another program runs at once. Without a budget nothing is recomputed or moved. Other options are
-    those of `regen.step`."""
-    if budget is None:
+    complete, and no longer; another program runs at once. Without a budget nothing is recomputed or moved, unless the job's
+    memory says so. Other options are those of `regen.step`."""
+    if budget is None and job() is None:
         options.setdefault("planner", "keep_all")
     return Inference(model, args, dict(kwargs or {}), Settings(budget=budget, **{"improve": False, **options}))
 
