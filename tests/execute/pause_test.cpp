@@ -126,7 +126,7 @@ const Kind kKinds[] = {{"recompute", "checkmate", {}},
 
 Plan tight_plan(PausedStep& fixture, const Kind& kind) {
   const auto outcome = least_budget(kind.planner, {.graph = &fixture.graph(), .link = kind.link},
-                                    {.alignment = 64}, {.work = 100'000});
+                                    {.alignment = 64}, {.work = 20'000});
   EXPECT_TRUE(outcome.ok() && outcome->plan) << kind.name;
   const bool moves = outcome->simulation.offloaded_bytes > 0;
   EXPECT_EQ(moves, kind.link.to_host > 0) << kind.name;
@@ -166,14 +166,14 @@ TEST_P(PauseTest, AtRandomWindowsOfAnyLengthToo) {
   const double whole = fixture.graph().base_cost();
   std::mt19937 random(11);
   std::size_t waits = 0;
-  for (int round = 0; round < 12; ++round) {
+  for (int round = 0; round < 4; ++round) {
     const double window = whole / static_cast<double>(1 + random() % 30);
     const auto gate =
         std::make_shared<FakeGate>([&random](std::size_t) { return random() % 3 != 0; });
     expect_same_bits(fixture.run_gated(plan, gate, window), expected);
     waits += gate->waits();
   }
-  EXPECT_GT(waits, 12U);
+  EXPECT_GT(waits, 4U);
 }
 
 TEST_P(PauseTest, NeverMoreThanTwoWindowsAreOnTheDevice) {
@@ -237,6 +237,7 @@ TEST(Pause, AGateThatFailsEndsTheStepAndSaysWhatIsLeft) {
     const auto gate = std::make_shared<FakeGate>([](std::size_t) { return false; });
     gate->fail_at = w;
     (*executor)->set_gate(gate, kEachOp);
+    ASSERT_TRUE(fixture.data().reload().ok() && bind(**executor, fixture.data()).ok());
     std::vector<at::Tensor> before;
     for (std::size_t s = 0; s < fixture.data().size(); ++s) {
       before.push_back(fixture.data().tensor(StorageId(s)).defined()
