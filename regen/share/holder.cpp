@@ -101,6 +101,8 @@ void Holder::give_back(std::unique_lock<std::mutex>& lock) {
   }
   lock.lock();
   const auto in_use_again = [&] { return uses_ != use || ending_; };
+  if (in_use_again()) return;
+  rest_began_ = clock_now();  // a host that waits for the device is not at rest
   const bool asked = !client_.keep_going();
   if (!asked && short_rests_ && !afterwards_.gives_back) {
     changed_.wait_for(lock, std::chrono::nanoseconds(kShortRest), in_use_again);
