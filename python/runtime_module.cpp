@@ -9,6 +9,7 @@
 
 #include "python/model_watch.h"
 #include "python/runtime_errors.h"
+#include "python/runtime_share.h"
 #include "python/runtime_state.h"
 #include "python/runtime_step.h"
 #include "regen/execute/link.h"
@@ -52,6 +53,9 @@ void bind_step(py::module_& module) {
       .def("is_improved_by", &RuntimeStep::is_improved_by)
       .def("take", &RuntimeStep::take)
       .def("explain_budget", &RuntimeStep::explain_budget)
+      .def("set_job", &RuntimeStep::set_job)
+      .def("set_gate", &RuntimeStep::set_gate)
+      .def_property_readonly("pauses", [](RuntimeStep& s) { return s.executor().num_pauses(); })
       .def("compile", &RuntimeStep::compile, py::arg("reserve"), py::arg("debug"),
            py::arg("releasable") = false, py::arg("capture") = true)
       .def("release", &RuntimeStep::release)
@@ -139,6 +143,7 @@ PYBIND11_MODULE(_runtime, module) {
   module.doc() = "regen's planner and executor";
   py::register_exception<regen::RegenError>(module, "RegenError", PyExc_RuntimeError);
   py::register_exception<regen::BudgetError>(module, "BudgetError", PyExc_MemoryError);
+  regen::bind_share(module);
   regen::bind_search(module);
   regen::bind_step(module);
   regen::bind_model_watch(module);

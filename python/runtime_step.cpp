@@ -138,12 +138,25 @@ py::dict RuntimeStep::take(const BackgroundSearch& search) {
   return report(value_or_raise(search.outcome()));
 }
 
+void RuntimeStep::set_gate(std::shared_ptr<Gate> gate, double window_seconds) {
+  gate_ = std::move(gate);
+  window_seconds_ = window_seconds;
+  job_.reset();
+  if (executor_) executor_->set_gate(gate_, window_seconds_);
+}
+
+void RuntimeStep::set_job(std::shared_ptr<share::Holder> job, double window_seconds) {
+  set_gate(job, window_seconds);
+  job_ = std::move(job);
+}
+
 void RuntimeStep::compile(Bytes reserve, bool debug, bool releasable, bool capture) {
   if (!plan_) throw RegenError("there is no plan to compile");
   executor_.reset();
   const py::gil_scoped_release unlocked;
   executor_ = value_or_raise(Executor::compile(
       recording_, step_, *plan_, device_, ExecutorOptions{reserve, debug, releasable, capture}));
+  if (gate_) executor_->set_gate(gate_, window_seconds_);
 }
 
 Bytes RuntimeStep::spill() {
@@ -186,9 +199,16 @@ void RuntimeStep::run(std::size_t part) {
   Status status;
   {
     const py::gil_scoped_release unlocked;
-    status = running.run(part);
+    status = job_ ? run_as_job(part) : running.run(part);
   }
   check(status);
+}
+
+Status RuntimeStep::run_as_job(std::size_t part) {
+  share::Holder::Run run(*job_);
+  REGEN_TRY(run.begin());
+  run.afterwards.finish = [device = device_] { device->finish(); };
+  return executor_->run(part);
 }
 
 std::string RuntimeStep::plan_json() const {

@@ -17,6 +17,7 @@
 #include "regen/execute/record.h"
 #include "regen/execute/step_graph.h"
 #include "regen/planners/background_search.h"
+#include "regen/share/holder.h"
 
 namespace regen {
 
@@ -57,6 +58,10 @@ class RuntimeStep {
   // The plan of an ended search becomes this step's, to be compiled.
   pybind11::dict take(const BackgroundSearch& search);
 
+  // Runs ask the gate before each window; none: never. Not while one is under way.
+  void set_gate(std::shared_ptr<Gate> gate, double window_seconds);
+  // As set_gate; and each run begins and ends with the job's hold on the device.
+  void set_job(std::shared_ptr<share::Holder> job, double window_seconds);
   void compile(Bytes reserve, bool debug, bool releasable, bool capture);
   void release();
   // Between two parts. Both do nothing when it is so already; spill() returns the bytes freed.
@@ -80,6 +85,7 @@ class RuntimeStep {
   std::vector<std::tuple<std::string, double, double>> trace();
 
  private:
+  Status run_as_job(std::size_t part);
   Problem make_problem(const PlanRequest& request) const;
   AddressOptions addresses() const { return {device_->alignment()}; }
   Bytes highest_live_bytes(Plan plan) const;
@@ -90,6 +96,9 @@ class RuntimeStep {
   std::shared_ptr<const Recording> recording_;
   std::shared_ptr<const StepGraph> step_;
   std::optional<Plan> plan_;
+  std::shared_ptr<Gate> gate_;
+  double window_seconds_ = kWindowSeconds;
+  std::shared_ptr<share::Holder> job_;
   std::unique_ptr<Executor> executor_;
 };
 

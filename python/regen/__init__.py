@@ -8,5 +8,6 @@ from regen.errors import CaptureError
 from regen.fit import Fit, will_it_fit
 from regen.step import step
 from regen.wrap import wrap
+from regen import share  # noqa: E402  uses all of the above
 
-__all__ = ["BudgetError", "CaptureError", "Captured", "CheckError", "Fit", "RegenError", "capture", "check", "errors", "step", "will_it_fit", "wrap"]
+__all__ = ["BudgetError", "CaptureError", "Captured", "CheckError", "Fit", "RegenError", "capture", "check", "errors", "share", "step", "will_it_fit", "wrap"]

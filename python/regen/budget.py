@@ -1,6 +1,7 @@
 """Budgets as people write them."""
 
 from regen import _runtime
+from regen.job import job, job_memory
 
 # Kernels that are first called during a step are loaded into memory that nobody accounts for.
 KERNEL_ROOM = {"cpu": 0, "cuda": 256 << 20}
@@ -19,6 +20,27 @@ def budget_bytes(budget, unplanned, device):
     if budget <= 0:
         raise ValueError(f"budget={budget!r}; expected a positive number of bytes or a share between 0 and 1")
     return int(budget)
+
+
+def device_budget(budget, unplanned, device):
+    """The same within the limit of the job that this process may be; None: all of that."""
+    limit = job_memory()
+    if limit is None:
+        if budget is None:
+            raise TypeError(
+                "budget=None; expected bytes such as '6GiB', a share such as 0.5, or 'auto': only a job of `regen share run` has "
+                "a --memory to take instead")
+        return budget_bytes(budget, unplanned, device)
+    if budget is None:
+        return limit
+    size = budget_bytes(budget, unplanned, device)
+    if isinstance(budget, str) and budget.strip().lower() == "auto":
+        return min(size, limit)
+    if size > limit:
+        raise _runtime.BudgetError(
+            f"budget={budget!r} is {size:,} bytes, more than the {limit:,} that job '{job().name}' was admitted with (--memory); "
+            "expected at most those")
+    return size
 
 
 def free_bytes(device):

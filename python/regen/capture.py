@@ -131,6 +131,25 @@ def capture_step(model, loss_fn, optimizer, args, clip_grad_norm=None, clip_grad
     return captured
 
 
+@without_collection()
+def capture_inference(model, args, kwargs=None, name=None):
+    """Captures `model(*args, **kwargs)` without gradients, for `regen.share.infer`. The model is in the mode that it is in."""
+    args, kwargs = as_arguments(args), dict(kwargs or {})
+    check_inference(model, args, kwargs)
+    flat = trace_python(model, args, kwargs, type(model).__name__, gradients=False)
+    names = names_of_tensors(model)
+    conversion, out_spec = converted(flat, names, name or type(model).__name__, device_of(model), cache=False)
+    recipes, output_results, tangents = add_output_results(conversion)
+    if not output_results:
+        raise CaptureError(
+            f"cannot capture {type(model).__name__}: it returns nothing that it has computed; expected an output that is a tensor")
+    arrange(conversion)
+    conversion.builder.boundary = None
+    captured, _ = finished(model, flat, out_spec, conversion, recipes, output_results, tangents, [])
+    captured.program["gradients"] = False
+    return captured
+
+
 def the_loss(conversion):
     made = [output.made for output in conversion.outputs]
     if len(made) != 1 or not isinstance(made[0], Value) or math.prod(conversion.builder.values[made[0]]["sizes"]) != 1:
@@ -192,11 +211,23 @@ def device_of(model):
 
 def check_model(model, args, kwargs):
     name = type(model).__name__
-    if not isinstance(model, torch.nn.Module):
-        raise CaptureError(f"cannot capture {name}: not a torch.nn.Module; expected a module with parameters")
+    check_module(model, name)
     if not any(p.requires_grad for p in model.parameters()):
         raise CaptureError(f"cannot capture {name}: no parameter requires a gradient; expected at least one to train")
     check_devices(model, args, kwargs, name)
+
+
+def check_inference(model, args, kwargs):
+    name = type(model).__name__
+    check_module(model, name)
+    if next(model.parameters(), None) is None:
+        raise CaptureError(f"cannot capture {name}: it has no parameter; expected a module with parameters, which say where it runs")
+    check_devices(model, args, kwargs, name)
+
+
+def check_module(model, name):
+    if not isinstance(model, torch.nn.Module):
+        raise CaptureError(f"cannot capture {name}: not a torch.nn.Module; expected a module with parameters")
 
 
 def check_devices(model, args, kwargs, name):

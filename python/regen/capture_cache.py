@@ -31,7 +31,7 @@ def converted(flat, names, name, device, cache):
 
 def path_of(flat, names, cache):
     folder = cache_folder(cache)
-    if folder is None:
+    if folder is None or not flat.gradients:
         return None
     try:
         return folder / f"graph-{graph_key(flat, names)}.json"

@@ -36,23 +36,25 @@ class FlatGraph:
     flat_inputs: list  # the caller's arguments, flattened
     in_spec: object  # flattens (args, kwargs)
     out_spec: object  # rebuilds what the model returns; None where this version of Dynamo does not say
+    gradients: bool = True  # False: the forward pass alone, as under torch.no_grad()
 
 
-def trace_python(model, args, kwargs, name):
+def trace_python(model, args, kwargs, name, gradients=True):
     """Traces `model(*args, **kwargs)` without running it. `name` is for messages."""
     flat_inputs, in_spec = pytree.tree_flatten((args, kwargs))
-    with tracing(name), torch._dynamo.config.patch(allow_rnn=True):
+    with tracing(name, gradients), torch._dynamo.config.patch(allow_rnn=True):
         with refuse_lost_changes(name), unpacking_as_eager(), without_guards(), without_copies(), forgotten_by_dynamo():
             module = _dynamo_graph_capture_for_export(model)(*args, **kwargs)
     nesting = getattr(module.graph._codegen, "pytree_info", None)
-    return FlatGraph(module, tensors_by_target(module), args, kwargs, flat_inputs, in_spec, getattr(nesting, "out_spec", None))
+    out_spec = getattr(nesting, "out_spec", None)
+    return FlatGraph(module, tensors_by_target(module), args, kwargs, flat_inputs, in_spec, out_spec, gradients)
 
 
 @contextlib.contextmanager
-def tracing(name):
-    """Around PyTorch's tracers: gradients are wanted, and the many kinds of errors become one, of one line."""
+def tracing(name, gradients=True):
+    """Around PyTorch's tracers: whether gradients are wanted is told, and the many kinds of errors become one, of one line."""
     try:
-        with quiet_tracer(), torch.enable_grad():
+        with quiet_tracer(), torch.set_grad_enabled(gradients):
             yield
     except CaptureError:
         raise

@@ -47,8 +47,9 @@ class JointGraph:
 
 
 def trace_joint_graph(flat, name):
-    """Traces the forward and backward pass of `flat` without running either. `name` is for messages."""
-    with tracing(name), eager_composites(), admitted_views(), contextlib.ExitStack() as stack:
+    """Traces the forward pass of `flat`, and the backward pass where gradients are wanted, without running either. `name` is for
+    messages."""
+    with tracing(name, flat.gradients), eager_composites(), admitted_views(), contextlib.ExitStack() as stack:
         joint = aot_export_joint_with_descriptors(stack, flat.module, flat.args, flat.kwargs, decompositions={})
     return JointGraph(
         module=joint.graph_module,

@@ -4,6 +4,7 @@ import json
 import os
 
 from regen import _runtime
+from regen.job import hold
 
 MEASURED = {}  # device -> bytes per second to the host, to the device, both together
 
@@ -15,7 +16,8 @@ def measured_link(device, folder):
         known = stored_links(path)
         name = _runtime.device_name(device)
         if name not in known:
-            known[name] = _runtime.measure_link(device)
+            with hold():
+                known[name] = _runtime.measure_link(device)
             store_links(path, known)
         MEASURED[device] = tuple(known[name])
     return MEASURED[device]

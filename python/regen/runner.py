@@ -8,9 +8,10 @@ import pathlib
 import torch
 
 from regen import _runtime
-from regen.budget import budget_bytes
+from regen.budget import budget_bytes, device_budget
 from regen.cache_folder import cache_folder
 from regen.improvement import Improvement
+from regen.job import hold, job
 from regen.link import measured_link
 
 # Room inside the budget for allocations that the recording did not foresee.
@@ -39,7 +40,11 @@ class Runner:
         self.device = str(captured.program["device"])
         self.kind = self.device.split(":")[0]
         self.step = _runtime.Step(json.dumps(captured.program), self.device)
-        self.library_bytes = self.record()
+        self.check_budget()
+        with hold():
+            self.library_bytes = self.record()
+        if job() is not None:
+            self.step.set_job(job(), self.settings.window)
         self.compiled = False
         self.improvement = Improvement(self.background_seconds)
         self.make_graph()
@@ -84,7 +89,11 @@ class Runner:
 
     @property
     def budget(self):
-        return budget_bytes(self.settings.budget, self.share_of, self.device)
+        return device_budget(self.settings.budget, self.share_of, self.device)
+
+    def check_budget(self):
+        """Before anything is measured: what can be said of a budget without knowing the step's size."""
+        device_budget(self.settings.budget, 0, self.device)
 
     @property
     def gross_budget(self):

@@ -25,10 +25,13 @@ class Settings:
     capture: bool = True  # on a GPU, stretches that are the same in every step are launched as a whole
     releasable: bool = False  # the arena's memory may go and come back: spill(), restore()
     algorithms: str = "default"  # those of plain PyTorch, so its bits; "any": faster or smaller ones too
+    window: float = 1e-3  # of a job that shares its device: seconds of work after which another one may have it
 
     def __post_init__(self):
         if self.algorithms not in ("default", "any"):
             raise ValueError(f"algorithms={self.algorithms!r} found, expected 'default' or 'any'")
+        if isinstance(self.window, bool) or not isinstance(self.window, (int, float)) or not 0 < self.window <= 1:
+            raise ValueError(f"window={self.window!r}; expected seconds, above 0 and at most 1")
         good = self.improve is None or isinstance(self.improve, bool) or (
             isinstance(self.improve, (int, float)) and 0 <= self.improve < float("inf"))
         if not good:

@@ -3,6 +3,7 @@
 from torch.utils._pytree import tree_flatten
 
 from regen.capture import capture_step
+from regen.job import hold
 from regen.measured_step import StepMeter
 from regen.owned import Owned, place_of
 from regen.report import PlanReport
@@ -11,14 +12,14 @@ from regen.settings import Settings
 from regen.wrap import signature
 
 
-def step(model, loss_fn, optimizer, args, budget, *, clip_grad_norm=None, clip_grad_value=None, early=True, **options):
+def step(model, loss_fn, optimizer, args, budget=None, *, clip_grad_norm=None, clip_grad_value=None, early=True, **options):
     """A function of a batch that trains `model` by one step within `budget` and returns the loss:
 
         step = regen.step(model, loss_fn, optimizer, (x, y), budget="6GiB")
         for x, y in batches: loss = step(x, y)
 
     The loss is `loss_fn(model(*args[:-1]), args[-1])`, or what the model returns when `loss_fn` is None. Gradients
-    exist only inside the step, so `.grad` stays as it is."""
+    exist only inside the step, so `.grad` stays as it is. Without a budget, a job of `regen share run` takes its memory."""
     return TrainingStep(model, loss_fn, optimizer, args, Settings(budget=budget, **options), dict(
         clip_grad_norm=clip_grad_norm, clip_grad_value=clip_grad_value, early=early))
 
@@ -160,12 +161,13 @@ class StepRunner:
             step.set_scalars(self.captured.scalars(self.optimizer))
         self.steps += 1
         self.meter.begin(self.present + self.memory["arena"] + self.memory["generators"], self.memory["arena"])
-        step.run(0)
-        self.captured.advance(self.optimizer)
-        if self.captured.program["scalars"]:
-            self.captured.scalars(self.optimizer)  # most likely the next step's: found while the device works
-        loss = step.result(self.captured.output_results[0])
-        self.meter.end()
+        with hold():
+            step.run(0)
+            self.captured.advance(self.optimizer)
+            if self.captured.program["scalars"]:
+                self.captured.scalars(self.optimizer)  # most likely the next step's: found while the device works
+            loss = step.result(self.captured.output_results[0])
+            self.meter.end()
         return loss
 
 

@@ -16,9 +16,10 @@ from regen.wrap_runner import GRADIENT_CHUNK, WrapPlan, WrapRunner
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
-def wrap(model, args, budget, *, kwargs=None, gradient_chunk=GRADIENT_CHUNK, group="default", **options):
+def wrap(model, args, budget=None, *, kwargs=None, gradient_chunk=GRADIENT_CHUNK, group="default", **options):
     """A module with the same parameters, buffers and names as `model` whose training forward and
-    backward passes stay within `budget` and give the same numbers. `args` is a sample input.
+    backward passes stay within `budget` and give the same numbers. `args` is a sample input. Without a budget, a job of
+    `regen share run` takes its memory.
 
     `group`: the ranks that take the same plan; None for a plan of one's own. Where torch.distributed is not in use it
     does not matter. Other options are those of `regen.runner.Settings`."""

@@ -7,7 +7,8 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from regen import _runtime
-from regen.budget import budget_bytes
+from regen.budget import device_budget
+from regen.job import hold
 from regen.measured_step import StepClock
 from regen.owned import Owned, place_of, place_value
 from regen.program_builder import referenced_values
@@ -40,7 +41,7 @@ class WrapPlan(Runner):
     @property
     def gross_budget(self):
         """A share is of the unplanned peak of the first sample, also for other shapes."""
-        return budget_bytes(self.settings.budget, self.caller.unplanned + self.caller.bytes, self.device)
+        return device_budget(self.settings.budget, self.caller.unplanned + self.caller.bytes, self.device)
 
     @property
     def budget(self):
@@ -261,10 +262,11 @@ class StepCall:
 
     def run_forward(self):
         step = self.runner.plan.step
-        self.clock.begin()
-        step.run(0)
-        outputs = tuple(step.result(r) for r in self.runner.captured.output_results)
-        self.clock.end()
+        with hold():
+            self.clock.begin()
+            step.run(0)
+            outputs = tuple(step.result(r) for r in self.runner.captured.output_results)
+            self.clock.end()
         return outputs
 
     def run_backward(self, part, tangents):
@@ -272,13 +274,14 @@ class StepCall:
         self.check_alive()
         self.check_unchanged()
         step = runner.plan.step
-        self.clock.begin()
-        if part == 0:
-            runner.caller.before_backward()
-            self.start_backward(step, tangents)
-        step.run(part + 1)
-        gradients = tuple(self.gradient(step, result) for result, _, _ in runner.parts[part])
-        self.clock.end()
+        with hold():
+            self.clock.begin()
+            if part == 0:
+                runner.caller.before_backward()
+                self.start_backward(step, tangents)
+            step.run(part + 1)
+            gradients = tuple(self.gradient(step, result) for result, _, _ in runner.parts[part])
+            self.clock.end()
         if part == len(runner.parts) - 1:
             self.finish(step)
         return gradients

@@ -51,7 +51,7 @@ std::string CallArguments::described_call(const std::vector<std::size_t>& left_o
     text += it.key() + "=" + described(*it).dump() + ",";
   }
   text += ")";
-  text += runs_with_gradients(node_) ? "+" : "-";
+  text += runs_with_gradients(program_, node_) ? "+" : "-";
   return text;
 }
 

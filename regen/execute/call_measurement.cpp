@@ -62,7 +62,7 @@ Result<CallRecord> CallMeasurement::of(NodeId id, const CallArguments& arguments
                       CallRecord& record) { describe_results(tensors, observed, memory, record); };
   call.time = [&] { return time(call.run); };
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  const c10::AutoGradMode gradients(runs_with_gradients(program_.nodes[id]));
+  const c10::AutoGradMode gradients(runs_with_gradients(program_, program_.nodes[id]));
   REGEN_ASSIGN(CallRecord record, measure(id, call, caps));
   record.shorter_seconds = shorter_seconds(id, stack, call);
   REGEN_ASSIGN(
@@ -188,7 +188,7 @@ at::Tensor CallMeasurement::result_of(NodeId id, std::size_t result) const {
     auto stack = make_stack(id, arguments, memory);
     if (!handle.ok() || !stack.ok()) return {};
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    const c10::AutoGradMode gradients(runs_with_gradients(program_.nodes[id]));
+    const c10::AutoGradMode gradients(runs_with_gradients(program_, program_.nodes[id]));
     handle->callBoxed(*stack);
     const at::Tensor made = take_results(*stack)[result];
     const auto items = static_cast<std::int64_t>(made.storage().nbytes()) / made.element_size();

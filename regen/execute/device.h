@@ -88,8 +88,12 @@ class ExecutionDevice {
   // caller itself, which is held up here.
   virtual void wait(Queue waiter, const Event& event) = 0;
   virtual bool done(const Event& event) = 0;
+  // The caller itself sleeps until the event is done.
+  virtual void await(const Event& event) = 0;
   // Until every queue is empty.
   virtual void synchronize() = 0;
+  // Until the device has done all that this process gave it, by these queues or any other way.
+  virtual void finish() = 0;
 
   // Keeps the compute queue busy for about this long, so that work enqueued behind it runs without
   // gaps and its time is the device's own. Nothing on the CPU, which has no such gaps.

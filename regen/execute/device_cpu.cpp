@@ -219,10 +219,17 @@ class ThreadedCpuDevice final : public CpuDevice {
     return is_done(event);
   }
 
+  void await(const Event& event) override {
+    if (!is_done(event)) queue(event.queue)->block_until(event.ticket);
+    rethrow();
+  }
+
   void synchronize() override {
     drain();
     rethrow();
   }
+
+  void finish() override { drain(); }
 
   void hold_compute(double /*seconds*/) override {}
 

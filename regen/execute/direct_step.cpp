@@ -50,7 +50,7 @@ Status DirectStep::add_call(NodeId id) {
   const ArgumentSource source{[](ValueId) { return at::Tensor(); }, scalars,
                               device_->torch_device()};
   REGEN_ASSIGN(torch::jit::Stack arguments, make_arguments(program_, id, handle.schema(), source));
-  Call call{handle, id, std::move(arguments), {}, {}, runs_with_gradients(node)};
+  Call call{handle, id, std::move(arguments), {}, {}, runs_with_gradients(program_, node)};
   find_places(node, call);
   calls_.push_back(std::move(call));
   return {};

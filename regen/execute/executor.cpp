@@ -70,6 +70,7 @@ Result<std::unique_ptr<Executor>> Executor::compile(std::shared_ptr<const Record
     executor->any_choice_ |= call.chooses;
     executor->other_choice_ |= call.chooses && call.choice > 0;
   }
+  executor->seconds_ = predicted_seconds(executor->list_, executor->step_->graph, plan);
   executor->copies_.resize(executor->list_.copies.size());
   executor->reserve_generators();
   const std::size_t storages = executor->recording_->program.storages.size();
@@ -90,61 +91,6 @@ Result<std::unique_ptr<Executor>> Executor::compile(std::shared_ptr<const Record
 Executor::~Executor() {
   // Nobody may work on the memory that goes.
   if (device_) device_->synchronize();
-}
-
-// The last instruction that makes the result's storage; 0 if no node makes it.
-std::size_t Executor::completed_at(std::size_t result) const {
-  const Program& program = recording_->program;
-  const StorageId storage = program.values[program.results[result].value].storage;
-  std::size_t last = 0;
-  for (std::size_t i = 0; i < list_.instructions.size(); ++i) {
-    if (list_.instructions[i].kind != InstructionKind::kCompute) continue;
-    const Node& node = program.nodes[list_.computes[list_.instructions[i].index].node];
-    for (const ValueId output : node.outputs) {
-      if (output.valid() && program.values[output].storage == storage) last = i;
-    }
-  }
-  return last;
-}
-
-void Executor::cut_backward(Bytes bytes) {
-  const Program& program = recording_->program;
-  std::vector<std::size_t> cuts;
-  if (boundary_ < list_.instructions.size()) cuts.push_back(boundary_ + 1);
-  std::vector<std::pair<std::size_t, Bytes>> gradients;
-  for (std::size_t r = 0; r < maker_.size(); ++r) {
-    const ProgramResult& result = program.results[r];
-    if (result.kind != ResultKind::kGradient || maker_[r] <= boundary_) continue;
-    gradients.emplace_back(maker_[r], program.storages[program.values[result.value].storage].bytes);
-  }
-  std::sort(gradients.begin(), gradients.end());
-  Bytes complete = 0;
-  for (const auto& [instruction, size] : gradients) {
-    complete += size;
-    // What follows the last gradient belongs to its part.
-    if (complete < bytes || instruction == gradients.back().first) continue;
-    cuts.push_back(instruction + 1);
-    complete = 0;
-  }
-  make_parts(cuts);
-}
-
-void Executor::make_parts(const std::vector<std::size_t>& cuts) {
-  parts_.clear();
-  std::size_t first = 0;
-  for (const std::size_t cut : cuts) {
-    if (cut <= first || cut >= list_.instructions.size()) continue;
-    parts_.push_back({first, cut, {}});
-    first = cut;
-  }
-  parts_.push_back({first, list_.instructions.size(), {}});
-  for (std::size_t r = 0; r < maker_.size(); ++r) {
-    const auto home = std::find_if(parts_.begin(), parts_.end(),
-                                   [&](const Part& part) { return maker_[r] < part.last; });
-    (home == parts_.end() ? parts_.back() : *home).results.push_back(r);
-  }
-  next_part_ = position_ = 0;
-  find_repeated();
 }
 
 Status Executor::bind(StorageId id, const at::Tensor& tensor, std::int64_t offset) {
@@ -221,6 +167,7 @@ Status Executor::run(std::size_t part) {
     settle_choices();
     repeated_.begin_step();
   }
+  position_ = parts_[part].first;
   Status status;
   try {
     device_->run([&] {
@@ -233,7 +180,12 @@ Status Executor::run(std::size_t part) {
       }
       placement_ = &*placement;
       const double begin = now_seconds();
-      run_instructions(parts_[part], *placement);
+      const Part& todo = parts_[part];
+      if (gate_) {
+        status = run_in_windows(todo, *placement);
+      } else {
+        run_instructions(todo.first, todo.last, *placement);
+      }
       if (host_timing_) host_time_.seconds += now_seconds() - begin;
       computed_ = device_->record(Queue::kCompute);
       note_deviations(*placement);
@@ -244,8 +196,13 @@ Status Executor::run(std::size_t part) {
     status = bad_input(text.substr(0, text.find('\n')));  // a backtrace follows
   }
   next_part_ = status.ok() ? part + 1 : 0;
-  position_ = status.ok() ? parts_[part].last : 0;
-  return status;
+  if (status.ok()) {
+    position_ = parts_[part].last;
+    return status;
+  }
+  const std::string updates = updates_made();
+  position_ = 0;
+  return Error{status.error().code, status.error().message + updates};
 }
 
 // A step that knows of no alternatives runs as if nobody had ever chosen one; others refuse what
@@ -255,10 +212,10 @@ void Executor::settle_choices() {
   if (other_choice_) device_->note_choices();
 }
 
-void Executor::run_instructions(const Part& part, PlacementScope& placement) {
+void Executor::run_instructions(std::size_t first, std::size_t last, PlacementScope& placement) {
   const bool whole =
       options_.capture && !options_.debug && !tracing_ && !host_timing_ && !before_each_;
-  for (std::size_t i = part.first; i < part.last;) {
+  for (std::size_t i = first; i < last;) {
     position_ = i;
     if (before_each_) before_each_(list_.instructions[i].step);
     Stretch* stretch = whole ? repeated_.find(i) : nullptr;
@@ -268,6 +225,7 @@ void Executor::run_instructions(const Part& part, PlacementScope& placement) {
       run_instruction(list_.instructions[i++], placement);
     }
   }
+  position_ = last;
 }
 
 void Executor::run_instruction(const Instruction& instruction, PlacementScope& placement) {

@@ -16,10 +16,15 @@
 //
 // A step is run in parts. Without a boundary there is one; with one, the forward part is the
 // first, and the backward part may be cut where gradients are complete.
+//
+// With a gate a step gives way between two windows of work (windows.h) and goes on exactly there:
+// nothing is run again, so that an update can be neither lost nor made twice. At most two windows
+// are on the device at a time, which is what a pause has to wait for.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <span>
@@ -27,12 +32,14 @@
 #include <vector>
 
 #include "regen/execute/device.h"
+#include "regen/execute/gate.h"
 #include "regen/execute/generator.h"
 #include "regen/execute/instructions.h"
-#include "regen/execute/repeated_work.h"
 #include "regen/execute/packed_copy.h"
+#include "regen/execute/repeated_work.h"
 #include "regen/execute/reserve.h"
 #include "regen/execute/step_graph.h"
+#include "regen/execute/windows.h"
 #include "regen/plan/plan.h"
 
 namespace regen {
@@ -89,8 +96,15 @@ class Executor {
     return parts_[part].results;
   }
 
+  // From now on asks the gate before each window of at most `window_seconds` of predicted work;
+  // none: never. Not while a part runs.
+  void set_gate(std::shared_ptr<Gate> gate, double window_seconds = kWindowSeconds);
+  // How often a step has given way in the middle of a part, or at its beginning.
+  std::size_t num_pauses() const { return pauses_; }
+
   // Parts run in order; running the first begins a new step. After an error the next step starts
-  // afresh.
+  // afresh. The error says how many updates the failed step had made: none, and the parameters are
+  // those of before (buffers may have changed); some, and only a checkpoint helps.
   Status run(std::size_t part);
   // A result of a part that has run in this step. With a boundary its memory is the caller's own
   // from now on; else it is a copy.
@@ -138,18 +152,23 @@ class Executor {
     std::size_t first = 0;  // instructions
     std::size_t last = 0;
     std::vector<std::size_t> results;
+    std::vector<std::size_t> windows;  // their first instructions; empty without a gate
   };
 
   Executor() = default;
   void make_parts(const std::vector<std::size_t>& cuts);
   std::size_t completed_at(std::size_t result) const;
+  void cut_windows_of(Part& part) const;
   Status check_bound() const;
   void find_repeated();
-  void run_instructions(const Part& part, PlacementScope& placement);
+  void run_instructions(std::size_t first, std::size_t last, PlacementScope& placement);
   void run_instruction(const Instruction& instruction, PlacementScope& placement);
   bool run_whole(Stretch& stretch, const PlacementScope& placement);
   void forget_repeated();
   void note_changed_scalars();
+  Status run_in_windows(const Part& part, PlacementScope& placement);
+  Status pause();
+  std::string updates_made() const;
   void reserve_generators();
   void renew(GeneratorState& state);
   void run_compute(ComputeInstruction& call, PlacementScope& placement);
@@ -181,8 +200,14 @@ class Executor {
   std::vector<std::size_t> maker_;  // of each program result: the instruction that completes it
   std::size_t boundary_ = 0;        // its instruction, or their number
   std::size_t next_part_ = 0;
-  std::size_t position_ = 0;   // the instruction that runs next, of the step under way
-  Event computed_;             // the end of the last part that ran
+  std::size_t position_ = 0;     // the instruction that runs next, of the step under way
+  Event computed_;               // the end of the last part that ran
+  std::vector<double> seconds_;  // predicted, of each instruction
+  std::shared_ptr<Gate> gate_;
+  double window_seconds_ = kWindowSeconds;
+  std::size_t windows_ = 0;  // issued so far
+  std::array<Event, 2> window_ends_;
+  std::size_t pauses_ = 0;
   bool any_choice_ = false;    // some operator has several algorithms to run with
   bool other_choice_ = false;  // some operator is made to take another one than by default
 

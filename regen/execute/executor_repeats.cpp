@@ -12,11 +12,16 @@ void Executor::find_repeated() {
   StretchRules rules;
   rules.scalars = scalar_changes_ < kOften;
   std::vector<Stretch> stretches;
-  for (const Part& part : parts_) {
-    for (Stretch& stretch :
-         find_stretches(list_, recording_->program, part.first, part.last, rules)) {
+  const auto find = [&](std::size_t first, std::size_t last) {
+    for (Stretch& stretch : find_stretches(list_, recording_->program, first, last, rules)) {
       stretches.push_back(std::move(stretch));
     }
+  };
+  for (const Part& part : parts_) {
+    // A step can be paused between windows, so none is crossed.
+    std::vector<std::size_t> cuts = part.windows.empty() ? std::vector{part.first} : part.windows;
+    cuts.push_back(part.last);
+    for (std::size_t i = 0; i + 1 < cuts.size(); ++i) find(cuts[i], cuts[i + 1]);
   }
   forget_repeated();
   repeated_.reset(std::move(stretches));

@@ -190,7 +190,7 @@ class Compiler {
                             .choice = choice,
                             .chooses = !records_[node].alternatives.empty(),
                             .rerun = runs_[op] > 0};
-    call.forward = runs_with_gradients(program_.nodes[node]);
+    call.forward = runs_with_gradients(program_, program_.nodes[node]);
     if (call.rerun) {
       for (const std::size_t position : silently_written(program_.nodes[node])) {
         call.arguments[position] = c10::IValue();
@@ -232,7 +232,7 @@ class Compiler {
                             .node = node,
                             .rerun = true,
                             .shortened = true,
-                            .forward = runs_with_gradients(program_.nodes[node])};
+                            .forward = runs_with_gradients(program_, program_.nodes[node])};
     for (const auto& [from_results, index] : shorter.arguments) {
       if (from_results) {
         call.arguments.push_back(tensor(program_.nodes[node].outputs[index]));

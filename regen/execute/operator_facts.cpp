@@ -85,7 +85,8 @@ OverwritingNature overwriting_nature(const c10::OperatorHandle& handle) {
   return elementwise ? OverwritingNature::kElementwise : OverwritingNature::kUnsafe;
 }
 
-bool runs_with_gradients(const Node& node) {
+bool runs_with_gradients(const Program& program, const Node& node) {
+  if (!program.gradients) return false;
   return node.phase == Phase::kForward || node.phase == Phase::kLoss;
 }
 

@@ -60,6 +60,6 @@ enum class OverwritingNature : std::uint8_t {
 OverwritingNature overwriting_nature(const c10::OperatorHandle& handle);
 
 // Whether plain PyTorch has gradients switched on while the node runs: in the forward pass.
-bool runs_with_gradients(const Node& node);
+bool runs_with_gradients(const Program& program, const Node& node);
 
 }  // namespace regen

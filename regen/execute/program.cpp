@@ -58,7 +58,7 @@ class Reader {
     REGEN_TRY(check_format(root_, "regen-program", kFormatVersion));
     REGEN_TRY(refuse_unknown_fields(
         root_, {"format", "version", "name", "torch", "device", "storages", "values", "nodes",
-                "boundary", "scalars", "results", "data"}));
+                "boundary", "gradients", "scalars", "results", "data"}));
     REGEN_TRY(read_text(root_, "name", program_.name));
     REGEN_TRY(read_text(root_, "torch", program_.torch));
     REGEN_TRY(read_text(root_, "device", program_.device));
@@ -69,6 +69,7 @@ class Reader {
     REGEN_TRY(each("results", false, [this](const JsonCursor& at) { return read_result(at); }));
     REGEN_TRY(each("data", false, [this](const JsonCursor& at) { return read_data(at); }));
     REGEN_TRY(read_boundary());
+    REGEN_TRY(read_gradients());
     REGEN_TRY(check_order());
     return std::move(program_);
   }
@@ -251,6 +252,12 @@ class Reader {
     return {};
   }
 
+  Status read_gradients() {
+    if (!has_field(root_, "gradients")) return {};
+    REGEN_ASSIGN(const JsonCursor field, required_field(root_, "gradients"));
+    return store(program_.gradients, field.boolean());
+  }
+
   // Every value is made before it is read.
   Status check_order() const {
     IdVector<ValueId, bool> known(program_.values.size(), false);
@@ -336,6 +343,7 @@ std::string write_program(const Program& program) {
   json["nodes"] = Json::array();
   for (const Node& node : program.nodes) json["nodes"].push_back(to_json(node));
   json["boundary"] = program.boundary ? Json(*program.boundary) : Json(nullptr);
+  if (!program.gradients) json["gradients"] = false;
   json["scalars"] = Json::array();
   for (const ScalarSpec& s : program.scalars) {
     json["scalars"].push_back({{"name", s.name}, {"value", s.value}});

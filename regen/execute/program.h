@@ -106,6 +106,7 @@ struct Program {
   IdVector<ValueId, ValueSpec> values;
   IdVector<NodeId, Node> nodes;
   std::optional<std::size_t> boundary;  // nodes before it are the forward part
+  bool gradients = true;                // false: inference, as under torch.no_grad()
   std::vector<ScalarSpec> scalars;
   std::vector<ProgramResult> results;
   std::vector<DataSpec> data;

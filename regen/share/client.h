@@ -45,9 +45,18 @@ class Client {
   // Gives the device back; nobody waits for this job until it acquires again.
   void idle();
 
+  // Whether it believes to hold the device, perhaps asked to give way.
+  bool holding() const { return holding_; }
+  // Whether it holds the device and nobody waits for it.
+  bool calm() const { return holding_ && page_.calm(); }
+  // For a thread that waits for the end of calm.
+  ClientPage::Sleep sleep() const { return page_.sleep(); }
+
   const JobSpec& spec() const { return spec_; }
   // How often a lost daemon was found again.
   int reconnections() const { return reconnections_; }
+  // Of a process that was forked: the connection is its parent's.
+  void abandon() { channel_ = Channel(); }
 
  private:
   Client(ClientOptions options, JobSpec spec);

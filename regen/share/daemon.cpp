@@ -251,6 +251,10 @@ void Daemon::carry_out_orders() {
       if (order.kind == Order::Kind::kGrant) connection.send({MessageType::kGranted});
     }
   }
+  for (const auto& [job, wanted] : scheduler_.holders()) {
+    const auto found = connection_of_.find(job);
+    if (found != connection_of_.end()) clients_.at(found->second).page.set_wanted(wanted);
+  }
   set_timer();
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -16,6 +17,7 @@ namespace regen::share {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
+static_assert(kCalm == FUTEX_WAITERS, "or the kernel would wake nobody for a killed daemon");
 
 Error page_error(const char* what) {
   return limit_reached(std::string("cannot make the page of a client: ") + what + ": " +
@@ -27,6 +29,11 @@ Error page_error(const char* what) {
 thread_local robust_list_head list_head{};
 // Whose list it is: a forked child inherits the memory, but not what the kernel was told.
 thread_local pid_t list_owner = 0;
+
+// Sleepers are in another process: not the private kind.
+void wake_sleepers(const std::atomic<std::uint32_t>* word) {
+  ::syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
 
 Status install_robust_list() {
   if (list_owner == ::gettid()) return {};
@@ -81,7 +88,8 @@ struct ServerPage::Memory {
 
 void ServerPage::Unmap::operator()(Memory* memory) const {
   if (memory->owner == ::gettid()) {  // a forked child has no say
-    memory->word.store(0, std::memory_order_release);
+    const std::uint32_t before = memory->word.exchange(0, std::memory_order_acq_rel);
+    if ((before & kCalm) != 0) wake_sleepers(&memory->word);
     memory->leave_list();
   }
   ::munmap(memory, 2 * kPageBytes);
@@ -118,10 +126,28 @@ std::uint32_t ServerPage::go_value() const {
 }
 
 void ServerPage::set_go(bool go) {
-  memory_->word.store(go ? go_value() : 0, std::memory_order_release);
+  put(go ? go_value() | kCalm : 0);
+}
+
+void ServerPage::set_wanted(bool wanted) {
+  if (memory_->word.load(std::memory_order_relaxed) == 0) return;
+  put(wanted ? go_value() : go_value() | kCalm);
+}
+
+void ServerPage::put(std::uint32_t value) {
+  const std::uint32_t before = memory_->word.exchange(value, std::memory_order_acq_rel);
+  if ((before & kCalm) != 0 && (value & kCalm) == 0) wake_sleepers(&memory_->word);
 }
 
 const ClientPage::Word ClientPage::kStop{0};
+
+void ClientPage::Sleep::while_calm() const {
+  ::syscall(SYS_futex, word_, FUTEX_WAIT, calm_, nullptr, nullptr, 0);
+}
+
+void ClientPage::Sleep::wake() const {
+  wake_sleepers(word_);
+}
 
 void ClientPage::Unmap::operator()(const Word* word) const {
   ::munmap(const_cast<Word*>(word), kPageBytes);

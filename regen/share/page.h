@@ -4,6 +4,13 @@
 // The word holds the go value (the daemon's thread id) or something else. All words of a daemon are
 // on the robust list of its thread, so that the kernel itself changes them when the thread ends,
 // even by SIGKILL: no job goes on under a daemon that is no more.
+//
+//   0                    the job does not hold the device, or must give way at its next window
+//   go value             it may go on, but somebody waits: it should not keep the device idle
+//   go value + kCalm     it may go on, and nobody waits
+//
+// A thread of the job can sleep while the word is calm; the daemon wakes it, and so does the kernel
+// when the daemon is killed (kCalm is the bit that tells it of sleepers).
 #pragma once
 
 #include <atomic>
@@ -13,6 +20,8 @@
 #include "regen/base/result.h"
 
 namespace regen::share {
+
+inline constexpr std::uint32_t kCalm = 0x80000000;  // FUTEX_WAITERS
 
 // A file descriptor that closes itself.
 class Descriptor {
@@ -39,7 +48,10 @@ class ServerPage {
   // For the client; it can be mapped for reading only.
   Descriptor take_descriptor() { return std::move(descriptor_); }
   std::uint32_t go_value() const;
+  // After set_go(true) nobody waits.
   void set_go(bool go);
+  // Whether somebody waits behind a job that may go on.
+  void set_wanted(bool wanted);
 
  private:
   struct Memory;  // the page, and beside it the link of the robust list
@@ -47,6 +59,7 @@ class ServerPage {
     void operator()(Memory* memory) const;
   };
   ServerPage() = default;
+  void put(std::uint32_t value);
 
   std::unique_ptr<Memory, Unmap> memory_;
   Descriptor descriptor_;
@@ -59,11 +72,26 @@ class ClientPage {
   ClientPage() = default;
   static Result<ClientPage> map(const Descriptor& descriptor, std::uint32_t go_value);
 
-  bool go() const { return word_->load(std::memory_order_acquire) == go_value_; }
+  bool go() const { return (word_->load(std::memory_order_acquire) & ~kCalm) == go_value_; }
+  bool calm() const { return word_->load(std::memory_order_acquire) == (go_value_ | kCalm); }
 
- private:
   using Word = std::atomic<std::uint32_t>;
   static_assert(Word::is_always_lock_free, "processes share it");
+  // For a thread that wants to know when a word is calm no more. The page may go meanwhile: only
+  // the kernel looks at the address, and it refuses what is not there.
+  class Sleep {
+   public:
+    Sleep(const Word* word, std::uint32_t calm) : word_(word), calm_(calm) {}
+    void while_calm() const;  // may also return for no reason
+    void wake() const;
+
+   private:
+    const Word* word_;
+    std::uint32_t calm_;
+  };
+  Sleep sleep() const { return {word_, go_value_ | kCalm}; }
+
+ private:
   struct Unmap {
     void operator()(const Word* word) const;
   };

@@ -123,6 +123,15 @@ std::vector<Order> Scheduler::take_orders() {
   return orders;
 }
 
+std::vector<std::pair<JobId, bool>> Scheduler::holders() const {
+  std::vector<std::pair<JobId, bool>> found;
+  for (const DeviceEntry& device : devices_) {
+    const auto holder = device.queue.holder();
+    if (holder) found.emplace_back(*holder, device.queue.waiting() > 0);
+  }
+  return found;
+}
+
 std::optional<Nanoseconds> Scheduler::next_event() const {
   std::optional<Nanoseconds> next;
   for (const DeviceEntry& device : devices_) {

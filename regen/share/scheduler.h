@@ -46,6 +46,8 @@ class Scheduler {
   void set_closed(bool closed, Nanoseconds now);
 
   std::vector<Order> take_orders();
+  // Who holds a device, and whether somebody waits for it.
+  std::vector<std::pair<JobId, bool>> holders() const;
   std::optional<Nanoseconds> next_event() const;
   std::vector<DeviceStatus> status(Nanoseconds now) const;
 

@@ -68,6 +68,19 @@ def test_priorities_words_and_counts(regen, daemon):
     assert low.keep_going()
 
 
+def test_the_word_says_whether_somebody_waits(daemon):
+    holder, other = wire.Wire(daemon.socket), wire.Wire(daemon.socket)
+    holder.register("a")
+    other.register("b")
+    holder.send(wire.ACQUIRE)
+    holder.receive()
+    assert eventually(holder.nobody_waits)
+    other.send(wire.ACQUIRE)
+    assert eventually(lambda: not holder.nobody_waits())
+    other.close()
+    assert eventually(holder.nobody_waits)
+
+
 def test_a_client_cannot_write_its_word(daemon):
     client = wire.Wire(daemon.socket)
     client.register("a")

@@ -8,6 +8,7 @@ import struct
 
 REGISTER, ACQUIRE, YIELD, IDLE, CHECK, STATUS = 1, 2, 3, 4, 5, 6
 REGISTERED, GRANTED, FITS, REPORT, ERROR = 65, 66, 67, 68, 69
+CALM = 1 << 31
 
 
 class Wire:
@@ -44,7 +45,10 @@ class Wire:
         self.go = body["go"]
 
     def keep_going(self):
-        return struct.unpack("<I", self.page[:4])[0] == self.go
+        return struct.unpack("<I", self.page[:4])[0] & ~CALM == self.go
+
+    def nobody_waits(self):
+        return struct.unpack("<I", self.page[:4])[0] == self.go | CALM
 
     def close(self):
         self.socket.close()

@@ -1,6 +1,8 @@
-"""Several jobs on one device, and state that moves, leaves and survives."""
+"""Several jobs on one device, and state that moves, leaves and survives (docs/sharing.md)."""
 
+from regen.job import hold, job
+from regen.share.inference import infer
 from regen.share.resume import Resumable, resumable
 from regen.share.state import PackedState
 
-__all__ = ["PackedState", "Resumable", "resumable"]
+__all__ = ["PackedState", "Resumable", "hold", "infer", "job", "resumable"]

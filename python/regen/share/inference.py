@@ -1,0 +1,130 @@
+"""`regen.share.infer`: a model's forward pass under a plan, one request at a time."""
+
+import contextlib
+
+import torch
+from torch.utils._pytree import tree_flatten
+
+from regen.budget import device_budget
+from regen.capture import capture_inference
+from regen.job import hold, job
+from regen.owned import Owned, place_of
+from regen.runner import Runner
+from regen.settings import Settings
+from regen.wrap import same_random_numbers, signature
+
+
+def infer(model, args, budget=None, *, kwargs=None, **options):
+    """A function that returns what `model(*args)` returns without gradients, bit for bit:
+
+        predict = regen.share.infer(model.eval(), (x,))
+        y = predict(x)
+
+    `args` is a sample request. A job of `regen share run` has the device from the beginning of a request until its results are
+    complete, and no longer; another program runs at once. Without a budget nothing is recomputed or moved, unless the job's
+    memory says so. Other options are those of `regen.step`."""
+    if budget is None and job() is None:
+        options.setdefault("planner", "keep_all")
+    return Inference(model, args, dict(kwargs or {}), Settings(budget=budget, **{"improve": False, **options}))
+
+
+class InferencePlan(Runner):
+    """A budget may be left out."""
+
+    def check_budget(self):
+        if self.settings.budget is not None:
+            super().check_budget()
+
+    @property
+    def budget(self):
+        if self.settings.budget is None and job() is None:
+            return None
+        return device_budget(self.settings.budget, self.share_of, self.device)
+
+
+class Inference:
+    """One runner for each kind of request, of which one holds the arena."""
+
+    def __init__(self, model, args, kwargs, settings):
+        if model.training:
+            raise ValueError(f"regen.share.infer: {type(model).__name__} is in training mode; expected model.eval()")
+        self.model = model
+        self.settings = settings
+        self.runners = {}
+        self.active = None
+        args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
+        flat, spec = tree_flatten((args, kwargs))
+        self.activate(self.runner_for(args, kwargs, signature(model, flat, spec)))
+
+    def __call__(self, *args, **kwargs):
+        flat, spec = tree_flatten((args, kwargs))
+        self.activate(self.runner_for(args, kwargs, signature(self.model, flat, spec)))
+        return self.active.run(flat)
+
+    def runner_for(self, args, kwargs, key):
+        if key not in self.runners:
+            self.release()  # measuring needs room
+            captured = capture_inference(self.model, args, kwargs)
+            with same_random_numbers(self.model):
+                self.runners[key] = InferenceRunner(captured, self.settings, self.model)
+        return self.runners[key]
+
+    def activate(self, runner):
+        if self.active is not runner:
+            self.release()
+            runner.make_ready()
+            self.active = runner
+
+    def release(self):
+        """Gives the arena back until the next request."""
+        if self.active is not None:
+            self.active.plan.release()
+            self.active = None
+
+
+class InferenceRunner:
+    """Runs one captured forward pass."""
+
+    def __init__(self, captured, settings, model):
+        self.captured = captured
+        self.plan = InferencePlan(captured, settings)
+        # Of high priority, so that its kernels go before those of other streams of this process.
+        self.stream = torch.cuda.Stream(self.plan.device, priority=-1) if self.plan.kind == "cuda" else None
+        self.find_bindings(model)
+
+    def find_bindings(self, model):
+        program = self.captured.program
+        values = program["values"]
+        self.inputs = [(values[v]["storage"], index, values[v]["offset"]) for index, v in self.captured.input_values.items()]
+        names = {id(t): n for n, t in [*model.named_buffers(), *model.named_parameters()]}
+        self.owned, self.constants = Owned(), []
+        for storage, tensor in self.captured.tensors.items():
+            if id(tensor) in names:
+                self.owned.add(storage, place_of(model, names[id(tensor)]), tensor, program["storages"][storage]["name"])
+            elif program["storages"][storage]["role"] != "input":
+                self.constants.append((storage, tensor, tensor.storage_offset()))
+
+    def make_ready(self):
+        self.plan.plan()
+        self.plan.compile()
+
+    def run(self, flat):
+        step = self.plan.step
+        inputs = [(storage, flat[index], offset) for storage, index, offset in self.inputs]
+        step.bind([*self.owned.bindings(self.owned.tensors()), *inputs, *self.constants])
+        with hold(gives_back=True), self.on_stream():
+            step.run(0)
+            results = {r: step.result(r) for r in self.captured.output_results}
+        return self.captured.rebuild_outputs(results, flat)
+
+    @contextlib.contextmanager
+    def on_stream(self):
+        """The work inside comes after what the caller has issued, and is done at the end."""
+        if self.stream is None:
+            yield
+            return
+        caller = torch.cuda.current_stream(self.plan.device)
+        self.stream.wait_stream(caller)
+        with torch.cuda.stream(self.stream):
+            yield
+        self.stream.synchronize()

@@ -1,0 +1,97 @@
+#include "python/runtime_share.h"
+
+#include <pybind11/functional.h>
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "python/runtime_errors.h"
+#include "regen/execute/device.h"
+#include "regen/execute/gate.h"
+#include "regen/share/environment.h"
+#include "regen/share/holder.h"
+
+namespace py = pybind11;
+
+namespace regen {
+namespace {
+
+using share::Holder;
+
+// A gate of two Python functions, for policies of one's own and for tests.
+class FunctionGate final : public Gate {
+ public:
+  FunctionGate(py::function open, py::function wait)
+      : open_(std::move(open)), wait_(std::move(wait)) {}
+  ~FunctionGate() override {
+    const py::gil_scoped_acquire locked;
+    open_ = py::function();
+    wait_ = py::function();
+  }
+
+  bool open() const override {
+    const py::gil_scoped_acquire locked;
+    return open_().cast<bool>();
+  }
+  Status wait() override {
+    const py::gil_scoped_acquire locked;
+    wait_();
+    return {};
+  }
+
+ private:
+  py::function open_;
+  py::function wait_;
+};
+
+// The job that `regen share run` made of this process; nothing if it was started otherwise.
+std::shared_ptr<Holder> join_job() {
+  const py::gil_scoped_release unlocked;
+  const auto enrolment = value_or_raise(share::enrolment_from_environment());
+  if (!enrolment) return nullptr;
+  return value_or_raise(Holder::join({.socket = enrolment->socket}, enrolment->spec));
+}
+
+void begin(Holder& job) {
+  const py::gil_scoped_release unlocked;
+  check(job.begin());
+}
+
+// `device`: where work may still be under way; empty when none is.
+void end(Holder& job, const std::string& device, bool gives_back) {
+  const py::gil_scoped_release unlocked;
+  share::Afterwards afterwards{.finish = {}, .gives_back = gives_back};
+  if (!device.empty()) {
+    const auto where = open_device(device);
+    if (where.ok()) afterwards.finish = [where = *where] { where->finish(); };
+  }
+  job.end(afterwards);
+}
+
+}  // namespace
+
+void bind_share(py::module_& module) {
+  py::class_<Gate, std::shared_ptr<Gate>>(module, "Gate");
+  py::class_<FunctionGate, Gate, std::shared_ptr<FunctionGate>>(module, "FunctionGate")
+      .def(py::init<py::function, py::function>());
+  py::class_<Holder, Gate, std::shared_ptr<Holder>>(module, "Job")
+      .def("begin", &begin)
+      .def("end", &end, py::arg("device") = "", py::arg("gives_back") = false)
+      .def("abandon", &Holder::abandon)
+      .def_property_readonly("name", [](const Holder& job) { return job.spec().name; })
+      .def_property_readonly("memory", [](const Holder& job) { return job.spec().memory; })
+      .def_property_readonly("priority", [](const Holder& job) { return job.spec().priority; })
+      .def_property_readonly("weight", [](const Holder& job) { return job.spec().weight; })
+      .def_property_readonly("pauses", &Holder::pauses)
+      .def_property_readonly("returns", &Holder::returns)
+      .def_property_readonly("reconnections", [](Holder& job) {
+        const py::gil_scoped_release unlocked;
+        return job.reconnections();
+      });
+  module.def("join_job", &join_job);
+}
+
+}  // namespace regen

@@ -1,0 +1,21 @@
+// Whether a step may go on. An executor with a gate asks it before each window of work; who decides
+// (a daemon that lets several jobs share a device, a test) is not its concern.
+#pragma once
+
+#include "regen/base/result.h"
+
+namespace regen {
+
+class Gate {
+ public:
+  virtual ~Gate() = default;
+
+  // Asked before each window, so it must cost next to nothing: one load.
+  virtual bool open() const = 0;
+  // Called when it is not open and the device has done all that the step has issued. Returns when
+  // the step may go on where it was; an error ends the step there. May take long, and is called
+  // without Python's lock.
+  virtual Status wait() = 0;
+};
+
+}  // namespace regen

@@ -1,0 +1,53 @@
+"""A training job as a user would write it, for the tests of sharing: share_worker.py KIND STEPS OUT
+
+Says the number of each step when it is done, and leaves what it ends with in OUT."""
+
+import os
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+for folder in (ROOT, ROOT / "python", ROOT / "tests" / "support"):
+    sys.path.insert(0, str(folder))
+
+import torch  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+import regen  # noqa: E402
+from small_training import batch, make  # noqa: E402
+
+# Every operator is a window of its own: a job can be stopped anywhere.
+EVERYWHERE = 1e-9
+
+
+def steps_of(kind, model, optimizer):
+    options = dict(budget=0.7, planner="checkmate", work_limit=20_000, cache=False, window=EVERYWHERE)
+    if kind == "step":
+        return regen.step(model, F.cross_entropy, optimizer, batch(seed=0), **options)
+    wrapped = regen.wrap(model, batch(seed=0)[:1], **options)
+
+    def step(x, y):
+        optimizer.zero_grad()
+        F.cross_entropy(wrapped(x), y).backward()
+        optimizer.step()
+
+    return step
+
+
+def main():
+    kind, steps, out = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    torch.set_num_threads(1)
+    job = regen.share.job(required=True)
+    model = make()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    step = steps_of(kind, model, optimizer)
+    torch.manual_seed(3)
+    for number in range(steps):
+        step(*batch(seed=number))
+        print(number, flush=True)
+    left = {"state": model.state_dict(), "random": torch.get_rng_state(), "pauses": job.pauses, "reconnections": job.reconnections}
+    torch.save(left, out + ".part")
+    os.rename(out + ".part", out)
+
+
+main()
