@@ -23,11 +23,13 @@ class FakeGate : public Gate {
   bool open() const override { return opens_(asked_++); }
   Status wait() override {
     ++waits_;
+    if (meanwhile) meanwhile();
     return waits_ == fail_at ? Status(missing("nobody lets it go on")) : Status();
   }
   std::size_t asked() const { return asked_; }
   std::size_t waits() const { return waits_; }
   std::size_t fail_at = 0;
+  std::function<void()> meanwhile;  // while the step waits
 
  private:
   std::function<bool(std::size_t)> opens_;
@@ -105,15 +107,19 @@ class PausedStep : public StepFixture {
     EXPECT_TRUE(executor.ok()) << executor.error().message;
     EXPECT_TRUE(bind(**executor, *data_).ok());
     (*executor)->set_gate(std::move(gate), window);
+    return run_steps(**executor, steps);
+  }
+
+  std::vector<at::Tensor> run_steps(Executor& executor, int steps) {
     at::manual_seed(kTestSeed);
     for (int i = 0; i < steps; ++i) {
-      for (std::size_t part = 0; part < (*executor)->num_parts(); ++part) {
-        const Status status = (*executor)->run(part);
+      for (std::size_t part = 0; part < executor.num_parts(); ++part) {
+        const Status status = executor.run(part);
         EXPECT_TRUE(status.ok()) << status.error().message;
       }
     }
-    pauses = (*executor)->num_pauses();
-    return left([&](std::size_t r) { return (*executor)->result(r); });
+    pauses = executor.num_pauses();
+    return left([&](std::size_t r) { return executor.result(r); });
   }
 
   std::shared_ptr<const Recording> shared_recording() { return recording_; }
@@ -180,6 +186,30 @@ TEST_P(PauseTest, AtRandomWindowsOfAnyLengthToo) {
     waits += gate->waits();
   }
   EXPECT_GT(waits, 4U);
+}
+
+// What a daemon does that needs the room: the memory leaves while the step waits.
+TEST_P(PauseTest, WithItsMemoryAwayMeanwhileTheBitsAreTheSame) {
+  PausedStep fixture(make_chain(options()));
+  const Plan plan = tight_plan(fixture, kind());
+  const auto expected = fixture.run(plan);
+  ASSERT_TRUE(fixture.data().reload().ok());
+  auto executor = Executor::compile(fixture.shared_recording(), fixture.shared_step(), plan,
+                                    fixture.device(), {.reserve = 1 << 14, .releasable = true});
+  ASSERT_TRUE(executor.ok()) << executor.error().message;
+  ASSERT_TRUE(bind(**executor, fixture.data()).ok());
+  const auto gate = std::make_shared<FakeGate>([](std::size_t asked) { return asked % 3 != 2; });
+  Bytes freed = 0;
+  gate->meanwhile = [&] {
+    const auto bytes = (*executor)->spill();
+    ASSERT_TRUE(bytes.ok()) << bytes.error().message;
+    freed += *bytes;
+  };
+  (*executor)->set_gate(gate, kEachOp);
+  expect_same_bits(fixture.run_steps(**executor, 2), expected);
+  EXPECT_FALSE((*executor)->spilled());
+  EXPECT_GT(gate->waits(), fixture.graph().num_ops() / 3);
+  EXPECT_EQ(freed, static_cast<Bytes>(gate->waits()) * (*executor)->arena_bytes());
 }
 
 TEST_P(PauseTest, NeverMoreThanTwoWindowsAreOnTheDevice) {
