@@ -209,6 +209,7 @@ def measure_weights(options):
         emit(row="two_trainings", how="regen", train=model, weights=text,
              images_per_second=[round(f["images_per_second"], 1) for f in found],
              sum_over_alone=sum(f["images_per_second"] for f in found) / alone,
+             pauses=[f["pauses"] for f in found], returns=[f["returns"] for f in found],
              device_share=[round(u / max(sum(used), 1e-9), 4) for u in used],
              wanted_share=[round(w / sum(weights), 4) for w in weights])
 

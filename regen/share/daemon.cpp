@@ -67,6 +67,7 @@ class Daemon : public Connection::Listener {
   Status on_request(Connection& connection, Client& client, MessageType type);
   Status answer(Connection& connection, const Message& message);
   void carry_out_orders();
+  void show_who_waits();
   void set_timer();
   DaemonStatus status() const;
 
@@ -240,22 +241,31 @@ void Daemon::on_closed(Connection& connection) {
   connections_.erase(connection.shared_from_this());
 }
 
-// Sending may close a connection, which gives new orders; the loop takes those too.
+// Sending may close a connection, which gives new orders; the loop takes those too. Words go first:
+// whoever is told of its turn finds out at once whether somebody waits behind it.
 void Daemon::carry_out_orders() {
   for (auto orders = scheduler_.take_orders(); !orders.empty(); orders = scheduler_.take_orders()) {
     for (const Order& order : orders) {
       const auto found = connection_of_.find(order.job);
       if (found == connection_of_.end()) continue;
-      Connection& connection = *found->second;
-      clients_.at(&connection).page.set_go(order.kind != Order::Kind::kGiveWay);
-      if (order.kind == Order::Kind::kGrant) connection.send({MessageType::kGranted});
+      clients_.at(found->second).page.set_go(order.kind != Order::Kind::kGiveWay);
+    }
+    show_who_waits();
+    for (const Order& order : orders) {
+      const auto found = connection_of_.find(order.job);
+      if (found == connection_of_.end() || order.kind != Order::Kind::kGrant) continue;
+      found->second->send({MessageType::kGranted});
     }
   }
+  show_who_waits();
+  set_timer();
+}
+
+void Daemon::show_who_waits() {
   for (const auto& [job, wanted] : scheduler_.holders()) {
     const auto found = connection_of_.find(job);
     if (found != connection_of_.end()) clients_.at(found->second).page.set_wanted(wanted);
   }
-  set_timer();
 }
 
 void Daemon::set_timer() {

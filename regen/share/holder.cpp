@@ -38,9 +38,11 @@ Status Holder::begin() {
   const std::lock_guard lock(mutex_);
   if (users_ == 0) {
     ++uses_;  // a device that is about to be given back is kept
-    short_rests_ = rest_began_ > 0 && clock_now() - rest_began_ <= kShortRest;
-    REGEN_TRY(client_.acquire());
-    changed_.notify_all();
+    comes_back_ = rest_began_ > 0 && clock_now() - rest_began_ <= kSoon;
+    if (!client_.keep_going()) {
+      REGEN_TRY(client_.acquire());
+      changed_.notify_all();
+    }
   }
   ++users_;
   return {};
@@ -51,12 +53,13 @@ void Holder::end(const Afterwards& afterwards) {
   if (--users_ > 0) return;
   rest_began_ = clock_now();
   afterwards_ = afterwards;
-  if (afterwards.gives_back && !afterwards.finish && client_.holding() && !client_.calm()) {
+  if (!should_give_back()) return;
+  if (afterwards.gives_back && !afterwards.finish) {
     client_.idle();
     ++returns_;
-    return;
+  } else {
+    changed_.notify_all();
   }
-  changed_.notify_all();
 }
 
 Status Holder::wait() {
@@ -72,6 +75,8 @@ int Holder::reconnections() {
   return client_.reconnections();
 }
 
+// While somebody waits it looks again every moment, so that steps that follow each other need not
+// wake it.
 void Holder::watch() {
   std::unique_lock lock(mutex_);
   while (!ending_) {
@@ -80,19 +85,28 @@ void Holder::watch() {
       lock.unlock();
       sleep.while_calm();
       lock.lock();
-    } else if (users_ > 0 || !client_.holding()) {
+    } else if (!client_.holding()) {
       changed_.wait(lock);
-    } else {
+    } else if (users_ == 0 && should_give_back()) {
       give_back(lock);
+    } else {
+      changed_.wait_for(lock, std::chrono::nanoseconds(kMoment));
     }
   }
   ended_ = true;
 }
 
-// Somebody waits, and nobody works here.
+// Of a job at rest.
+bool Holder::should_give_back() const {
+  if (!client_.holding() || client_.calm()) return false;
+  const bool asked = !client_.keep_going();
+  return asked || afterwards_.gives_back || !comes_back_ || clock_now() - rest_began_ >= kMoment;
+}
+
 void Holder::give_back(std::unique_lock<std::mutex>& lock) {
   const std::uint64_t use = uses_;
   const auto finish = afterwards_.finish;
+  const Nanoseconds asked = clock_now();
   lock.unlock();
   try {
     if (finish) finish();
@@ -100,14 +114,10 @@ void Holder::give_back(std::unique_lock<std::mutex>& lock) {
     // The device failed; whoever uses it next is told, and others need not wait for that.
   }
   lock.lock();
-  const auto in_use_again = [&] { return uses_ != use || ending_; };
-  if (in_use_again()) return;
-  rest_began_ = clock_now();  // a host that waits for the device is not at rest
-  const bool asked = !client_.keep_going();
-  if (!asked && short_rests_ && !afterwards_.gives_back) {
-    changed_.wait_for(lock, std::chrono::nanoseconds(kShortRest), in_use_again);
-  }
-  if (in_use_again()) return;
+  if (uses_ != use || ending_) return;
+  // The device itself has been at rest only since now.
+  if (clock_now() - asked > kMoment / 10) rest_began_ = clock_now();
+  if (!should_give_back()) return;
   client_.idle();
   ++returns_;
 }

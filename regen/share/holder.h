@@ -8,8 +8,8 @@
 // Between end() and the next begin() a thread of its own sleeps on the word that the daemon writes.
 // When somebody waits for the device, it lets the device finish what was issued and gives it back.
 // A training loop is never at rest for long, and to give the device back between any two steps
-// would undo what weights are for; so a job whose last rest was short is given that time once more
-// before the device goes to a job of the same rank. One that is more urgent gets it at once.
+// would undo what weights are for; so a job that came back soon last time is given a moment before
+// the device goes to a job of the same rank. One that is more urgent gets it at once.
 #pragma once
 
 #include <atomic>
@@ -25,8 +25,10 @@
 
 namespace regen::share {
 
-// Rests up to this long do not cost a job its turn.
-inline constexpr Nanoseconds kShortRest = 1'000'000;
+// What a job that comes back soon is given, once its device has finished.
+inline constexpr Nanoseconds kMoment = 1'000'000;
+// The longest rest of such a job: two windows may still be on the device when it begins.
+inline constexpr Nanoseconds kSoon = 4'000'000;
 
 // What a piece of work leaves behind.
 struct Afterwards {
@@ -85,6 +87,7 @@ class Holder final : public Gate {
  private:
   explicit Holder(Client client) : client_(std::move(client)) {}
   void watch();
+  bool should_give_back() const;
   void give_back(std::unique_lock<std::mutex>& lock);
 
   std::mutex running_;  // of the Run; taken before the other
@@ -96,7 +99,7 @@ class Holder final : public Gate {
   int users_ = 0;
   std::uint64_t uses_ = 0;  // beginnings so far
   Nanoseconds rest_began_ = 0;
-  bool short_rests_ = false;  // the last rest was one
+  bool comes_back_ = false;  // it came back soon last time
   Afterwards afterwards_;
   std::atomic<std::int64_t> pauses_ = 0;
   std::atomic<std::int64_t> returns_ = 0;

@@ -1,6 +1,7 @@
-"""A training job as a user would write it, for the tests of sharing: share_worker.py KIND STEPS OUT
+"""A training job as a user would write it, for the tests of sharing: share_worker.py KIND STEPS OUT [PAUSES]
 
-Says the number of each step when it is done, and leaves what it ends with in OUT."""
+Makes at least so many steps, and more until it has given way so often. Says the number of each step when it is done, and leaves
+what it ends with in OUT."""
 
 import os
 import pathlib
@@ -36,16 +37,20 @@ def steps_of(kind, model, optimizer):
 
 def main():
     kind, steps, out = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    pauses = int(sys.argv[4]) if len(sys.argv) > 4 else 0
     torch.set_num_threads(1)
     job = regen.share.job(required=True)
     model = make()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     step = steps_of(kind, model, optimizer)
     torch.manual_seed(3)
-    for number in range(steps):
+    number = 0
+    while number < steps or job.pauses < pauses:
         step(*batch(seed=number))
         print(number, flush=True)
-    left = {"state": model.state_dict(), "random": torch.get_rng_state(), "pauses": job.pauses, "reconnections": job.reconnections}
+        number += 1
+    left = {"state": model.state_dict(), "random": torch.get_rng_state(), "steps": number, "pauses": job.pauses,
+            "reconnections": job.reconnections}
     torch.save(left, out + ".part")
     os.rename(out + ".part", out)
 

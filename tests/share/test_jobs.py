@@ -70,7 +70,7 @@ def test_a_wrapped_model_paused_anywhere_trains_as_ever(kind):
         wrapped.regen.active.plan.step.set_gate(closing, 1e-9)
         left = train(wrapped, torch.optim.SGD(wrapped.parameters(), lr=0.1))
         assert counts["waits"] > 50
-        assert wrapped.regen.active.plan.step.pauses == counts["waits"]
+        assert 0 < wrapped.regen.active.plan.step.pauses <= counts["waits"]  # planned again when the caller's memory is known
         assert_same_training(wrapped, left, plain, train(plain, torch.optim.SGD(plain.parameters(), lr=0.1)))
 
 
@@ -190,7 +190,7 @@ def test_steps_keep_the_device_until_somebody_wants_it(enrolled, daemon):
     other.register("other")
     other.send(wire.ACQUIRE)
     assert other.receive() == (wire.GRANTED, {}), "nobody calls anything here: the job gives the device back by itself"
-    assert job.returns == 1
+    assert eventually(lambda: job.returns == 1)
     assert the_job(daemon)["state"] == "idle"
     with threading_asks(other):
         step(*batch())
@@ -220,7 +220,7 @@ def test_held_work_is_not_interrupted(enrolled, daemon):
             assert eventually(lambda: the_job(daemon)["asked_to_give_way"])
         assert the_job(daemon)["state"] == "holding"
     assert other.receive() == (wire.GRANTED, {})
-    assert job.returns == 1
+    assert eventually(lambda: job.returns == 1)
 
 
 def test_a_forked_child_is_no_job_and_keeps_no_connection(enrolled, daemon):
@@ -339,10 +339,10 @@ def test_a_request_has_the_device_and_gives_it_back(enrolled, daemon):
 # --- processes
 
 class Worker:
-    def __init__(self, daemon, folder, name, kind, steps, *options):
+    def __init__(self, daemon, folder, name, kind, steps, *options, pauses=0):
         self.out = folder / f"{name}.pt"
         command = [str(BINARY), "share", "run", "--socket", daemon.socket, "--name", name, "--memory", "1GiB", *options, "--",
-                   sys.executable, str(WORKER), kind, str(steps), str(self.out)]
+                   sys.executable, str(WORKER), kind, str(steps), str(self.out), str(pauses)]
         self.errors = open(folder / f"{name}.txt", "w+")
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.errors, text=True)
         self.steps = 0
@@ -378,8 +378,8 @@ def trained_plainly(steps):
     return model.state_dict(), numbers
 
 
-def assert_undisturbed(left, steps):
-    state, numbers = trained_plainly(steps)
+def assert_undisturbed(left):
+    state, numbers = trained_plainly(left["steps"])
     assert left["state"].keys() == state.keys()
     for name in state:
         assert same_bits(left["state"][name], state[name]), name
@@ -387,8 +387,8 @@ def assert_undisturbed(left, steps):
 
 
 def test_a_thousand_preemptions_leave_the_weights_of_an_undisturbed_run(daemon, tmp_path):
-    wanted, steps = (10_000, 2_000) if EXHAUSTIVE else (1_000, 200)
-    training = Worker(daemon, tmp_path, "train", "step", steps)
+    wanted = 10_000 if EXHAUSTIVE else 1_000
+    training = Worker(daemon, tmp_path, "train", "step", 20, pauses=wanted)
     urgent = wire.Wire(daemon.socket)
     urgent.register("urgent", priority=5)
     try:
@@ -401,7 +401,7 @@ def test_a_thousand_preemptions_leave_the_weights_of_an_undisturbed_run(daemon, 
     finally:
         training.end()
     assert left["pauses"] >= wanted
-    assert_undisturbed(left, steps)
+    assert_undisturbed(left)
 
 
 def test_jobs_survive_each_other_and_their_daemon(daemon, tmp_path):
@@ -438,6 +438,7 @@ def test_jobs_survive_each_other_and_their_daemon(daemon, tmp_path):
             worker.end()
     assert not urgent.out.exists()
     for outcome in left:
-        assert_undisturbed(outcome, steps)
+        assert outcome["steps"] == steps
+        assert_undisturbed(outcome)
     assert sum(outcome["pauses"] for outcome in left) > 0
     assert left[1]["reconnections"] >= 2
