@@ -8,7 +8,16 @@ import tempfile
 import torch.distributed as dist
 
 from regen import _runtime
+from regen.improvement import proven_best
 from regen.wrap_runner import WrapPlan
+
+
+# The passes before which ranks meet are powers of two from here on: often while a search is young, seldom when it takes long.
+FIRST_MEETING = 4
+
+
+def is_meeting(number):
+    return number >= FIRST_MEETING and number & (number - 1) == 0
 
 
 def members(group):
@@ -23,8 +32,9 @@ class SharedPlan(WrapPlan):
     """Rank 0 measures and plans; the others take what it found, and all compare what they have.
 
     Times measured by each rank alone would differ and so would plans. What the callers hold is agreed on once, before the
-    second step. Planned again later, or for other shapes, a rank plans alone: it must not wait for ranks that have no
-    reason to. Plans may then differ; numbers do not."""
+    second step. A better plan is looked for by rank 0, beside the training; now and then the ranks meet, and when it is
+    found, all take it before the same step, or none does. Planned again later, or for other shapes, a rank plans alone: it must
+    not wait for ranks that have no reason to. Plans may then differ; numbers do not."""
 
     def __init__(self, captured, settings, caller, group):
         self.group = group
@@ -32,6 +42,7 @@ class SharedPlan(WrapPlan):
         self.planned = False
         self.said = False
         self.heard_link = None  # as rank 0 measured it
+        self.meets = False  # until the search of rank 0 has ended
         try:
             super().__init__(captured, settings, caller)
         except Exception as error:
@@ -42,11 +53,6 @@ class SharedPlan(WrapPlan):
             self.say({"profile": read_text(self.path), "link": self.link()})
         elif self.path is not None:
             os.unlink(self.path)
-
-    @property
-    def background_seconds(self):
-        """None: ranks would find other plans at other steps, and to agree on one each of them would have to wait."""
-        return 0.0
 
     def profile_path(self):
         """Others wait here until rank 0 has measured."""
@@ -76,6 +82,7 @@ class SharedPlan(WrapPlan):
         except _runtime.RegenError as error:
             self.compare(f"none: {error}")  # the others wait for this
         self.report = found["report"]
+        self.meets = found["meets"]
         self.planned_for = self.plan_key()
         self.compare(self.hash)
 
@@ -85,7 +92,64 @@ class SharedPlan(WrapPlan):
         except Exception as error:
             self.say({"error": str(error)})
             raise
-        self.say({"plan": self.step.plan_json(), "report": self.report})
+        self.meets = self.background_seconds > 0 and not proven_best(self.report)
+        self.say({"plan": self.step.plan_json(), "report": self.report, "meets": self.meets})
+
+    def look_for_better_plan(self):
+        if self.first and self.meets:
+            super().look_for_better_plan()
+
+    def take_better_plan(self, number):
+        """Not alone: meet() does it."""
+
+    def meet(self, number, may_swap):
+        """Before step `number` of all ranks. True when they have taken a better plan, which is to be compiled; a rank that
+        cannot swap now, or does not have the room, keeps the others from it."""
+        if not self.meets:
+            return False
+        before = self.step.plan_json(), self.report
+        found = self.news_for_all(number) if self.first else self.hear("searching")
+        self.meets = found["state"] == "searching"
+        return found["state"] == "found" and self.take_together(found, before, may_swap)
+
+    def news_for_all(self, number):
+        try:
+            found = self.news(number)
+        except Exception as error:
+            self.say({"error": str(error)})  # the others wait for this
+            raise
+        self.say(found)
+        return found
+
+    def news(self, number):
+        """What rank 0 has to tell; it has taken what it tells of."""
+        search, report = self.improvement.search, self.report
+        if not self.caller.is_known() or (search is not None and not search.ended):
+            return {"state": "searching"}
+        super().take_better_plan(number)
+        if self.report is report:
+            return {"state": "nothing"}
+        return {"state": "found", "plan": self.step.plan_json(), "report": self.report}
+
+    def take_together(self, found, before, may_swap):
+        mine = self.hash_with(found) if may_swap else None
+        votes = self.gather(mine)
+        if mine is not None and set(votes) == {mine}:
+            return True
+        self.release()
+        plan, self.report = before
+        self.step.set_plan(plan)
+        return False
+
+    def hash_with(self, found):
+        """Of the plan that was found, now this rank's; None where it is not for this rank."""
+        self.release()
+        try:
+            self.step.set_plan(found["plan"])
+        except _runtime.RegenError:
+            return None
+        self.report = found["report"]
+        return self.hash if self.predicted_peak <= self.gross_budget else None
 
     def say(self, message):
         self.said = True

@@ -108,12 +108,14 @@ class Wrapped:
     def forward(self, model, args, kwargs):
         if self.caller is not None:
             self.caller.end_step()
+        self.passes += 1
+        if self.shared is not None and distributed.is_meeting(self.passes):
+            self.shared.meet(self.passes)
         flat, spec = tree_flatten((args, kwargs))
         runner = self.runner_for(model, args, kwargs, signature(model, flat, spec))
         self.activate(runner)
         self.caller.start(runner.present_bytes())
         self.caller.foresee(runner)
-        self.passes += 1
         if self.shared is not None and self.passes == 2:
             self.shared.agree_on_room()
         runner.make_room()

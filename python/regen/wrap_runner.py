@@ -152,8 +152,11 @@ class WrapRunner:
         in_use = self.plan.report
         self.plan.take_better_plan(self.steps + 1)
         if self.plan.report is not in_use:
-            self.seconds = None
-            self.caller.plan_changed()
+            self.plan_changed()
+
+    def plan_changed(self):
+        self.seconds = None
+        self.caller.plan_changed()
 
     def release(self):
         self.plan.release()
@@ -172,6 +175,11 @@ class WrapRunner:
             self.plan.plan()
             if in_use:
                 self.compile()
+
+    def meet(self, number):
+        """With the other ranks, whichever runner each of them is about to use: is there a better plan for all?"""
+        if self.plan.meet(number, may_swap=not self.awaits_backward()):
+            self.plan_changed()
 
     def make_room(self):
         """Plans again if what the caller turned out to hold does not fit beside the plan."""

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "regen/planners/effort_share.h"
+#include "regen/planners/implementation_choice.h"
+#include "regen/planners/implementation_plans.h"
 #include "regen/planners/order_choice.h"
 #include "regen/planners/plan_in_order.h"
 #include "regen/planners/planner_list.h"
@@ -70,7 +72,8 @@ Result<Proposal> decide_with_variants(const Problem& problem, bool unlimited, Ef
   return chosen;
 }
 
-Result<Proposal> decide(const Problem& problem, bool unlimited, Effort& effort) {
+// Where every op has one implementation.
+Result<Proposal> decide_algorithms(const Problem& problem, bool unlimited, Effort& effort) {
   const Graph& graph = *problem.graph;
   if (!problem.budget || variant_decisions(graph).empty()) {
     return plan_in_order(problem, graph, unlimited, effort);
@@ -81,6 +84,15 @@ Result<Proposal> decide(const Problem& problem, bool unlimited, Effort& effort) 
     });
   }
   return decide_with_variants(problem, unlimited, effort);
+}
+
+Result<Proposal> decide(const Problem& problem, bool unlimited, Effort& effort) {
+  if (!problem.budget || !several_implementations(*problem.graph)) {
+    return decide_algorithms(problem, unlimited, effort);
+  }
+  return plan_implementations(problem, effort, [&](const Problem& one, Effort& own) {
+    return decide_algorithms(one, unlimited, own);
+  });
 }
 
 // In the order of the graph, and in another one where that promises more.

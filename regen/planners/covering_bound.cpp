@@ -17,8 +17,12 @@ constexpr std::size_t kRowsPerRound = 4;
 
 class CoveringProgram {
  public:
-  CoveringProgram(const CertainLiveness& live, const Link& link, Bytes budget)
-      : graph_(live.graph()), live_(live), link_(link), budget_(static_cast<double>(budget)) {
+  CoveringProgram(const CertainLiveness& live, const Link& link, Bytes budget, Bytes host_budget)
+      : graph_(live.graph()),
+        live_(live),
+        link_(link),
+        budget_(static_cast<double>(budget)),
+        host_budget_(host_budget) {
     add_up_costs();
     make_columns();
     add_dependencies();
@@ -96,8 +100,10 @@ class CoveringProgram {
   };
   std::vector<Away> ways(OpId op) const {
     if (!link_.can_move()) return {{}};
-    return {{link_.to_host * live_.cost_before(op), link_.to_host},
-            {link_.to_device * live_.cost_from(op), link_.to_device}};
+    std::vector<Away> ways{{link_.to_host * live_.cost_before(op), link_.to_host},
+                           {link_.to_device * live_.cost_from(op), link_.to_device}};
+    if (host_budget_ < kMaxBytes) ways.push_back({static_cast<double>(host_budget_), 0});
+    return ways;
   }
 
   // Bytes by which each op is over the budget with what the present solution drops.
@@ -176,6 +182,7 @@ class CoveringProgram {
   const CertainLiveness& live_;
   const Link& link_;
   const double budget_;
+  const Bytes host_budget_;
   double base_ = 0;
   std::vector<double> again_cost_;  // of one more run of each op
   LinearProgram program_;
@@ -188,12 +195,13 @@ class CoveringProgram {
 }  // namespace
 
 CoveringBound covering_bound(const CertainLiveness& live, const Link& link, Bytes budget,
-                             Effort& effort) {
-  return CoveringProgram(live, link, budget).bound(effort);
+                             Effort& effort, Bytes host_budget) {
+  return CoveringProgram(live, link, budget, host_budget).bound(effort);
 }
 
-CoveringBound covering_bound(const Graph& graph, const Link& link, Bytes budget, Effort& effort) {
-  return covering_bound(LivenessInOrder(graph), link, budget, effort);
+CoveringBound covering_bound(const Graph& graph, const Link& link, Bytes budget, Effort& effort,
+                             Bytes host_budget) {
+  return covering_bound(LivenessInOrder(graph), link, budget, effort, host_budget);
 }
 
 }  // namespace regen

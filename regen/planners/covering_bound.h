@@ -12,7 +12,8 @@
 // - x(p) between 0 and 1: values of p that are not there must be made again at least once.
 // - What is away at j went before j began and comes back after: with w = the whole overhead, at
 // most
-//   to_host * (time before j + w) and at most to_device * (time from j on + w) bytes.
+//   to_host * (time before j + w) and at most to_device * (time from j on + w) bytes, and never
+//   more than the host holds.
 // - x(p) <= x(q) where p is the last to read a value of q that is no smaller than all that p makes:
 // to hold
 //   or to move that value in place of what p makes gains nothing.
@@ -53,10 +54,11 @@ struct CoveringBound {
 
 // Never below the cost of running every op once, each in its cheapest way; infinite if no plan in
 // this order keeps the budget. Stops early, with a bound that holds, when the effort is exhausted.
-CoveringBound covering_bound(const Graph& graph, const Link& link, Bytes budget, Effort& effort);
+CoveringBound covering_bound(const Graph& graph, const Link& link, Bytes budget, Effort& effort,
+                             Bytes host_budget = kMaxBytes);
 
 // The same about the plans that the liveness is about: with LivenessInEveryOrder about all plans.
 CoveringBound covering_bound(const CertainLiveness& live, const Link& link, Bytes budget,
-                             Effort& effort);
+                             Effort& effort, Bytes host_budget = kMaxBytes);
 
 }  // namespace regen

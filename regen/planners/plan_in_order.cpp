@@ -133,7 +133,8 @@ class PlanInOrder {
 
   void find_bound(GapSearch& search) {
     Effort own(share_of(effort_, kBoundShare));
-    const CoveringBound bound = covering_bound(original_, problem_.link, *problem_.budget, own);
+    const CoveringBound bound = covering_bound(original_, problem_.link, *problem_.budget, own,
+                                               problem_.host_budget.value_or(kMaxBytes));
     effort_.add(own.work());
     if (std::isfinite(bound.cost)) bound_ = std::max(bound_, bound.cost);
     if (best_.best() && !keeps_order(best_.best()->plan)) every_order_bound(kBoundShare);
@@ -244,7 +245,8 @@ double bound_of_every_order(const Graph& graph, const Problem& problem, double s
   limits.work = std::max(limits.work, static_cast<std::int64_t>(work));
   Effort own(limits);
   const LivenessInEveryOrder live(graph);
-  const CoveringBound bound = covering_bound(live, problem.link, *problem.budget, own);
+  const CoveringBound bound = covering_bound(live, problem.link, *problem.budget, own,
+                                             problem.host_budget.value_or(kMaxBytes));
   effort.add(own.work());
   return std::isfinite(bound.cost) ? bound.cost : 0;
 }

@@ -8,9 +8,11 @@
 #include <utility>
 
 #include "regen/plan/explain.h"
+#include "regen/planners/covering_bound.h"
 #include "regen/planners/effort_share.h"
 #include "regen/planners/gap_search.h"
 #include "regen/planners/recompute.h"
+#include "regen/planners/variant_refinement.h"
 
 namespace regen {
 namespace {
@@ -223,14 +225,27 @@ class EveryChoice {
       kind_ = std::max(kind_, proposal.bound_kind);
     }
     if (!proposal.plan) return {};
+    REGEN_ASSIGN(proposal.plan,
+                 with_fastest_variants(graph_, view.original(std::move(*proposal.plan)),
+                                       problem_.link, *problem_.budget));
     REGEN_ASSIGN(const Simulation simulation,
-                 simulate(view.graph(), *proposal.plan, {.link = problem_.link}));
+                 simulate(graph_, *proposal.plan, {.link = problem_.link}));
     const bool fits = within_limits(problem_, simulation);
     if (best_ && (!fits || simulation.cost >= best_cost_)) return {};
     if (fits) best_cost_ = simulation.cost;
-    proposal.plan = view.original(std::move(*proposal.plan));
     best_ = std::move(proposal);
     return {};
+  }
+
+  // Whether a plan can run an op in one way and then in another, so that the best of all choices is
+  // not the best of all plans.
+  bool runs_may_differ() const {
+    return std::ranges::any_of(graph_.ops(), [&](OpId op) {
+      const bool again =
+          graph_.recomputable(op) && graph_.mutates(op).empty() &&
+          (problem_.options.recompute_gradients || graph_.phase(op) == Phase::kForward);
+      return again && !graph_.choice_group(op).valid() && plain_alternatives(graph_, op).size() > 1;
+    });
   }
 
   Proposal proposal() {
@@ -240,6 +255,12 @@ class EveryChoice {
               .note = "no choice of algorithms has a plan"};
     }
     constexpr double kSame = 1e-9;
+    if (runs_may_differ()) {
+      bound_ = covering_bound(graph_, problem_.link, *problem_.budget, effort_,
+                              problem_.host_budget.value_or(kMaxBytes))
+                   .cost;
+      kind_ = BoundKind::kOrder;
+    }
     best_->lower_bound = std::min(bound_, best_cost_);
     best_->bound_kind = kind_;
     const bool proven = best_cost_ < kNoCost && best_cost_ <= bound_ * (1 + kSame);

@@ -35,31 +35,79 @@ VariantId fastest_within(const Graph& graph, OpId op, Bytes workspace) {
 }
 
 Result<VariantView> VariantView::make(const Graph& original, IdVector<OpId, VariantId> chosen) {
-  VariantView view;
-  GraphBuilder builder(original.name(), original.cost_unit());
-  for (TensorId t : original.tensors()) builder.add_tensor(original.tensor_spec(t));
-  view.numbers_ = IdVector<OpId, std::vector<std::size_t>>(original.num_ops());
+  IdVector<OpId, std::vector<std::size_t>> numbers(original.num_ops());
   for (OpId op : original.ops()) {
     const std::vector<VariantId> alternatives = plain_alternatives(original, op);
-    OpSpec spec = original.op_spec(op);
-    std::vector<VariantSpec> variants;
     const auto all = original.variants(op);
-    const auto take = [&](std::size_t number) {
-      variants.push_back(spec.variants[number]);
-      view.numbers_[op].push_back(number);
-    };
     for (std::size_t i = 0; i < all.size(); ++i) {
-      if (all[i] == chosen[op]) take(i);
+      if (all[i] == chosen[op]) numbers[op].push_back(i);
     }
     for (std::size_t i = 0; i < all.size(); ++i) {
       const bool other_kind = std::ranges::find(alternatives, all[i]) == alternatives.end();
-      if (other_kind) take(i);
+      if (other_kind) numbers[op].push_back(i);
     }
-    spec.variants = std::move(variants);
-    builder.add_op(std::move(spec));
+  }
+  return with_variants(original, std::move(numbers));
+}
+
+namespace {
+
+// Which tensors some of the variants make.
+IdVector<TensorId, char> made_by(const Graph& graph,
+                                 const IdVector<OpId, std::vector<std::size_t>>& numbers) {
+  IdVector<TensorId, char> made(graph.num_tensors(), 0);
+  for (OpId op : graph.ops()) {
+    for (const std::size_t number : numbers[op]) {
+      for (TensorId t : graph.makes(graph.variants(op)[number])) made[t] = 1;
+    }
+  }
+  return made;
+}
+
+// The op with these variants, and of its inputs those that they read.
+OpSpec narrowed(const Graph& graph, OpId op, const std::vector<std::size_t>& numbers) {
+  OpSpec spec = graph.op_spec(op);
+  const auto reads = [&](std::size_t number) { return graph.reads(graph.variants(op)[number]); };
+  std::erase_if(spec.inputs, [&](TensorId t) {
+    return std::ranges::none_of(numbers, [&](std::size_t number) {
+      return std::ranges::find(reads(number), t) != reads(number).end();
+    });
+  });
+  std::vector<VariantSpec> variants;
+  for (const std::size_t number : numbers) {
+    VariantSpec& variant = variants.emplace_back(spec.variants[number]);
+    variant.reads.reset();
+    if (!std::ranges::equal(reads(number), spec.inputs)) {
+      variant.reads.emplace(reads(number).begin(), reads(number).end());
+    }
+  }
+  spec.variants = std::move(variants);
+  return spec;
+}
+
+}  // namespace
+
+Result<VariantView> VariantView::with_variants(const Graph& original,
+                                               IdVector<OpId, std::vector<std::size_t>> numbers) {
+  VariantView view;
+  GraphBuilder builder(original.name(), original.cost_unit());
+  const IdVector<TensorId, char> made = made_by(original, numbers);
+  for (TensorId t : original.tensors()) {
+    TensorSpec spec = original.tensor_spec(t);
+    if (!original.fixed(t) && !made[t]) {
+      spec.kind = TensorKind::kInput;
+      spec.bytes = 0;
+    }
+    builder.add_tensor(std::move(spec));
+  }
+  view.chosen_ = view.originals_ = IdVector<OpId, VariantId>(original.num_ops());
+  for (OpId op : original.ops()) {
+    view.originals_[op] = original.default_variant(op);
+    view.chosen_[op] = original.variants(op)[numbers[op].front()];
+    builder.add_op(narrowed(original, op, numbers[op]));
   }
   REGEN_ASSIGN(view.graph_, std::move(builder).build());
-  view.chosen_ = std::move(chosen);
+  view.numbers_ = std::move(numbers);
   return view;
 }
 

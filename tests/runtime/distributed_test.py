@@ -9,7 +9,7 @@ import sys
 import pytest
 
 WORKER = pathlib.Path(__file__).with_name("distributed_worker.py")
-CASES = ("ddp", "overlap", "different_models", "budget_too_small", "fsdp")
+CASES = ("ddp", "improved", "improvement_refused", "overlap", "different_models", "budget_too_small", "fsdp")
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +38,26 @@ def test_ranks_have_the_same_plan(results):
 
 def test_a_smaller_batch_on_one_rank(results):
     assert results["ddp"]["equal_with_a_smaller_batch"] == [True, True]
+
+
+def test_all_ranks_take_the_better_plan_before_the_same_step(results):
+    improved = results["improved"]
+    assert improved["hashes"][0] == improved["hashes"][1] and improved["fits"] == [True, True]
+    assert len(improved["changes"][0]) == 1 and improved["changes"][0] == improved["changes"][1]
+    assert improved["costs"][1] < improved["costs"][0]
+    assert [found["step"] for found in improved["improved"]] == 2 * improved["changes"][0]
+    assert improved["searches"] == [False, False]
+
+
+def test_gradients_are_those_of_plain_ddp_before_and_after_the_better_plan(results):
+    assert results["improved"]["equal"] == [True, True]
+
+
+def test_a_rank_without_room_keeps_all_from_the_better_plan(results):
+    refused = results["improvement_refused"]
+    assert refused["offered"] == [True, True]  # a better one was there
+    assert refused["kept"] == [True, True] and refused["meets"] == [False, False]
+    assert refused["equal"] == [True, True]
 
 
 def test_the_trace_shows_the_first_all_reduce_before_the_last_backward_op(results):

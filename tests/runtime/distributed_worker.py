@@ -1,6 +1,7 @@
 """Runs on every rank of distributed_test.py; rank 0 prints what happened as JSON."""
 
 import copy
+import faulthandler
 import json
 import pathlib
 import sys
@@ -83,6 +84,74 @@ def test_ddp():
         "recomputed": wrapped.regen.active.plan.report["recomputed"], "parts": len(wrapped.regen.active.parts)}
 
 
+def one_step(model, optimizer, step):
+    torch.manual_seed(1000 * step + dist.get_rank())  # for dropout
+    x, y = batch(step)
+    optimizer.zero_grad()
+    F.cross_entropy(model(x), y).backward()
+    optimizer.step()
+
+
+def as_plain(planned, steps, depth):
+    """Whether plain DDP has the same parameters and gradients after so many steps."""
+    plain = DistributedDataParallel(make(depth), bucket_cap_mb=0.02)
+    optimizer = torch.optim.AdamW(plain.parameters(), lr=0.01)
+    for step in range(steps):
+        one_step(plain, optimizer, step)
+    return everywhere(same(plain, planned))
+
+
+def wrapped_with_dear_plan():
+    """One that makes everything again whenever it is wanted, so that there is something to improve on every machine."""
+    wrapped = regen.wrap(make(6), (batch(0)[0],), 0.7, reserve=40_000, work_limit=20_000, improve=1.0, link=(1e7, 1e7, 2e7), cache=False)
+    plan = wrapped.regen.active.plan
+    plan.release()
+    plan.report = plan.step.plan(plan.request("griewank", plan.budget, 60.0, 20_000))
+    assert plan.report["status"] == "feasible"
+    plan.meets = True
+    wrapped.regen.active.make_ready()
+    return wrapped
+
+
+def test_improved():
+    """Rank 0 finds a better plan beside the training, and all take it before the same step."""
+    wrapped = wrapped_with_dear_plan()
+    planned = DistributedDataParallel(wrapped, bucket_cap_mb=0.02)
+    optimizer = torch.optim.AdamW(planned.parameters(), lr=0.01)
+    plan = wrapped.regen.active.plan
+    step, hashes, costs = 0, [plan.hash], [plan.report["cost"]]
+    while plan.meets and step < 4096:
+        one_step(planned, optimizer, step)
+        hashes.append(plan.hash)
+        costs.append(plan.report["cost"])
+        step += 1
+    changes = [i for i in range(1, step + 1) if hashes[i] != hashes[i - 1]]
+    for _ in range(2):  # under the better plan
+        one_step(planned, optimizer, step)
+        step += 1
+    return {"equal": as_plain(planned, step, 6), "hashes": everywhere(plan.hash), "changes": everywhere(changes),
+            "costs": [costs[0], costs[-1]], "improved": everywhere(plan.report.get("improved")),
+            "fits": everywhere(plan.predicted_peak <= plan.gross_budget), "searches": everywhere(plan.improvement.search is not None)}
+
+
+def test_improvement_refused():
+    """One rank has no room for the better plan: none takes it, all go on with the one they have."""
+    wrapped = wrapped_with_dear_plan()
+    planned = DistributedDataParallel(wrapped, bucket_cap_mb=0.02)
+    optimizer = torch.optim.AdamW(planned.parameters(), lr=0.01)
+    plan = wrapped.regen.active.plan
+    before = plan.hash
+    hash_with, asked = plan.hash_with, []
+    plan.hash_with = lambda found: asked.append(hash_with(found)) or (None if dist.get_rank() == 1 else asked[-1])
+    step = 0
+    while plan.meets and step < 4096:
+        one_step(planned, optimizer, step)
+        step += 1
+    one_step(planned, optimizer, step)
+    return {"equal": as_plain(planned, step + 1, 6), "kept": everywhere(plan.hash == before), "meets": everywhere(plan.meets),
+            "offered": everywhere(len(asked) == 1 and asked[0] not in (None, before))}
+
+
 def test_overlap():
     """One step as torch's profiler recorded it: when the all-reduces started, and when the kernels ran."""
     wrapped = regen.wrap(make(8), (batch(0)[0],), 0.7, planner="checkmate", work_limit=WORK, gradient_chunk=8 << 10)
@@ -144,6 +213,7 @@ def test_fsdp():
 
 def main():
     torch.set_num_threads(1)
+    faulthandler.dump_traceback_later(300, exit=True)  # ranks that wait for each other in vain say where
     dist.init_process_group("gloo")
     results = {}
     for name in sys.argv[1:]:

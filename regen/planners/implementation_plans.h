@@ -1,0 +1,19 @@
+// The best plan over the implementations that ops can take (implementation_choice.h): every choice
+// where there are few, else one that quick plans prefer, that of `monet`, and the one that all
+// other planners take.
+#pragma once
+
+#include <functional>
+
+#include "regen/planners/planner.h"
+
+namespace regen {
+
+// Plans a graph in which every op has one implementation.
+using PlanOneImplementation = std::function<Result<Proposal>(const Problem& problem, Effort&)>;
+
+// The problem must have a budget. The bound is about all variants, also those of different runs.
+Result<Proposal> plan_implementations(const Problem& problem, Effort& effort,
+                                      const PlanOneImplementation& plan);
+
+}  // namespace regen
