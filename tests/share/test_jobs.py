@@ -146,7 +146,7 @@ def eventually(condition):
 
 def test_a_program_that_is_no_job_is_told_so():
     assert regen.share.job() is None
-    with pytest.raises(regen.RegenError, match="this program is no job: REGEN_SHARE_SOCKET .* expected it to be started by `regen share run"):
+    with pytest.raises(regen.RegenError, match="this program is no job: REGEN_SHARE_SOCKET .* to be started by `regen share run"):
         regen.share.job(required=True)
     with regen.share.hold():
         pass
