@@ -90,8 +90,9 @@ Result<Proposal> decide(const Problem& problem, bool unlimited, Effort& effort) 
   if (!problem.budget || !several_implementations(*problem.graph)) {
     return decide_algorithms(problem, unlimited, effort);
   }
-  return plan_implementations(problem, effort, [&](const Problem& one, Effort& own) {
-    return decide_algorithms(one, unlimited, own);
+  // Each choice gets its share of the effort, so that none may take as long as it likes.
+  return plan_implementations(problem, effort, [](const Problem& one, Effort& own) {
+    return decide_algorithms(one, false, own);
   });
 }
 

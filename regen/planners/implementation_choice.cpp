@@ -139,26 +139,12 @@ class QuickImplementations {
   Status offer(ChosenImplementations chosen) {
     if (known_ && (effort_.exhausted() || chosen == best_)) return {};
     REGEN_ASSIGN(const VariantView view, all_.view(chosen, &preferred_));
-    const Worth worth = worth_of(view.graph());
+    const QuickWorth worth = quick_worth(problem_, view.graph(), effort_);
     if (known_ && worth >= worth_) return {};
     known_ = true;
     worth_ = worth;
     best_ = std::move(chosen);
     return {};
-  }
-
-  // Less is better: the cost of a plan, or without one what it takes at least.
-  using Worth = std::pair<double, Bytes>;
-
-  Worth worth_of(const Graph& graph) {
-    const Bytes bound = structural_bound(graph).bytes;
-    if (bound > *problem_.budget || !check_sequences_possible(graph).ok()) return {kNoCost, bound};
-    Problem problem = problem_;
-    problem.graph = &graph;
-    GapSearch search(problem, effort_);
-    search.start_in_blocks();
-    search.start();
-    return {search.best() ? search.best()->cost : kNoCost, bound};
   }
 
   Problem problem_;
@@ -168,10 +154,22 @@ class QuickImplementations {
   Effort& effort_;
   bool known_ = false;
   ChosenImplementations best_;
-  Worth worth_;
+  QuickWorth worth_;
 };
 
 }  // namespace
+
+QuickWorth quick_worth(const Problem& problem, const Graph& graph, Effort& effort) {
+  const Bytes bound = structural_bound(graph).bytes;
+  if (bound > *problem.budget || !check_sequences_possible(graph).ok()) return {kNoCost, bound};
+  Problem inner = problem;
+  inner.graph = &graph;
+  inner.observer = nullptr;
+  GapSearch search(inner, effort);
+  search.start_in_blocks();
+  search.start();
+  return {search.best() ? search.best()->cost : kNoCost, bound};
+}
 
 Result<ChosenImplementations> choose_implementations(const Problem& problem,
                                                      const Implementations& all,

@@ -68,6 +68,16 @@ class Implementations {
   IdVector<TensorId, char> extra_;  // made by some variants of its maker only
 };
 
+// What a quick plan for the graph, with one implementation for each op, makes of the problem. Less
+// is better: its cost, infinite without one, then the bytes that every plan takes.
+struct QuickWorth {
+  double cost = 0;
+  Bytes bound = 0;
+
+  auto operator<=>(const QuickWorth&) const = default;
+};
+QuickWorth quick_worth(const Problem& problem, const Graph& graph, Effort& effort);
+
 // The choice for a problem with a budget, judged by quick plans: of several that weigh bytes kept
 // for the backward pass against cost, then one op after the other changed for the better.
 // `preferred` are variants, such as algorithms, that suit the budget.

@@ -22,13 +22,15 @@
 namespace regen {
 namespace {
 
-// So many choices, on graphs of so many ops, are all planned.
+// So many choices, on graphs of so many ops, all get a quick plan, and the best a thorough one.
 constexpr std::size_t kFewChoices = 64;
 constexpr std::size_t kFewOps = 60;
+constexpr std::size_t kPlannedChoices = 8;
 // Of what is left when it is their turn.
-constexpr double kQuickShare = 0.2;   // choosing by quick plans
+constexpr double kBaseShare = 0.5;    // what all other planners take
+constexpr double kQuickShare = 0.3;   // choosing by quick plans
 constexpr double kChosenShare = 0.5;  // planning what they chose
-constexpr double kMonetShare = 0.3;
+constexpr double kMonetShare = 0.6;
 constexpr double kBoundShare = 0.1;
 // Costs that differ by less are the same up to rounding.
 constexpr double kSame = 1e-9;
@@ -50,44 +52,55 @@ class ImplementationPlans {
     bound_ = std::max(std::isfinite(bound) ? bound : 0.0, least_cost(graph_));
     std::optional<std::vector<ChosenImplementations>> few;
     if (graph_.num_ops() <= kFewOps) few = all_.all(kFewChoices);
-    if (few) {
-      REGEN_TRY(try_every(*few));
-    } else {
-      REGEN_TRY(try_promising());
-    }
+    REGEN_TRY(few ? try_best_of(std::move(*few)) : try_promising());
     return proposal();
   }
 
  private:
   Bytes host() const { return problem_.host_budget.value_or(kMaxBytes); }
 
-  // The cheapest when all is kept come first; those that follow one that costs too much do too.
-  Status try_every(const std::vector<ChosenImplementations>& choices) {
-    for (std::size_t i = 0; i < choices.size() && !nothing_better(); ++i) {
-      if (fits() && all_.cost(choices[i]) >= cost()) break;
-      REGEN_TRY(try_choice(choices[i], 1.0 / static_cast<double>(choices.size() - i + 1)));
+  // Of all choices those that quick plans like best.
+  Status try_best_of(std::vector<ChosenImplementations> choices) {
+    REGEN_TRY(try_choice(all_.base(), kBaseShare));
+    Effort quick(share_of(effort_, kQuickShare));
+    std::vector<std::pair<QuickWorth, std::size_t>> order;
+    for (std::size_t i = 0; i < choices.size(); ++i) {
+      REGEN_ASSIGN(const VariantView view, all_.view(choices[i]));
+      order.emplace_back(quick_worth(problem_, view.graph(), quick), i);
     }
-    return nothing_better() ? Status{} : ask_monet(1);
+    effort_.add(quick.work());
+    std::ranges::sort(order);
+    const std::size_t count = std::min(order.size(), kPlannedChoices);
+    for (std::size_t i = 0; i < count && wants_more(); ++i) {
+      REGEN_TRY(try_choice(choices[order[i].second], 1.0 / static_cast<double>(count - i + 1)));
+    }
+    return wants_more() ? ask_monet(1) : Status{};
   }
 
   Status try_promising() {
+    REGEN_TRY(try_choice(all_.base(), kBaseShare));
+    if (!wants_more()) return {};
     Effort quick(share_of(effort_, kQuickShare));
-    REGEN_ASSIGN(const VariantView base, all_.view(all_.base()));
-    Problem inner = problem_;
-    inner.graph = &base.graph();
-    inner.observer = nullptr;
-    IdVector<OpId, VariantId> preferred = base.chosen();
-    if (!variant_decisions(base.graph()).empty()) {
-      REGEN_ASSIGN(const VariantView algorithms, choose_variants(inner, quick));
-      for (OpId op : graph_.ops()) preferred[op] = base.original(op, algorithms.chosen()[op]);
-    }
+    REGEN_ASSIGN(const Preferred preferred, algorithms_of_base(quick));
     REGEN_ASSIGN(const ChosenImplementations chosen,
                  choose_implementations(problem_, all_, preferred, quick));
     effort_.add(quick.work());
     REGEN_TRY(try_choice(chosen, kChosenShare));
-    if (wants_more()) REGEN_TRY(ask_monet(kMonetShare));
-    if (wants_more()) REGEN_TRY(try_choice(all_.base(), 1));
-    return {};
+    return wants_more() ? ask_monet(kMonetShare) : Status{};
+  }
+
+  // Variants that suit the budget where all take their base implementation.
+  using Preferred = IdVector<OpId, VariantId>;
+  Result<Preferred> algorithms_of_base(Effort& effort) const {
+    REGEN_ASSIGN(const VariantView base, all_.view(all_.base()));
+    Preferred preferred = base.chosen();
+    if (variant_decisions(base.graph()).empty()) return preferred;
+    Problem inner = problem_;
+    inner.graph = &base.graph();
+    inner.observer = nullptr;
+    REGEN_ASSIGN(const VariantView algorithms, choose_variants(inner, effort));
+    for (OpId op : graph_.ops()) preferred[op] = base.original(op, algorithms.chosen()[op]);
+    return preferred;
   }
 
   bool wants_more() const { return !nothing_better() && (!fits() || !effort_.exhausted()); }

@@ -1,6 +1,5 @@
-// The best plan over the implementations that ops can take (implementation_choice.h): every choice
-// where there are few, else one that quick plans prefer, that of `monet`, and the one that all
-// other planners take.
+// The best plan over the implementations that ops can take (implementation_choice.h): those that
+// all other planners take, those that quick plans prefer, and those of `monet`.
 #pragma once
 
 #include <functional>
