@@ -7,6 +7,7 @@
 #include <string>
 #include <tuple>
 
+#include "python/feed_binding.h"
 #include "python/model_watch.h"
 #include "python/runtime_errors.h"
 #include "python/runtime_step.h"
@@ -137,4 +138,5 @@ PYBIND11_MODULE(_runtime, module) {
   regen::bind_step(module);
   regen::bind_model_watch(module);
   regen::bind_memory(module);
+  regen::bind_feed(module);
 }

@@ -139,6 +139,17 @@ TEST(FeedQueue, ANewProducerGoesOnWhereTheOldOneWasNotAtTheBeginning) {
   EXPECT_EQ(take(queue, id(1)).position, (Position{3, 7}));
 }
 
+TEST(FeedQueue, WhoLeavesAnEpochEarlyGoesOnWithTheNext) {
+  FeedQueue queue({.slots = 4});
+  queue.add(id(1), SlowPolicy::kWait, Join::kNow);
+  fill(queue, 99);
+  give_back(queue, id(1), take(queue, id(1)));
+  queue.move(id(1), {1, 0});
+  EXPECT_EQ(queue.begin()->position, (Position{1, 0})) << "the rest is not made for nobody";
+  queue.publish();
+  EXPECT_EQ(take(queue, id(1)).position, (Position{1, 0}));
+}
+
 TEST(FeedQueue, OnlyTheSlowOneLosesAndIsToldHowMany) {
   FeedQueue queue({.slots = 3});
   queue.add(id(1), SlowPolicy::kSkip, Join::kNow);

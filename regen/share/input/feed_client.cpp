@@ -189,6 +189,17 @@ Result<FeedEvent> FeedClient::take(const FeedFrame& frame) {
   return event;
 }
 
+Status FeedClient::move(Position next) {
+  if (next_ && next < *next_) {
+    return bad_input("cannot go back to batch " + std::to_string(next.index) + " of epoch " +
+                     std::to_string(next.epoch) + ", expected a later one");
+  }
+  next_ = next;
+  // A producer that is gone is told by next(), with the new position.
+  if (connection_) (void)connection_->socket.send({.kind = FrameKind::kMove, .position = next});
+  return {};
+}
+
 void FeedClient::leave() {
   if (!connection_ || connection_->process != ::getpid()) return;
   (void)connection_->socket.send({.kind = FrameKind::kBye});

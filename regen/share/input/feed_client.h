@@ -81,6 +81,8 @@ class FeedClient {
   ~FeedClient();
 
   Result<FeedEvent> next();
+  // Goes on at a later position, without what lies between.
+  Status move(Position next);
   // Wants nothing more; batches in use stay.
   void leave();
 

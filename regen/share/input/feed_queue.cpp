@@ -47,10 +47,24 @@ void FeedQueue::add(ConsumerId id, SlowPolicy policy, Position next) {
   follow(next);
   Consumer& consumer = insert(id, policy);
   consumer.began = true;
+  go_to(consumer, next);
+}
+
+void FeedQueue::move(ConsumerId id, Position next) {
+  Consumer& consumer = consumers_.at(id);
+  if (consumer.left) return;
+  drop_queue(consumer);
+  consumer.lost = 0;
+  consumer.began = true;
+  go_to(consumer, next);
+  deliver(id, consumer);
+}
+
+void FeedQueue::go_to(Consumer& consumer, Position next) {
   const auto first = std::find_if(history_.begin(), history_.end(),
                                   [next](const FeedItem& item) { return item.position == next; });
-  if (first != history_.end()) return queue_from(consumer, first);
   consumer.next = next;
+  if (first != history_.end()) queue_from(consumer, first);
 }
 
 // Newcomers that have seen nothing yet go where those who have been here before go on, and not the

@@ -96,6 +96,8 @@ class FeedQueue {
   void remove(ConsumerId id);
   // It wants no more, but still looks at what it holds.
   void leave(ConsumerId id);
+  // It goes on elsewhere, and will not come back to what it leaves out.
+  void move(ConsumerId id, Position next);
   // It waits for its next item, which comes as a delivery. Refused while it waits already.
   Status want(ConsumerId id);
   Status give_back(ConsumerId id, std::uint32_t slot, std::uint64_t serial);
@@ -142,6 +144,7 @@ class FeedQueue {
   // Into the queue: what is there from `first` on.
   void queue_from(Consumer& consumer, std::deque<FeedItem>::const_iterator first);
   void follow(Position next);
+  void go_to(Consumer& consumer, Position next);
   bool still_there(const FeedItem& item) const;
   std::optional<Position> wanted() const;
   std::optional<std::uint32_t> free_slot();

@@ -278,6 +278,9 @@ class FeedServer::Core {
         return queue_.want(id);
       case FrameKind::kReturn:
         return queue_.give_back(id, frame.slot, frame.serial);
+      case FrameKind::kMove:
+        queue_.move(id, frame.position);
+        return {};
       case FrameKind::kBye:
         queue_.leave(id);
         return {};

@@ -8,6 +8,7 @@
 //     kWant                            ─►
 //                                      ◄─  kBatch, kEpochEnd, kEnd or kError
 //     kReturn slot, serial             ─►
+//     kMove   position                 ─►
 //     kBye                             ─►
 #pragma once
 
@@ -26,6 +27,7 @@ enum class FrameKind : std::uint16_t {
   kWant = 2,
   kReturn = 3,
   kBye = 4,
+  kMove = 5,
   kWelcome = 65,
   kBatch = 66,
   kEpochEnd = 67,
