@@ -7,6 +7,7 @@
 #include <string>
 #include <tuple>
 
+#include "python/feed_binding.h"
 #include "python/model_watch.h"
 #include "python/runtime_errors.h"
 #include "python/runtime_share.h"
@@ -149,4 +150,5 @@ PYBIND11_MODULE(_runtime, module) {
   regen::bind_model_watch(module);
   regen::bind_memory(module);
   regen::bind_state(module);
+  regen::bind_feed(module);
 }

@@ -1,7 +1,7 @@
 """regen: trains PyTorch models under a byte budget, with the same gradients bit for bit."""
 
 from regen._runtime import BudgetError, RegenError
-from regen import backend, capture, errors  # noqa: F401  the backend registers itself with torch.compile
+from regen import backend, capture, errors, share  # noqa: F401  the backend registers itself with torch.compile
 from regen.capture import Captured
 from regen.check import CheckError, check
 from regen.errors import CaptureError

@@ -69,9 +69,9 @@ Status remove_stale(const std::string& path) {
 }
 
 // With the permissions from the first moment on: nobody slips in before they are set.
-Result<Descriptor> listen_at(const std::string& path, mode_t mode) {
+Result<Descriptor> listen_at(const std::string& path, mode_t mode, int type) {
   REGEN_ASSIGN(const sockaddr_un address, socket_address(path));
-  Descriptor listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  Descriptor listener(::socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listener.valid()) return system_error(path, "socket");
   const mode_t before = ::umask(static_cast<mode_t>(0777 & ~mode));
   const int bound =
@@ -84,13 +84,13 @@ Result<Descriptor> listen_at(const std::string& path, mode_t mode) {
 
 }  // namespace
 
-Result<Door> Door::open(const std::string& path, mode_t mode) {
+Result<Door> Door::open(const std::string& path, mode_t mode, int type) {
   REGEN_TRY(socket_address(path));
   REGEN_TRY(make_folder(path));
   Door door;
   REGEN_ASSIGN(door.lock_, lock(path));
   REGEN_TRY(remove_stale(path));
-  REGEN_ASSIGN(door.listener_, listen_at(path, mode));
+  REGEN_ASSIGN(door.listener_, listen_at(path, mode, type));
   door.path_ = path;
   return door;
 }

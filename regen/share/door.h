@@ -2,6 +2,7 @@
 // file's permissions keep out.
 #pragma once
 
+#include <sys/socket.h>
 #include <sys/types.h>
 
 #include <string>
@@ -16,7 +17,7 @@ class Door {
   // Listens at `path`. A socket that a dead daemon left there is replaced; a path that another
   // daemon serves, or that is no socket, is refused. The folder is made if it is missing, for this
   // user only. Beside the socket stays PATH.lock: whoever has it locked is the daemon.
-  static Result<Door> open(const std::string& path, mode_t mode);
+  static Result<Door> open(const std::string& path, mode_t mode, int type = SOCK_STREAM);
   Door(Door&&) noexcept = default;
   ~Door();
 
