@@ -61,7 +61,7 @@ struct ServerPage::Memory {
   Memory* previous;  // in the list; null for the first
   pid_t owner;       // the thread that made it
   char unused[kPageBytes - sizeof(robust_list) - sizeof(Memory*) - sizeof(pid_t)];
-  std::atomic<std::uint32_t> word;
+  PageContent content;
 
   // At every instant the list can be walked: the thread may be killed at any instruction.
   void enter_list() {
@@ -81,14 +81,14 @@ struct ServerPage::Memory {
 
 void ServerPage::Unmap::operator()(Memory* memory) const {
   if (memory->owner == ::gettid()) {  // a forked child has no say
-    memory->word.store(0, std::memory_order_release);
+    memory->content.go.store(0, std::memory_order_release);
     memory->leave_list();
   }
   ::munmap(memory, 2 * kPageBytes);
 }
 
 Result<ServerPage> ServerPage::create() {
-  static_assert(offsetof(Memory, word) == kPageBytes);
+  static_assert(offsetof(Memory, content) + offsetof(PageContent, go) == kPageBytes);
   REGEN_TRY(install_robust_list());
   ServerPage page;
   page.descriptor_ = Descriptor(::memfd_create("regen-share", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -118,13 +118,17 @@ std::uint32_t ServerPage::go_value() const {
 }
 
 void ServerPage::set_go(bool go) {
-  memory_->word.store(go ? go_value() : 0, std::memory_order_release);
+  memory_->content.go.store(go ? go_value() : 0, std::memory_order_release);
 }
 
-const ClientPage::Word ClientPage::kStop{0};
+void ServerPage::set_limit(const ByteLimit& limit) {
+  memory_->content.limit.store(limit.pack(), std::memory_order_release);
+}
 
-void ClientPage::Unmap::operator()(const Word* word) const {
-  ::munmap(const_cast<Word*>(word), kPageBytes);
+const PageContent ClientPage::kStop{};
+
+void ClientPage::Unmap::operator()(const PageContent* content) const {
+  ::munmap(const_cast<PageContent*>(content), kPageBytes);
 }
 
 Result<ClientPage> ClientPage::map(const Descriptor& descriptor, std::uint32_t go_value) {
@@ -136,8 +140,8 @@ Result<ClientPage> ClientPage::map(const Descriptor& descriptor, std::uint32_t g
   void* memory = ::mmap(nullptr, kPageBytes, PROT_READ, MAP_SHARED, descriptor.number(), 0);
   if (memory == MAP_FAILED) return page_error("mmap");
   ClientPage page;
-  page.mapping_.reset(static_cast<const Word*>(memory));
-  page.word_ = page.mapping_.get();
+  page.mapping_.reset(static_cast<const PageContent*>(memory));
+  page.content_ = page.mapping_.get();
   page.go_value_ = go_value;
   return page;
 }

@@ -1,9 +1,9 @@
-// The word that tells a job whether it may go on: one page of shared memory for each client, which
-// only the daemon can write. Reading it is the whole fast path.
+// The words that tell a job whether it may go on and how many bytes it may use: one page of shared
+// memory for each client, which only the daemon can write. Reading one is the whole fast path.
 //
-// The word holds the go value (the daemon's thread id) or something else. All words of a daemon are
-// on the robust list of its thread, so that the kernel itself changes them when the thread ends,
-// even by SIGKILL: no job goes on under a daemon that is no more.
+// The first word holds the go value (the daemon's thread id) or something else. All such words of a
+// daemon are on the robust list of its thread, so that the kernel itself changes them when the
+// thread ends, even by SIGKILL: no job goes on under a daemon that is no more.
 #pragma once
 
 #include <atomic>
@@ -11,8 +11,20 @@
 #include <memory>
 
 #include "regen/base/result.h"
+#include "regen/share/order.h"
 
 namespace regen::share {
+
+// What both sides see.
+struct PageContent {
+  std::atomic<std::uint32_t> go;
+  std::uint32_t unused;
+  std::atomic<std::uint64_t> limit;  // ByteLimit::pack()
+
+  static_assert(std::atomic<std::uint32_t>::is_always_lock_free &&
+                    std::atomic<std::uint64_t>::is_always_lock_free,
+                "processes share it");
+};
 
 // A file descriptor that closes itself.
 class Descriptor {
@@ -40,6 +52,7 @@ class ServerPage {
   Descriptor take_descriptor() { return std::move(descriptor_); }
   std::uint32_t go_value() const;
   void set_go(bool go);
+  void set_limit(const ByteLimit& limit);
 
  private:
   struct Memory;  // the page, and beside it the link of the robust list
@@ -59,18 +72,19 @@ class ClientPage {
   ClientPage() = default;
   static Result<ClientPage> map(const Descriptor& descriptor, std::uint32_t go_value);
 
-  bool go() const { return word_->load(std::memory_order_acquire) == go_value_; }
+  bool go() const { return content_->go.load(std::memory_order_acquire) == go_value_; }
+  ByteLimit limit() const {
+    return ByteLimit::unpack(content_->limit.load(std::memory_order_acquire));
+  }
 
  private:
-  using Word = std::atomic<std::uint32_t>;
-  static_assert(Word::is_always_lock_free, "processes share it");
   struct Unmap {
-    void operator()(const Word* word) const;
+    void operator()(const PageContent* content) const;
   };
-  static const Word kStop;
+  static const PageContent kStop;
 
-  std::unique_ptr<const Word, Unmap> mapping_;
-  const Word* word_ = &kStop;
+  std::unique_ptr<const PageContent, Unmap> mapping_;
+  const PageContent* content_ = &kStop;
   std::uint32_t go_value_ = 1;
 };
 
