@@ -23,6 +23,7 @@
 #include "regen/share/door.h"
 #include "regen/share/page.h"
 #include "regen/share/prometheus.h"
+#include "regen/share/roster.h"
 
 namespace regen::share {
 namespace {
@@ -66,32 +67,41 @@ class Daemon : public Connection::Listener {
 
  private:
   using ConnectionPointer = std::shared_ptr<Connection>;
+  using ProcessEnd = std::unique_ptr<asio::posix::stream_descriptor>;  // null when unknown
   // A registered job and where it is.
   struct Client {
     JobId job;
     ServerPage page;
     bool admitted = false;
     int hung = 0;  // how often patience with it ended
-    std::unique_ptr<asio::posix::stream_descriptor> process = {};
+    ProcessEnd process = {};
+  };
+  // A job of the former daemon that has not come back.
+  struct Absent {
+    JobId job;
+    ProcessEnd process;
   };
   struct Newcomer {
     std::weak_ptr<Connection> connection;
     JobSpec spec;
   };
 
+  ProcessEnd when_ended(std::int64_t process, std::function<void()> then);
+
   void accept();
   void admit_connection(Connection::Socket socket);
   void stop();
   void end_settling();
   void open_devices(std::chrono::milliseconds again_after);
+  void expect_former_jobs();
 
   void on_register(Connection& connection, const Message& message);
   void register_job(Connection& connection, const JobSpec& spec);
-  void watch_process(Connection& connection, Client& client);
   void forget(Connection& connection);
   Status on_request(Client& client, const Message& message);
   Status answer(Connection& connection, const Message& message);
   Status change_job(const Message& message);
+  void keep_roster();
   void carry_out_orders();
   void carry_out(const Order& order, Connection& connection, Client& client);
   void welcome(Connection& connection, Client& client);
@@ -116,7 +126,9 @@ class Daemon : public Connection::Listener {
   std::set<ConnectionPointer> connections_;
   std::map<const Connection*, Client> clients_;
   std::map<JobId, Connection*> connection_of_;
-  std::vector<Newcomer> newcomers_;  // who wait for the end of settling
+  std::map<std::string, Absent> absent_;  // by identity
+  std::vector<Newcomer> newcomers_;       // who wait for the end of settling
+  bool roster_changed_ = false;
   bool settling_ = false;
   bool stopping_ = false;
   Nanoseconds started_ = clock_now();
@@ -146,8 +158,35 @@ void Daemon::run() {
   pause_.async_wait([this](asio::error_code cancelled) {
     if (!cancelled) end_settling();
   });
+  expect_former_jobs();
   accept();
   loop_.run();
+}
+
+void Daemon::expect_former_jobs() {
+  for (const RosterEntry& entry : read_roster(options_.socket + ".jobs")) {
+    const auto job = scheduler_.expect(entry, clock_now());
+    if (!job.ok()) continue;  // another device, or less memory, than the former daemon had
+    log(who(*job) + " expected back");
+    absent_[entry.identity] = {*job, when_ended(entry.process, [this, identity = entry.identity] {
+                                 const auto gone = absent_.extract(identity);
+                                 if (gone.empty()) return;
+                                 log(who(gone.mapped().job) + " has ended");
+                                 scheduler_.remove(gone.mapped().job, clock_now());
+                                 carry_out_orders();
+                               })};
+  }
+}
+
+Daemon::ProcessEnd Daemon::when_ended(std::int64_t process, std::function<void()> then) {
+  Descriptor file = process_descriptor(process);
+  if (!file.valid()) return nullptr;
+  auto end = std::make_unique<asio::posix::stream_descriptor>(loop_, file.release());
+  end->async_wait(asio::posix::stream_descriptor::wait_read,
+                  [then = std::move(then)](asio::error_code cancelled) {
+                    if (!cancelled) then();
+                  });
+  return end;
 }
 
 // The words go first: whoever holds a device stops at once and looks for another daemon.
@@ -155,6 +194,7 @@ void Daemon::stop() {
   stopping_ = true;
   for (auto& [connection, client] : clients_) client.page.set_go(false);
   log("stopping with " + format_count(clients_.size(), "job"));
+  absent_.clear();
   asio::error_code ignored;
   acceptor_.close(ignored);
   turns_.cancel();
@@ -255,6 +295,7 @@ void Daemon::register_job(Connection& connection, const JobSpec& spec) {
   auto page = ServerPage::create();
   if (!page.ok()) return connection.refuse(page.error());
   const auto job = scheduler_.add(spec, connection.process(), clock_now());
+  if (job.ok()) absent_.erase(spec.identity);
   if (!job.ok()) {
     log("refused: " + job.error().message);
     return connection.refuse(job.error());
@@ -263,19 +304,10 @@ void Daemon::register_job(Connection& connection, const JobSpec& spec) {
       clients_.emplace(&connection, Client{*job, std::move(page).value()}).first->second;
   connection_of_.emplace(*job, &connection);
   connection.set_registered();
-  watch_process(connection, client);
+  client.process = when_ended(connection.process(), [weak = connection.weak_from_this()] {
+    if (const ConnectionPointer gone = weak.lock()) gone->close();
+  });
   if (!scheduler_.admitted(*job)) log(who(*job) + " waits for memory");
-}
-
-void Daemon::watch_process(Connection& connection, Client& client) {
-  Descriptor process = process_descriptor(scheduler_.process(client.job));
-  if (!process.valid()) return;
-  client.process = std::make_unique<asio::posix::stream_descriptor>(loop_, process.release());
-  client.process->async_wait(asio::posix::stream_descriptor::wait_read,
-                             [weak = connection.weak_from_this()](asio::error_code cancelled) {
-                               const ConnectionPointer gone = weak.lock();
-                               if (!cancelled && gone) gone->close();
-                             });
 }
 
 Status Daemon::on_request(Client& client, const Message& message) {
@@ -346,7 +378,11 @@ void Daemon::on_closed(Connection& connection) {
   if (found != clients_.end()) {
     log(who(found->second.job) + " left");
     forget(connection);
-    if (!stopping_) carry_out_orders();
+    roster_changed_ = true;
+    if (!stopping_) {
+      carry_out_orders();
+      keep_roster();
+    }
   }
   connections_.erase(connection.shared_from_this());
 }
@@ -359,9 +395,20 @@ void Daemon::forget(Connection& connection) {
   scheduler_.remove(job, clock_now());
 }
 
+void Daemon::keep_roster() {
+  if (std::exchange(roster_changed_, false)) {
+    write_roster(options_.socket + ".jobs", scheduler_.roster());
+  }
+}
+
 // Sending may close a connection, which gives new orders; the loop takes those too.
 void Daemon::carry_out_orders() {
   for (auto orders = scheduler_.take_orders(); !orders.empty(); orders = scheduler_.take_orders()) {
+    // Before anybody acts on it.
+    for (const Order& order : orders) {
+      roster_changed_ |= order.kind == Order::Kind::kLimit || order.kind == Order::Kind::kAdmit;
+    }
+    keep_roster();
     for (const Order& order : orders) {
       const auto found = connection_of_.find(order.job);
       if (found == connection_of_.end()) continue;

@@ -352,6 +352,7 @@ std::int64_t DeviceMemory::urgency(JobId id) const {
 DeviceMemory::Facts DeviceMemory::facts(JobId id) const {
   const Job& job = jobs_.at(id);
   return {.limit = job.limit.bytes,
+          .full = job.full,
           .held = std::max(job.held, job.used),
           .used = job.used,
           .shrinking = job.admitted && job.full > job.limit.bytes,

@@ -79,6 +79,7 @@ class DeviceMemory {
 
   struct Facts {
     Bytes limit = 0;
+    Bytes full = 0;  // of the plan that it may be running
     Bytes held = 0;  // counted as its own; at least what it uses
     Bytes used = 0;  // as it said last
     bool shrinking = false;

@@ -100,7 +100,7 @@ Error Scheduler::no_room(const JobSpec& spec, std::size_t device, const Error& r
 Status Scheduler::check(const JobSpec& spec) const {
   REGEN_ASSIGN(const std::size_t device, find_device(spec.device));
   for (const auto& [id, job] : jobs_) {
-    if (job.spec.identity != spec.identity) continue;
+    if (job.spec.identity != spec.identity || job.absent) continue;
     return bad_input("identity " + in_quotes(spec.identity) +
                      " is registered already, by process " + std::to_string(job.process) +
                      ", expected one of its own for each job");
@@ -121,24 +121,56 @@ Status Scheduler::enter(JobId id, const JobSpec& spec, DeviceMemory& memory) {
 Result<JobId> Scheduler::add(const JobSpec& spec, std::int64_t process, Nanoseconds now) {
   REGEN_TRY(check(spec));
   REGEN_ASSIGN(const std::size_t device, find_device(spec.device));
+  const auto expected = std::find_if(jobs_.begin(), jobs_.end(), [&spec](const auto& entry) {
+    return entry.second.absent && entry.second.spec.identity == spec.identity;
+  });
+  if (expected != jobs_.end()) leave(expected->first, now);
   const JobId id(next_job_);
   const Status entered = enter(id, spec, devices_[device].memory);
   if (!entered.ok()) return no_room(spec, device, entered.error());
   ++next_job_;
-  jobs_.emplace(id, JobEntry{.spec = spec, .device = device, .process = process, .added = now});
+  jobs_.emplace(id, JobEntry{.spec = spec,
+                             .device = device,
+                             .process = process,
+                             .process_start = process_start(process),
+                             .added = now});
   settle(devices_[device], now);
   return id;
 }
 
-void Scheduler::remove(JobId job, Nanoseconds now) {
-  DeviceEntry& device = devices_[jobs_.at(job).device];
-  if (device.memory.admitted(job)) {
-    device.queue.remove(job, now);
-    ++device.finished;
+Result<JobId> Scheduler::expect(const RosterEntry& entry, Nanoseconds now) {
+  const JobSpec spec{.name = entry.name,
+                     .identity = entry.identity,
+                     .device = entry.device,
+                     .memory = entry.bytes,
+                     .again = true};
+  REGEN_ASSIGN(const JobId id, add(spec, entry.process, now));
+  jobs_.at(id).absent = true;
+  return id;
+}
+
+std::vector<RosterEntry> Scheduler::roster() const {
+  std::vector<RosterEntry> entries;
+  for (const auto& [id, job] : jobs_) {
+    if (!admitted(id)) continue;
+    entries.push_back({job.spec.name, job.spec.identity, devices_[job.device].spec.name,
+                       job.process, job.process_start, memory_of(id).facts(id).full});
   }
+  return entries;
+}
+
+void Scheduler::leave(JobId job, Nanoseconds now) {
+  DeviceEntry& device = devices_[jobs_.at(job).device];
+  if (device.memory.admitted(job)) device.queue.remove(job, now);
   device.memory.remove(job);
   jobs_.erase(job);
   std::erase_if(orders_, [job](const Order& order) { return order.job == job; });
+}
+
+void Scheduler::remove(JobId job, Nanoseconds now) {
+  DeviceEntry& device = devices_[jobs_.at(job).device];
+  if (device.memory.admitted(job) && !jobs_.at(job).absent) ++device.finished;
+  leave(job, now);
   settle(device, now);
 }
 
@@ -320,7 +352,8 @@ JobStatus Scheduler::job_status(JobId id, const JobEntry& job, Nanoseconds now) 
                    .limit_bytes = facts.limit,
                    .held_bytes = facts.held,
                    .used_bytes = facts.used,
-                   .memory_state = facts.away          ? "away"
+                   .memory_state = job.absent          ? "absent"
+                                   : facts.away        ? "away"
                                    : facts.making_room ? "making room"
                                    : facts.shrinking   ? "shrinking"
                                                        : "settled",

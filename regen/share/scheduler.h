@@ -14,6 +14,7 @@
 #include "regen/share/device_memory.h"
 #include "regen/share/device_queue.h"
 #include "regen/share/job.h"
+#include "regen/share/roster.h"
 #include "regen/share/status.h"
 
 namespace regen::share {
@@ -55,6 +56,11 @@ class Scheduler {
   // The job is a newcomer until an order says that it is admitted, which may be at once; it then
   // starts idle. `process` is for people only.
   Result<JobId> add(const JobSpec& spec, std::int64_t process, Nanoseconds now);
+  // A job that a former daemon had: its bytes are its own until it comes back with its identity, or
+  // is removed.
+  Result<JobId> expect(const RosterEntry& entry, Nanoseconds now);
+  // What must outlive this daemon.
+  std::vector<RosterEntry> roster() const;
   // Newcomers too: what others were asked for on their behalf is taken back.
   void remove(JobId job, Nanoseconds now);
   bool admitted(JobId job) const { return memory_of(job).admitted(job); }
@@ -101,7 +107,9 @@ class Scheduler {
     JobSpec spec;
     std::size_t device = 0;
     std::int64_t process = 0;
+    std::uint64_t process_start = 0;
     Nanoseconds added = 0;
+    bool absent = false;  // expected
     bool expired = false;
     std::optional<Nanoseconds> asked_at = {};  // to make room
   };
@@ -109,6 +117,7 @@ class Scheduler {
   Result<std::size_t> find_device(std::string_view name) const;
   Result<JobId> find_job(std::string_view name) const;
   Error no_room(const JobSpec& spec, std::size_t device, const Error& reason) const;
+  void leave(JobId job, Nanoseconds now);
   Status enter(JobId id, const JobSpec& spec, DeviceMemory& memory);
   DeviceQueue& queue_of(JobId job) { return devices_[jobs_.at(job).device].queue; }
   DeviceMemory& memory_of(JobId job) { return devices_[jobs_.at(job).device].memory; }

@@ -123,7 +123,7 @@ TEST(JobSpec, RefusesWhatMakesNoSense) {
       {"weight", 0, "expected a number from 0.001"},
       {"weight", "much", "weight"},
       {"memory", -5, "memory"},
-      {"memory", 39, "expected at least the 40 that the job says it needs"},
+      {"memory", 39, "expected at least the 40 that it says it needs"},
       {"points", Json::array({1}), "points[0]"},
       {"points", Json::array({Json::array({1, -1})}), "points[0][1]"},
       {"deadline_seconds", -1, "deadline_seconds"},

@@ -78,10 +78,6 @@ Board& new_board() {
   return *new (memory) Board;
 }
 
-namespace {
-
-// Whether the process may still execute anything of its own. One that was killed closes its socket
-// some time before it is a zombie: the kernel's flag says that it is on its way.
 bool can_go_on(int process) {
   constexpr unsigned kExiting = 4;  // PF_EXITING
   FILE* file = std::fopen(("/proc/" + std::to_string(process) + "/stat").c_str(), "r");
@@ -91,8 +87,6 @@ bool can_go_on(int process) {
   std::fclose(file);
   return read == 1 && (flags & kExiting) == 0;
 }
-
-}  // namespace
 
 void use_device(Board& board) {
   const int self = ::getpid();

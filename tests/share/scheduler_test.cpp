@@ -210,6 +210,8 @@ TEST(Environment, CarriesAnEnrolment) {
               HasSubstr("REGEN_SHARE_WEIGHT: bad weight 'heavy'"));
   ::unsetenv("REGEN_SHARE_NAME");
   EXPECT_FALSE(enrolment_from_environment()->has_value()) << "not started by regen share run";
+  EXPECT_THAT(required_enrolment().error().message,
+              HasSubstr("this program was not started by regen, expected `regen share run"));
 }
 
 }  // namespace
