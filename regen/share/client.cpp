@@ -93,9 +93,19 @@ Status Client::reconnect() {
   return {};
 }
 
-// What the daemon says unasked, while the job does not hold the device. A new limit needs no
-// answer: it is on the page.
+// A limit that does not ask for less than the job has confirmed is confirmed here: it may have been
+// higher for a while, without the job having seen it, and somebody may wait for the difference.
+void Client::look() {
+  const ByteLimit limit = page_.limit();
+  const bool news = limit.generation != seen_.generation;
+  seen_ = limit;
+  if (!news || limit.bytes < spec_.full_bytes) return;
+  channel_.send({MessageType::kConfirm, {{"generation", limit.generation}, {"used_bytes", used_}}});
+}
+
+// What the daemon says unasked, while the job does not hold the device.
 void Client::answer(const Message& message) {
+  if (message.type == MessageType::kLimit) look();
   if (message.type != MessageType::kMakeRoom) return;
   const std::string text = message.body.value("depth", std::string());
   const auto depth = parse_depth(text);
@@ -145,15 +155,14 @@ void Client::idle() {
 }
 
 Bytes Client::byte_limit() {
-  seen_ = page_.limit();
-  // From now on the job may be on its way to use as much.
-  spec_.full_bytes = std::max(spec_.full_bytes, seen_.bytes);
+  look();
   return seen_.bytes;
 }
 
 void Client::confirm(Bytes used) {
+  used_ = used;
   if (used <= seen_.bytes) spec_.full_bytes = seen_.bytes;
-  spec_.held_bytes = std::min(spec_.held_bytes, spec_.full_bytes);
+  spec_.held_bytes = holding_ ? spec_.full_bytes : std::min(spec_.held_bytes, spec_.full_bytes);
   channel_.send({MessageType::kConfirm, {{"generation", seen_.generation}, {"used_bytes", used}}});
 }
 

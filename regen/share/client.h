@@ -2,10 +2,10 @@
 //
 //   auto client = Client::connect(options, spec);          // waits until there is memory for it
 //   while (there is work) {
-//     if (client->byte_limit() < bytes of the plan) {      // between two steps; one load
-//       switch to a plan that fits;
-//       client->confirm(bytes in use);
-//     }
+//     const Bytes limit = client->byte_limit();            // between two steps; one load
+//     if (limit > limit of the plan) client->confirm(bytes in use);    // may use it from now on
+//     if (limit != limit of the plan) switch to the plan for it;
+//     if (it was less) client->confirm(bytes in use);      // others may have the rest
 //     for each window of work of the step {
 //       if (!client->keep_going()) REGEN_TRY(client->acquire());   // one load, unless somebody
 //       waits run it;
@@ -60,10 +60,11 @@ class Client {
   // with their memory it makes room first.
   void idle();
 
-  // How many bytes the job may use from its next step on: one load. Look between two steps.
+  // How many bytes the job may use from its next step on: one load. Look between two steps. At
+  // first the job may use what this says; to use more later it confirms first.
   Bytes byte_limit();
   // From now on the job uses at most the limit that byte_limit() gave last; `used` is what it uses
-  // now. No answer, no sleep.
+  // now. So: after less is used, and before more is. No answer, no sleep.
   void confirm(Bytes used);
   // What the job needs, now that it knows: returns once its limit is at least the least bytes of
   // the curve. Gives the device back first. An error when that cannot be; the job is then as
@@ -89,6 +90,7 @@ class Client {
   Status reconnect();
   Status wait_for_turn(MessageType request);
   void answer(const Message& message);
+  void look();
 
   ClientOptions options_;
   JobSpec spec_;  // with what the job has on the device, in case it must register again
@@ -96,7 +98,8 @@ class Client {
   ClientPage page_;
   DeviceUse use_;
   MakeRoom make_room_;
-  ByteLimit seen_;  // the limit as the job read it last
+  ByteLimit seen_;  // the limit as it was read last
+  Bytes used_ = 0;  // as confirmed last
   bool holding_ = false;
   int reconnections_ = 0;
 };

@@ -181,7 +181,11 @@ void Daemon::expect_former_jobs() {
 Daemon::ProcessEnd Daemon::when_ended(std::int64_t process, std::function<void()> then) {
   Descriptor file = process_descriptor(process);
   if (!file.valid()) return nullptr;
-  auto end = std::make_unique<asio::posix::stream_descriptor>(loop_, file.release());
+  auto end = std::make_unique<asio::posix::stream_descriptor>(loop_);
+  asio::error_code failed;
+  end->assign(file.number(), failed);
+  if (failed) return nullptr;
+  file.release();
   end->async_wait(asio::posix::stream_descriptor::wait_read,
                   [then = std::move(then)](asio::error_code cancelled) {
                     if (!cancelled) then();

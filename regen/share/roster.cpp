@@ -1,7 +1,8 @@
 #include "regen/share/roster.h"
 
-#include <fstream>
+#include <cstdio>
 #include <sstream>
+#include <string_view>
 
 #include "regen/base/file.h"
 #include "regen/base/json.h"
@@ -35,17 +36,20 @@ Json to_json(const RosterEntry& entry) {
 }  // namespace
 
 std::uint64_t process_start(std::int64_t process) {
-  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
-  std::string text((std::istreambuf_iterator<char>(file)), {});
-  // The second field is the name in brackets, which may hold anything; start is field 22.
-  const std::size_t name_end = text.rfind(')');
-  if (name_end == std::string::npos) return 0;
-  std::istringstream fields(text.substr(name_end + 1));
+  // The process may end while its file is read, which streams would answer with an exception.
+  FILE* file = std::fopen(("/proc/" + std::to_string(process) + "/stat").c_str(), "re");
+  if (file == nullptr) return 0;
+  char text[1024] = {};
+  const std::size_t size = std::fread(text, 1, sizeof text - 1, file);
+  std::fclose(file);
+  // The second field is the name in brackets, which may hold anything; the start is field 22.
+  const std::size_t name_end = std::string_view(text, size).rfind(')');
+  if (name_end == std::string_view::npos) return 0;
+  std::istringstream fields(text + name_end + 1);
   std::string skipped;
   for (int field = 3; field < 22; ++field) fields >> skipped;
   std::uint64_t start = 0;
-  fields >> start;
-  return start;
+  return fields >> start ? start : 0;
 }
 
 void write_roster(const std::string& path, const std::vector<RosterEntry>& entries) {
