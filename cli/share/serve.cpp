@@ -1,4 +1,5 @@
 // regen share serve: the daemon.
+#include <poll.h>
 #include <unistd.h>
 
 #include "cli/options.h"
@@ -16,8 +17,21 @@ struct Arguments {
   unsigned mode = share::DaemonOptions{}.mode;
   double turn = share::to_seconds(share::DaemonOptions{}.turn);
   double settle = share::to_seconds(share::DaemonOptions{}.settle);
+  double admission = share::to_seconds(share::DaemonOptions{}.admission);
+  double patience = share::to_seconds(share::DaemonOptions{}.holder_patience);
+  bool kill_hung = false;
+  bool quiet = false;
   std::int64_t max_connections = 1024;
 };
+
+// A line for an event, for people and for journals that add the time. A reader who does not read
+// loses lines; it does not stop the daemon.
+void log_line(const std::string& line) {
+  pollfd error{STDERR_FILENO, POLLOUT, 0};
+  if (::poll(&error, 1, 0) != 1 || (error.revents & POLLOUT) == 0) return;
+  const std::string whole = line + "\n";
+  (void)!::write(STDERR_FILENO, whole.data(), whole.size());
+}
 
 Result<unsigned> parse_mode(std::string_view text) {
   unsigned mode = 0;
@@ -36,6 +50,12 @@ Result<double> parse_turn(std::string_view text) {
   return bad_input("bad time " + in_quotes(text) + ", expected seconds from 0.0001 to 3600");
 }
 
+Result<double> parse_patience(std::string_view text) {
+  const auto seconds = parse_double(text);
+  if (seconds.ok() && *seconds >= 0.01 && *seconds <= 1e6) return *seconds;
+  return bad_input("bad time " + in_quotes(text) + ", expected seconds from 0.01 to 1000000");
+}
+
 Result<double> parse_settle(std::string_view text) {
   const auto seconds = parse_double(text);
   if (seconds.ok() && *seconds >= 0 && *seconds <= 3600) return *seconds;
@@ -51,7 +71,11 @@ Result<share::DaemonOptions> daemon_options(const Arguments& arguments) {
   share::DaemonOptions options{.socket = chosen_socket(arguments.socket),
                                .mode = arguments.mode,
                                .turn = share::from_seconds(arguments.turn),
-                               .settle = share::from_seconds(arguments.settle)};
+                               .settle = share::from_seconds(arguments.settle),
+                               .admission = share::from_seconds(arguments.admission),
+                               .holder_patience = share::from_seconds(arguments.patience),
+                               .kill_hung = arguments.kill_hung};
+  if (!arguments.quiet) options.log = log_line;
   options.max_connections = static_cast<std::size_t>(arguments.max_connections);
   for (const std::string& text : arguments.devices) {
     REGEN_ASSIGN(const share::DeviceSpec device, share::parse_device(text));
@@ -91,6 +115,13 @@ void add_share_serve(CLI::App& share, Action& action) {
   add_parsed(verb, "--settle", arguments->settle, parse_settle, "SECONDS",
              "After the start only jobs that were here before are admitted for so long "
              "(default 0.3)");
+  add_parsed(verb, "--admission", arguments->admission, parse_patience, "SECONDS",
+             "How long a newcomer waits for memory that others give back (default 300)");
+  add_parsed(verb, "--patience", arguments->patience, parse_patience, "SECONDS",
+             "Say so when a holder has not given way for so long (default 10)");
+  verb.add_flag("--kill-hung", arguments->kill_hung,
+                "Ask such a holder to end (SIGTERM), and kill it after the same time again");
+  verb.add_flag("--quiet", arguments->quiet, "No line on standard error for each event");
   add_parsed(verb, "--max-connections", arguments->max_connections, whole_number(1, 2000), "N",
              "Refuse more (default 1024)");
   set_action<Arguments>(verb, action, arguments, run_serve);

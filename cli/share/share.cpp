@@ -24,6 +24,7 @@ void add_share(CLI::App& app, Action& action) {
   add_share_serve(verb, action);
   add_share_status(verb, action);
   add_share_run(verb, action);
+  add_share_set(verb, action);
   verb.allow_extras();  // only now: the verbs above would inherit it
   // The library would only say that something is required.
   verb.callback([&verb, &action] {
@@ -31,7 +32,7 @@ void add_share(CLI::App& app, Action& action) {
     if (!verb.get_subcommands().empty() && extras.empty()) return;
     const std::string found = extras.empty() ? "nothing" : in_quotes(extras.front());
     action = [found] {
-      return bad_input("regen share: found " + found + ", expected one of serve, status, run");
+      return bad_input("regen share: found " + found + ", expected one of serve, status, run, set");
     };
   });
 }

@@ -13,6 +13,8 @@
 namespace regen::share {
 namespace {
 
+constexpr std::size_t kMostDescriptors = 4;
+
 Error not_there(const std::string& path) {
   const std::string reason = std::strerror(errno);
   if (errno == EACCES) {
@@ -49,9 +51,9 @@ void Channel::send(const Message& message) {
   }
 }
 
-std::optional<std::string> Channel::read_some() {
+std::optional<std::string> Channel::read_some(int flags) {
   std::array<char, 16384> buffer;
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control;
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostDescriptors * sizeof(int))> control;
   iovec part{buffer.data(), buffer.size()};
   msghdr head{};
   head.msg_iov = &part;
@@ -60,14 +62,17 @@ std::optional<std::string> Channel::read_some() {
   head.msg_controllen = control.size();
   ssize_t count = -1;
   do {
-    count = ::recvmsg(socket_.number(), &head, MSG_CMSG_CLOEXEC);
+    count = ::recvmsg(socket_.number(), &head, MSG_CMSG_CLOEXEC | flags);
   } while (count < 0 && errno == EINTR);
   if (count <= 0) return std::nullopt;
   const cmsghdr* extra = CMSG_FIRSTHDR(&head);
   if (extra != nullptr && extra->cmsg_level == SOL_SOCKET && extra->cmsg_type == SCM_RIGHTS) {
-    int number = -1;
-    std::memcpy(&number, CMSG_DATA(extra), sizeof number);
-    received_ = Descriptor(number);
+    const std::size_t size = (extra->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < size; ++i) {
+      int number = -1;
+      std::memcpy(&number, CMSG_DATA(extra) + i * sizeof number, sizeof number);
+      received_.emplace_back(number);
+    }
   }
   return std::string(buffer.data(), static_cast<std::size_t>(count));
 }
@@ -77,7 +82,18 @@ Result<std::optional<Message>> Channel::receive() {
     REGEN_ASSIGN(std::optional<Message> message, reader_.next());
     if (message && message->type == MessageType::kError) return decode_error(message->body);
     if (message) return message;
-    const std::optional<std::string> bytes = read_some();
+    const std::optional<std::string> bytes = read_some(0);
+    if (!bytes) return std::optional<Message>();
+    reader_.append(*bytes);
+  }
+}
+
+Result<std::optional<Message>> Channel::receive_now() {
+  while (true) {
+    REGEN_ASSIGN(std::optional<Message> message, reader_.next());
+    if (message && message->type == MessageType::kError) return decode_error(message->body);
+    if (message) return message;
+    const std::optional<std::string> bytes = read_some(MSG_DONTWAIT);
     if (!bytes) return std::optional<Message>();
     reader_.append(*bytes);
   }

@@ -3,6 +3,8 @@
 
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "regen/base/result.h"
 #include "regen/share/message.h"
@@ -21,14 +23,18 @@ class Channel {
   void send(const Message& message);
   // Sleeps until a message is there. Nothing when the daemon is gone; an error when it refused.
   Result<std::optional<Message>> receive();
+  // The same, without sleeping: nothing also when no whole message is there yet.
+  Result<std::optional<Message>> receive_now();
   // What came along with the last messages, if anything.
-  Descriptor take_descriptor() { return std::move(received_); }
+  std::vector<Descriptor> take_descriptors() { return std::exchange(received_, {}); }
+  // Readable when there is something to receive; -1 without a connection.
+  int descriptor() const { return socket_.number(); }
 
  private:
-  std::optional<std::string> read_some();
+  std::optional<std::string> read_some(int flags);
 
   Descriptor socket_;
-  Descriptor received_;
+  std::vector<Descriptor> received_;
   FrameReader reader_{Direction::kToClient};
 };
 

@@ -40,7 +40,6 @@ Result<Client> Client::connect(const ClientOptions& options, JobSpec spec) {
   REGEN_ASSIGN(client.channel_, Channel::open(options.socket));
   REGEN_ASSIGN(const bool registered, client.register_job());
   if (!registered) REGEN_TRY(client.reconnect());
-  client.spec_.again = true;
   return client;
 }
 
@@ -53,9 +52,20 @@ Result<bool> Client::register_job() {
                      std::to_string(static_cast<int>(answer->type)) + ", expected 65");
   }
   const JsonCursor body(answer->body, "registered");
-  REGEN_ASSIGN(const JsonCursor field, required_field(body, "go"));
-  REGEN_ASSIGN(const std::int64_t go, field.whole(1, UINT32_MAX));
-  REGEN_ASSIGN(page_, ClientPage::map(channel_.take_descriptor(), static_cast<std::uint32_t>(go)));
+  REGEN_ASSIGN(const JsonCursor go_field, required_field(body, "go"));
+  REGEN_ASSIGN(const std::int64_t go, go_field.whole(1, UINT32_MAX));
+  REGEN_ASSIGN(const JsonCursor device_field, required_field(body, "device"));
+  REGEN_ASSIGN(const std::int64_t device, device_field.whole(0, UINT16_MAX));
+  std::vector<Descriptor> files = channel_.take_descriptors();
+  files.resize(2);
+  REGEN_ASSIGN(page_, ClientPage::map(files[0], static_cast<std::uint32_t>(go)));
+  use_ = DeviceUse(std::move(files[1]), static_cast<std::size_t>(device));
+  seen_ = page_.limit();
+  if (spec_.again) return true;
+  spec_.again = true;
+  spec_.full_bytes = seen_.bytes;
+  const bool parked = spec_.deepest >= Depth::kSpill;
+  spec_.held_bytes = parked ? std::min(spec_.persistent_bytes, seen_.bytes) : seen_.bytes;
   return true;
 }
 
@@ -83,8 +93,29 @@ Status Client::reconnect() {
   return {};
 }
 
+// A limit that does not ask for less than the job has confirmed is confirmed here: it may have been
+// higher for a while, without the job having seen it, and somebody may wait for the difference.
+void Client::look() {
+  const ByteLimit limit = page_.limit();
+  const bool news = limit.generation != seen_.generation;
+  seen_ = limit;
+  if (!news || limit.bytes < spec_.full_bytes) return;
+  channel_.send({MessageType::kConfirm, {{"generation", limit.generation}, {"used_bytes", used_}}});
+}
+
+// What the daemon says unasked, while the job does not hold the device.
+void Client::answer(const Message& message) {
+  if (message.type == MessageType::kLimit) look();
+  if (message.type != MessageType::kMakeRoom) return;
+  const std::string text = message.body.value("depth", std::string());
+  const auto depth = parse_depth(text);
+  if (make_room_ && depth.ok()) spec_.held_bytes = make_room_(*depth);
+  channel_.send({MessageType::kMadeRoom, {{"left_bytes", spec_.held_bytes}}});
+}
+
 Status Client::wait_for_turn(MessageType request) {
   holding_ = false;
+  use_.end();
   channel_.send({request, Json::object()});
   while (true) {
     REGEN_ASSIGN(const std::optional<Message> message, channel_.receive());
@@ -92,8 +123,12 @@ Status Client::wait_for_turn(MessageType request) {
       REGEN_TRY(reconnect());
       channel_.send({MessageType::kAcquire, Json::object()});
     } else if (message->type == MessageType::kGranted) {
+      use_.begin();
       holding_ = true;
+      spec_.held_bytes = spec_.full_bytes;
       return {};
+    } else {
+      answer(*message);
     }
   }
 }
@@ -109,7 +144,56 @@ Status Client::yield() {
 
 void Client::idle() {
   if (!std::exchange(holding_, false)) return;
-  channel_.send({MessageType::kIdle, Json::object()});
+  Json body = Json::object();
+  const Depth park = page_.limit().park;
+  if (park != Depth::kPause && make_room_) {
+    spec_.held_bytes = make_room_(park);
+    body["left_bytes"] = spec_.held_bytes;
+  }
+  use_.end();
+  channel_.send({MessageType::kIdle, std::move(body)});
+}
+
+Bytes Client::byte_limit() {
+  look();
+  return seen_.bytes;
+}
+
+void Client::confirm(Bytes used) {
+  used_ = used;
+  if (used <= seen_.bytes) spec_.full_bytes = seen_.bytes;
+  spec_.held_bytes = holding_ ? spec_.full_bytes : std::min(spec_.held_bytes, spec_.full_bytes);
+  channel_.send({MessageType::kConfirm, {{"generation", seen_.generation}, {"used_bytes", used}}});
+}
+
+Status Client::update(const Curve& curve) {
+  JobSpec next = spec_;
+  apply(curve, next);
+  REGEN_TRY(check_memory(next));
+  idle();
+  next.held_bytes = spec_.held_bytes;
+  const JobSpec before = std::exchange(spec_, std::move(next));
+  channel_.send({MessageType::kUpdate, to_json(curve)});
+  while (true) {
+    const auto message = channel_.receive();
+    if (!message.ok()) {
+      const Bytes held = spec_.held_bytes;
+      spec_ = before;
+      spec_.held_bytes = held;
+      return message.error();
+    }
+    if (!*message) return reconnect();  // which tells the new daemon everything
+    if ((**message).type == MessageType::kUpdated) return {};
+    answer(**message);
+  }
+}
+
+void Client::poll() {
+  while (true) {
+    const auto message = channel_.receive_now();
+    if (!message.ok() || !message->has_value()) return;
+    answer(**message);
+  }
 }
 
 }  // namespace regen::share

@@ -5,6 +5,7 @@
 #include <asio/buffer.hpp>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <utility>
 
 namespace regen::share {
@@ -14,6 +15,20 @@ namespace {
 constexpr std::size_t kMostAnswers = 16;
 constexpr std::size_t kMostHttpBytes = 8192;
 constexpr std::string_view kHttpStart = "GET ";
+constexpr std::size_t kMostDescriptors = 4;
+
+void attach(const std::vector<Descriptor>& extra, std::span<char> control, msghdr& head) {
+  head.msg_control = control.data();
+  head.msg_controllen = CMSG_SPACE(extra.size() * sizeof(int));
+  cmsghdr* rights = CMSG_FIRSTHDR(&head);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(extra.size() * sizeof(int));
+  for (std::size_t i = 0; i < extra.size(); ++i) {
+    const int number = extra[i].number();
+    std::memcpy(CMSG_DATA(rights) + i * sizeof number, &number, sizeof number);
+  }
+}
 
 }  // namespace
 
@@ -91,7 +106,7 @@ void Connection::on_end() {
   close();
 }
 
-void Connection::send(const Message& message, Descriptor extra) {
+void Connection::send(const Message& message, std::vector<Descriptor> extra) {
   if (closing_ || closed_) return;
   outgoing_.push_back({encode(message), 0, std::move(extra)});
   flush();
@@ -139,28 +154,19 @@ void Connection::flush() {
 bool Connection::send_front() {
   Outgoing& front = outgoing_.front();
   while (front.sent < front.bytes.size()) {
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostDescriptors * sizeof(int))> control{};
     iovec part{front.bytes.data() + front.sent, front.bytes.size() - front.sent};
     msghdr head{};
     head.msg_iov = &part;
     head.msg_iovlen = 1;
-    if (front.extra.valid()) {
-      head.msg_control = control.data();
-      head.msg_controllen = control.size();
-      cmsghdr* extra = CMSG_FIRSTHDR(&head);
-      extra->cmsg_level = SOL_SOCKET;
-      extra->cmsg_type = SCM_RIGHTS;
-      extra->cmsg_len = CMSG_LEN(sizeof(int));
-      const int number = front.extra.number();
-      std::memcpy(CMSG_DATA(extra), &number, sizeof number);
-    }
+    if (!front.extra.empty()) attach(front.extra, control, head);
     const auto count = ::sendmsg(socket_.native_handle(), &head, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
       if (errno != EAGAIN && errno != EWOULDBLOCK) close();
       return false;
     }
-    front.extra = Descriptor();  // it went with the first byte
+    front.extra.clear();  // they went with the first byte
     front.sent += static_cast<std::size_t>(count);
   }
   return true;

@@ -8,6 +8,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "regen/base/result.h"
 #include "regen/share/job.h"
@@ -38,7 +39,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Connection(Socket socket, Listener& listener, Nanoseconds patience);
 
   void start();
-  void send(const Message& message, Descriptor extra = {});
+  // At most four descriptors go along.
+  void send(const Message& message, std::vector<Descriptor> extra = {});
+  // Whether the other side has not taken all that was sent.
+  bool backed_up() const { return !outgoing_.empty(); }
   // Sends the error, then closes.
   void refuse(const Error& error);
   void close();
@@ -51,7 +55,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   struct Outgoing {
     std::string bytes;
     std::size_t sent = 0;
-    Descriptor extra;
+    std::vector<Descriptor> extra = {};
   };
 
   void read();

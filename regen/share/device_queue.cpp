@@ -37,7 +37,7 @@ bool DeviceQueue::before(const Job& a, const Job& b, Nanoseconds now) const {
 const DeviceQueue::Job* DeviceQueue::best_waiting(Nanoseconds now) const {
   const Job* best = nullptr;
   for (const auto& [id, job] : jobs_) {
-    if (job.state != JobState::kWaiting) continue;
+    if (job.state != JobState::kWaiting || job.access == Access::kBarred) continue;
     if (best == nullptr || before(job, *best, now)) best = &job;
   }
   return best;
@@ -82,11 +82,16 @@ void DeviceQueue::remove(JobId job, Nanoseconds now) {
   rest(job, now);
   const std::int64_t level = jobs_.at(job).claim.priority;
   jobs_.erase(job);
-  const bool level_empty = std::none_of(jobs_.begin(), jobs_.end(), [level](const auto& entry) {
+  if (blocked_ == job) blocked_.reset();
+  forget_empty_level(level);
+  std::erase_if(orders_, [job](const Order& order) { return order.job == job; });
+}
+
+void DeviceQueue::forget_empty_level(std::int64_t level) {
+  const bool empty = std::none_of(jobs_.begin(), jobs_.end(), [level](const auto& entry) {
     return entry.second.claim.priority == level;
   });
-  if (level_empty) floor_.erase(level);
-  std::erase_if(orders_, [job](const Order& order) { return order.job == job; });
+  if (empty) floor_.erase(level);
 }
 
 void DeviceQueue::want(JobId id, Nanoseconds now) {
@@ -120,6 +125,35 @@ void DeviceQueue::release(JobId id, JobState next, Nanoseconds now) {
   job.arrival = arrivals_++;
   holder_.reset();
   asked_at_.reset();
+  hung_at_ = kNever;
+  settle(now);
+}
+
+void DeviceQueue::set_claim(JobId id, std::int64_t priority, double weight, Nanoseconds now) {
+  now = at_least_last(now);
+  Job& job = jobs_.at(id);
+  if (job.claim.priority == priority && job.claim.weight == weight) return;
+  job.served = served(job, now);  // what is past counts by the old weight
+  if (job.state == JobState::kHolding) {
+    const Nanoseconds spent = now - job.since;
+    job.counts.used += spent;
+    busy_ += spent;
+    job.since = now;
+  }
+  const std::int64_t left = std::exchange(job.claim.priority, priority);
+  job.claim.weight = weight;
+  if (left != priority) {
+    const JobState state = std::exchange(job.state, JobState::kIdle);
+    job.served = std::max(job.served, least_served(priority, now));
+    job.state = state;
+    forget_empty_level(left);
+  }
+  settle(now);
+}
+
+void DeviceQueue::set_access(JobId id, Access access, Nanoseconds now) {
+  now = at_least_last(now);
+  jobs_.at(id).access = access;
   settle(now);
 }
 
@@ -133,6 +167,7 @@ void DeviceQueue::set_closed(bool closed, Nanoseconds now) {
 }
 
 void DeviceQueue::settle(Nanoseconds now) {
+  blocked_.reset();
   if (!holder_ && !closed_) grant_best(now);
   if (holder_) review_holder(now);
 }
@@ -143,6 +178,10 @@ void DeviceQueue::grant_best(Nanoseconds now) {
   const auto found = std::find_if(jobs_.begin(), jobs_.end(),
                                   [best](const auto& entry) { return &entry.second == best; });
   Job& job = found->second;
+  if (job.access == Access::kParked) {
+    blocked_ = found->first;
+    return;
+  }
   // A deadline is met by the first grant of a request; what follows a yield is the same request.
   if (job.claim.deadline && job.wanted == job.since && now > due(job)) {
     ++job.counts.missed_deadlines;
@@ -150,7 +189,7 @@ void DeviceQueue::grant_best(Nanoseconds now) {
   enter(job, JobState::kHolding, now);
   ++job.counts.grants;
   holder_ = found->first;
-  turn_end_ = now + turn_;
+  turn_end_ = now + std::max(turn_, least_turn_);
   orders_.push_back({found->first, Order::Kind::kGrant});
 }
 
@@ -161,14 +200,23 @@ bool DeviceQueue::must_give_way(const Job& holder, const Job& rival, Nanoseconds
 
 // Asks the holder to give way, or takes that back when its reason is gone.
 void DeviceQueue::review_holder(Nanoseconds now) {
+  const Job& holder = jobs_.at(*holder_);
   const Job* rival = best_waiting(now);
-  const bool ask = rival != nullptr && must_give_way(jobs_.at(*holder_), *rival, now);
-  if (ask != asked_at_.has_value()) {
-    orders_.push_back({*holder_, ask ? Order::Kind::kGiveWay : Order::Kind::kGoOn});
-    asked_at_ = ask ? std::optional(now) : std::nullopt;
+  const bool ask =
+      holder.access == Access::kBarred || (rival != nullptr && must_give_way(holder, *rival, now));
+  if (ask != asked_at_.has_value()) set_asked(ask, now);
+  if (now >= hung_at_) {
+    orders_.push_back({*holder_, Order::Kind::kHung});
+    hung_at_ = now + patience_;
   }
   // Still the least served: another turn.
   if (!ask && now >= turn_end_) turn_end_ = now + turn_;
+}
+
+void DeviceQueue::set_asked(bool asked, Nanoseconds now) {
+  orders_.push_back({*holder_, asked ? Order::Kind::kGiveWay : Order::Kind::kGoOn});
+  asked_at_ = asked ? std::optional(now) : std::nullopt;
+  hung_at_ = asked && patience_ != kNever ? now + patience_ : kNever;
 }
 
 std::vector<Order> DeviceQueue::take_orders() {
@@ -176,7 +224,8 @@ std::vector<Order> DeviceQueue::take_orders() {
 }
 
 std::optional<Nanoseconds> DeviceQueue::next_event() const {
-  if (!holder_ || asked_at_ || waiting() == 0) return std::nullopt;
+  if (asked_at_ && hung_at_ != kNever) return hung_at_;
+  if (!holder_ || asked_at_ || best_waiting(last_) == nullptr) return std::nullopt;
   return turn_end_;
 }
 

@@ -6,7 +6,8 @@
 //    │               └──┼── yield ──────┤
 //    └──── rest ────────┴───────────────┘
 //
-// Between two calls at most one job holds the device, and none waits while it is free.
+// Between two calls at most one job holds the device, and none waits while it is free, unless the
+// memory of the first of them is not there (blocked()) or the memory bars it.
 #pragma once
 
 #include <cstdint>
@@ -14,28 +15,12 @@
 #include <optional>
 #include <vector>
 
-#include "regen/base/id.h"
-#include "regen/share/job.h"
+#include "regen/share/device_memory.h"
+#include "regen/share/order.h"
 
 namespace regen::share {
 
-struct JobTag;
-using JobId = Id<JobTag>;
-
 enum class JobState : std::uint8_t { kIdle, kWaiting, kHolding };
-
-// Something to tell a job.
-struct Order {
-  enum class Kind : std::uint8_t {
-    kGrant,    // it holds the device now
-    kGiveWay,  // it holds the device and should yield or rest soon
-    kGoOn,     // the last kGiveWay is taken back
-  };
-  JobId job;
-  Kind kind;
-
-  bool operator==(const Order&) const = default;
-};
 
 // What happened to a job so far; the times include what is going on now.
 struct JobCounts {
@@ -56,8 +41,10 @@ class DeviceQueue {
     std::optional<Nanoseconds> deadline = {};  // from want() to the grant
   };
 
-  // A holder keeps the device for at least `turn` before a job of the same rank may have it.
-  explicit DeviceQueue(Nanoseconds turn) : turn_(turn) {}
+  // A holder keeps the device for at least `turn` before a job of the same rank may have it, and
+  // hangs when it does not give way for `patience`.
+  explicit DeviceQueue(Nanoseconds turn, Nanoseconds patience = kNever)
+      : turn_(turn), patience_(patience) {}
 
   // Jobs start idle. Ids must be new, and known in all other calls.
   void add(JobId job, const Claim& claim, Nanoseconds now);
@@ -67,6 +54,11 @@ class DeviceQueue {
   void rest(JobId job, Nanoseconds now);   // nothing to do when idle
   void advance(Nanoseconds now);           // only time passed
 
+  void set_claim(JobId job, std::int64_t priority, double weight, Nanoseconds now);
+  // Jobs start ready. A holder that is barred is asked to give way.
+  void set_access(JobId job, Access access, Nanoseconds now);
+  // At least so long until an equal may have the device, where changing over is dear.
+  void set_least_turn(Nanoseconds turn) { least_turn_ = turn; }
   // Grants stop (and start again); what is held stays held.
   void set_closed(bool closed, Nanoseconds now);
 
@@ -76,6 +68,8 @@ class DeviceQueue {
   std::optional<Nanoseconds> next_event() const;
 
   std::optional<JobId> holder() const { return holder_; }
+  // Who would hold the device if its memory were there.
+  std::optional<JobId> blocked() const { return blocked_; }
   bool asked_to_give_way() const { return asked_at_.has_value(); }
   // Since when it is asked to give way; 0 when it is not.
   Nanoseconds asked_for(Nanoseconds now) const;
@@ -89,6 +83,7 @@ class DeviceQueue {
   struct Job {
     Claim claim;
     JobState state = JobState::kIdle;
+    Access access = Access::kReady;
     double served = 0;         // device time over weight: least is next
     Nanoseconds since = 0;     // of the state
     Nanoseconds wanted = 0;    // when it asked; kept while it yields
@@ -103,21 +98,27 @@ class DeviceQueue {
   bool before(const Job& a, const Job& b, Nanoseconds now) const;
   const Job* best_waiting(Nanoseconds now) const;
   double least_served(std::int64_t priority, Nanoseconds now) const;
+  void forget_empty_level(std::int64_t level);
   void enter(Job& job, JobState state, Nanoseconds now);
   void release(JobId id, JobState next, Nanoseconds now);
   void settle(Nanoseconds now);
   void grant_best(Nanoseconds now);
+  void set_asked(bool asked, Nanoseconds now);
   void review_holder(Nanoseconds now);
   bool must_give_way(const Job& holder, const Job& rival, Nanoseconds now) const;
 
   Nanoseconds turn_;
+  Nanoseconds least_turn_ = 0;
+  Nanoseconds patience_;
   Nanoseconds last_ = 0;
   bool closed_ = false;
   std::map<JobId, Job> jobs_;
   std::optional<JobId> holder_;
   Nanoseconds turn_end_ = 0;
+  std::optional<JobId> blocked_;
   std::optional<Nanoseconds> asked_at_;
-  Nanoseconds busy_ = 0;  // without the present holder
+  Nanoseconds hung_at_ = kNever;  // when patience ends next
+  Nanoseconds busy_ = 0;          // without the present holder
   std::int64_t arrivals_ = 0;
   std::map<std::int64_t, double> floor_;  // of each level: what the last to leave was served
   std::vector<Order> orders_;

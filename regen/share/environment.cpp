@@ -57,4 +57,12 @@ Result<std::optional<Enrolment>> enrolment_from_environment() {
   return std::optional(std::move(enrolment));
 }
 
+Result<Enrolment> required_enrolment() {
+  REGEN_ASSIGN(std::optional<Enrolment> enrolment, enrolment_from_environment());
+  if (enrolment) return std::move(*enrolment);
+  return missing(std::string(kSocket) + " and " + kName +
+                 " are not set: this program was not started by regen, expected `regen share run "
+                 "--memory BYTES -- COMMAND`");
+}
+
 }  // namespace regen::share

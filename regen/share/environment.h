@@ -25,5 +25,7 @@ std::vector<std::pair<std::string, std::optional<std::string>>> to_environment(
 // What this process was started with; nothing when it was not started by `regen share run`. A bad
 // value is an error that names its variable.
 Result<std::optional<Enrolment>> enrolment_from_environment();
+// The same for a program that cannot do without.
+Result<Enrolment> required_enrolment();
 
 }  // namespace regen::share

@@ -1,6 +1,7 @@
 #include "regen/share/job.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "regen/base/json_fields.h"
@@ -94,12 +95,21 @@ Status read_options(const JsonCursor& object, JobSpec& spec) {
   return {};
 }
 
-// A job that says what it asks for, its least bytes and its points must mean one thing by them.
-Status check_memory(const JsonCursor& object, const JobSpec& spec) {
-  if (least_bytes(spec) <= spec.memory) return {};
-  return object.error("memory is " + format_grouped(spec.memory) +
-                      " bytes, expected at least the " + format_grouped(least_bytes(spec)) +
-                      " that the job says it needs");
+Status read_depth(const JsonCursor& object, Depth& depth) {
+  if (!has_field(object, "deepest")) return {};
+  REGEN_ASSIGN(const JsonCursor field, required_field(object, "deepest"));
+  REGEN_ASSIGN(const std::string text, field.string());
+  const auto read = parse_depth(text);
+  if (!read.ok()) return field.error(read.error().message);
+  depth = *read;
+  return {};
+}
+
+Status read_curve(const JsonCursor& object, Curve& curve) {
+  REGEN_TRY(read_whole(object, "persistent_bytes", kMaxBytes, curve.persistent_bytes));
+  REGEN_TRY(read_whole(object, "least_bytes", kMaxBytes, curve.least_bytes));
+  REGEN_TRY(read_points(object, curve.points));
+  return read_depth(object, curve.deepest);
 }
 
 }  // namespace
@@ -115,8 +125,49 @@ Bytes least_bytes(const JobSpec& spec) {
 }
 
 std::vector<MemoryPoint> choices(const JobSpec& spec) {
-  if (!spec.points.empty()) return spec.points;
-  return {{.bytes = least_bytes(spec), .time = 0}};
+  std::vector<MemoryPoint> points;
+  for (const MemoryPoint& point : spec.points) {
+    if (point.bytes <= spec.memory) points.push_back(point);
+  }
+  if (!points.empty()) return points;
+  // What less memory costs is not known: the asked bytes where they fit.
+  points.push_back({.bytes = spec.memory, .time = 0});
+  if (least_bytes(spec) < spec.memory) points.push_back({.bytes = least_bytes(spec), .time = 1});
+  return points;
+}
+
+void apply(const Curve& curve, JobSpec& spec) {
+  spec.persistent_bytes = curve.persistent_bytes;
+  spec.least_bytes = curve.least_bytes;
+  spec.points = curve.points;
+  spec.deepest = curve.deepest;
+}
+
+Status check_memory(const JobSpec& spec) {
+  const Bytes least = least_bytes(spec);
+  if (least > spec.memory) {
+    return infeasible("job " + in_quotes(spec.name) + " may use " + format_grouped(spec.memory) +
+                      " bytes, expected at least the " + format_grouped(least) +
+                      " that it says it needs");
+  }
+  if (spec.persistent_bytes > least) {
+    return bad_input(
+        "job " + in_quotes(spec.name) + " says that " + format_grouped(spec.persistent_bytes) +
+        " bytes are persistent, expected at most its least bytes, " + format_grouped(least));
+  }
+  return {};
+}
+
+const char* to_string(Depth depth) {
+  constexpr std::array kNames{"pause", "spill", "leave"};
+  return kNames[static_cast<std::size_t>(depth)];
+}
+
+Result<Depth> parse_depth(std::string_view text) {
+  for (Depth depth : {Depth::kPause, Depth::kSpill, Depth::kLeave}) {
+    if (text == to_string(depth)) return depth;
+  }
+  return bad_input("found " + in_quotes(text) + ", expected pause, spill or leave");
 }
 
 Nanoseconds from_seconds(double seconds) {
@@ -146,34 +197,56 @@ Result<Nanoseconds> parse_deadline(std::string_view text) {
   return bad_input("bad deadline " + in_quotes(text) + ", expected seconds from 0 to 1e9");
 }
 
-Json to_json(const JobSpec& spec) {
-  Json json{{"name", spec.name},
-            {"identity", spec.identity},
-            {"priority", spec.priority},
-            {"weight", spec.weight},
-            {"memory", spec.memory},
-            {"again", spec.again},
-            {"least_bytes", spec.least_bytes}};
-  if (!spec.device.empty()) json["device"] = spec.device;
-  if (spec.deadline) json["deadline_seconds"] = to_seconds(*spec.deadline);
-  for (const MemoryPoint& point : spec.points) {
+Json to_json(const Curve& curve) {
+  Json json{{"persistent_bytes", curve.persistent_bytes},
+            {"least_bytes", curve.least_bytes},
+            {"deepest", to_string(curve.deepest)}};
+  for (const MemoryPoint& point : curve.points) {
     json["points"].push_back(Json::array({point.bytes, to_seconds(point.time)}));
   }
   return json;
 }
 
-Result<JobSpec> job_from_json(const JsonCursor& object) {
+Json to_json(const JobSpec& spec) {
+  Json json = to_json(Curve{spec.persistent_bytes, spec.least_bytes, spec.points, spec.deepest});
+  json["name"] = spec.name;
+  json["identity"] = spec.identity;
+  json["priority"] = spec.priority;
+  json["weight"] = spec.weight;
+  json["memory"] = spec.memory;
+  if (!spec.device.empty()) json["device"] = spec.device;
+  if (spec.deadline) json["deadline_seconds"] = to_seconds(*spec.deadline);
+  if (!spec.again) return json;
+  json["again"] = true;
+  json["full_bytes"] = spec.full_bytes;
+  json["held_bytes"] = spec.held_bytes;
+  return json;
+}
+
+Result<Curve> curve_from_json(const JsonCursor& object) {
   REGEN_TRY(
-      refuse_unknown_fields(object, {"name", "identity", "device", "priority", "weight", "memory",
-                                     "least_bytes", "points", "deadline_seconds", "again"}));
+      refuse_unknown_fields(object, {"persistent_bytes", "least_bytes", "points", "deepest"}));
+  Curve curve;
+  REGEN_TRY(read_curve(object, curve));
+  return curve;
+}
+
+Result<JobSpec> job_from_json(const JsonCursor& object) {
+  REGEN_TRY(refuse_unknown_fields(
+      object,
+      {"name", "identity", "device", "priority", "weight", "memory", "least_bytes", "points",
+       "persistent_bytes", "deepest", "deadline_seconds", "again", "full_bytes", "held_bytes"}));
   JobSpec spec;
   REGEN_TRY(read_name(object, "name", spec.name));
   REGEN_TRY(read_name(object, "identity", spec.identity));
   REGEN_TRY(read_whole(object, "memory", kMaxBytes, spec.memory));
-  REGEN_TRY(read_whole(object, "least_bytes", kMaxBytes, spec.least_bytes));
-  REGEN_TRY(read_points(object, spec.points));
+  Curve curve;
+  REGEN_TRY(read_curve(object, curve));
+  apply(curve, spec);
   REGEN_TRY(read_options(object, spec));
-  REGEN_TRY(check_memory(object, spec));
+  REGEN_TRY(read_whole(object, "full_bytes", kMaxBytes, spec.full_bytes));
+  REGEN_TRY(read_whole(object, "held_bytes", kMaxBytes, spec.held_bytes));
+  REGEN_TRY(check_memory(spec));
   return spec;
 }
 

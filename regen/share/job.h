@@ -21,6 +21,17 @@ inline constexpr double kMaxWeight = 1e6;
 inline constexpr std::size_t kMaxNameLength = 100;
 inline constexpr std::size_t kMaxPoints = 256;
 inline constexpr double kMaxSeconds = 1e9;
+inline constexpr Nanoseconds kNever = INT64_MAX;
+
+// How far a job can get out of the way of others while it does not hold the device.
+enum class Depth : std::uint8_t {
+  kPause,  // it issues no work; its memory stays
+  kSpill,  // its transient memory moves to the host
+  kLeave,  // its persistent memory too
+};
+
+const char* to_string(Depth depth);
+Result<Depth> parse_depth(std::string_view text);
 
 // One point of a job's trade-off curve: with so many bytes a step takes so long.
 struct MemoryPoint {
@@ -39,16 +50,33 @@ struct JobSpec {
   Bytes memory = 0;           // asked for
   Bytes least_bytes = 0;      // 0: `memory` is the least as well
   std::vector<MemoryPoint> points = {};
+  Bytes persistent_bytes = 0;  // of the bytes above: what a spill leaves on the device
+  Depth deepest = Depth::kPause;
   std::optional<Nanoseconds> deadline = {};  // from asking to being granted
-  bool again = false;                        // it was registered before and lost its daemon
+  bool again = false;                        // it was registered before and lost its daemon; then:
+  Bytes full_bytes = 0;                      // what its present plan takes
+  Bytes held_bytes = 0;                      // what it has on the device now
 
   bool operator==(const JobSpec&) const = default;
 };
 
+// What a job knows about its memory only once it has planned. The bytes include the persistent
+// ones; points above the memory that was asked for are not used.
+struct Curve {
+  Bytes persistent_bytes = 0;
+  Bytes least_bytes = 0;  // 0: the least of the points, or what was asked for
+  std::vector<MemoryPoint> points = {};
+  Depth deepest = Depth::kPause;
+
+  bool operator==(const Curve&) const = default;
+};
+void apply(const Curve& curve, JobSpec& spec);
+
 // The least bytes that the job can live with.
 Bytes least_bytes(const JobSpec& spec);
 
-// The points to choose from: those stated, or the one point that was asked for.
+// The points to choose from: those stated up to what was asked for; without any, what was asked
+// for and the least. At least one.
 std::vector<MemoryPoint> choices(const JobSpec& spec);
 
 Nanoseconds from_seconds(double seconds);
@@ -60,5 +88,9 @@ Result<Nanoseconds> parse_deadline(std::string_view text);
 
 Json to_json(const JobSpec& spec);
 Result<JobSpec> job_from_json(const JsonCursor& object);
+Json to_json(const Curve& curve);
+Result<Curve> curve_from_json(const JsonCursor& object);
+// Whether what the job says about its memory means one thing.
+Status check_memory(const JobSpec& spec);
 
 }  // namespace regen::share

@@ -12,8 +12,9 @@ namespace {
 
 using enum MessageType;
 
-constexpr std::array kRequests{kRegister, kAcquire, kYield, kIdle, kCheck, kStatus};
-constexpr std::array kReplies{kRegistered, kGranted, kFits, kReport, kError};
+// The first and the last type of each direction; there are no gaps.
+constexpr std::pair kRequests{kRegister, kChange};
+constexpr std::pair kReplies{kRegistered, kChanged};
 
 template <typename Number>
 void append_number(std::string& out, Number value) {
@@ -30,12 +31,9 @@ std::uint32_t read_number(std::string_view bytes) {
   return value;
 }
 
-bool known_type(Direction direction, std::uint32_t type) {
-  const auto is_it = [type](MessageType known) {
-    return static_cast<std::uint32_t>(known) == type;
-  };
-  return direction == Direction::kToDaemon ? std::any_of(kRequests.begin(), kRequests.end(), is_it)
-                                           : std::any_of(kReplies.begin(), kReplies.end(), is_it);
+std::pair<std::uint32_t, std::uint32_t> known_types(Direction direction) {
+  const auto& [first, last] = direction == Direction::kToDaemon ? kRequests : kReplies;
+  return {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(last)};
 }
 
 constexpr std::array<std::pair<ErrorCode, std::string_view>, 4> kCodes{{
@@ -87,9 +85,10 @@ Result<FrameReader::Header> FrameReader::header() const {
                      std::to_string(kProtocolVersion) + " (another version of regen?)");
   }
   const std::uint32_t type = read_number(bytes.substr(6, 2));
-  if (!known_type(direction_, type)) {
+  const auto [first, last] = known_types(direction_);
+  if (type < first || type > last) {
     return bad_input("message has the unknown type " + std::to_string(type) + ", expected " +
-                     (direction_ == Direction::kToDaemon ? "1 to 6" : "65 to 69"));
+                     std::to_string(first) + " to " + std::to_string(last));
   }
   const std::size_t length = read_number(bytes.substr(8, 4));
   const std::size_t most = direction_ == Direction::kToDaemon ? kMaxRequestBytes : kMaxReplyBytes;

@@ -25,11 +25,19 @@ enum class MessageType : std::uint16_t {
   kIdle = 4,
   kCheck = 5,
   kStatus = 6,
+  kUpdate = 7,
+  kConfirm = 8,
+  kMadeRoom = 9,
+  kChange = 10,
   kRegistered = 65,
   kGranted = 66,
   kFits = 67,
   kReport = 68,
   kError = 69,
+  kUpdated = 70,
+  kLimit = 71,
+  kMakeRoom = 72,
+  kChanged = 73,
 };
 
 struct Message {

@@ -68,7 +68,7 @@ struct ServerPage::Memory {
   Memory* previous;  // in the list; null for the first
   pid_t owner;       // the thread that made it
   char unused[kPageBytes - sizeof(robust_list) - sizeof(Memory*) - sizeof(pid_t)];
-  std::atomic<std::uint32_t> word;
+  PageContent content;
 
   // At every instant the list can be walked: the thread may be killed at any instruction.
   void enter_list() {
@@ -88,15 +88,15 @@ struct ServerPage::Memory {
 
 void ServerPage::Unmap::operator()(Memory* memory) const {
   if (memory->owner == ::gettid()) {  // a forked child has no say
-    const std::uint32_t before = memory->word.exchange(0, std::memory_order_acq_rel);
-    if ((before & kCalm) != 0) wake_sleepers(&memory->word);
+    const std::uint32_t before = memory->content.go.exchange(0, std::memory_order_acq_rel);
+    if ((before & kCalm) != 0) wake_sleepers(&memory->content.go);
     memory->leave_list();
   }
   ::munmap(memory, 2 * kPageBytes);
 }
 
 Result<ServerPage> ServerPage::create() {
-  static_assert(offsetof(Memory, word) == kPageBytes);
+  static_assert(offsetof(Memory, content) + offsetof(PageContent, go) == kPageBytes);
   REGEN_TRY(install_robust_list());
   ServerPage page;
   page.descriptor_ = Descriptor(::memfd_create("regen-share", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -130,16 +130,20 @@ void ServerPage::set_go(bool go) {
 }
 
 void ServerPage::set_wanted(bool wanted) {
-  if (memory_->word.load(std::memory_order_relaxed) == 0) return;
+  if (memory_->content.go.load(std::memory_order_relaxed) == 0) return;
   put(wanted ? go_value() : go_value() | kCalm);
 }
 
 void ServerPage::put(std::uint32_t value) {
-  const std::uint32_t before = memory_->word.exchange(value, std::memory_order_acq_rel);
-  if ((before & kCalm) != 0 && (value & kCalm) == 0) wake_sleepers(&memory_->word);
+  const std::uint32_t before = memory_->content.go.exchange(value, std::memory_order_acq_rel);
+  if ((before & kCalm) != 0 && (value & kCalm) == 0) wake_sleepers(&memory_->content.go);
 }
 
-const ClientPage::Word ClientPage::kStop{0};
+void ServerPage::set_limit(const ByteLimit& limit) {
+  memory_->content.limit.store(limit.pack(), std::memory_order_release);
+}
+
+const PageContent ClientPage::kStop{};
 
 void ClientPage::Sleep::while_calm() const {
   ::syscall(SYS_futex, word_, FUTEX_WAIT, calm_, nullptr, nullptr, 0);
@@ -149,8 +153,8 @@ void ClientPage::Sleep::wake() const {
   wake_sleepers(word_);
 }
 
-void ClientPage::Unmap::operator()(const Word* word) const {
-  ::munmap(const_cast<Word*>(word), kPageBytes);
+void ClientPage::Unmap::operator()(const PageContent* content) const {
+  ::munmap(const_cast<PageContent*>(content), kPageBytes);
 }
 
 Result<ClientPage> ClientPage::map(const Descriptor& descriptor, std::uint32_t go_value) {
@@ -162,8 +166,8 @@ Result<ClientPage> ClientPage::map(const Descriptor& descriptor, std::uint32_t g
   void* memory = ::mmap(nullptr, kPageBytes, PROT_READ, MAP_SHARED, descriptor.number(), 0);
   if (memory == MAP_FAILED) return page_error("mmap");
   ClientPage page;
-  page.mapping_.reset(static_cast<const Word*>(memory));
-  page.word_ = page.mapping_.get();
+  page.mapping_.reset(static_cast<const PageContent*>(memory));
+  page.content_ = page.mapping_.get();
   page.go_value_ = go_value;
   return page;
 }

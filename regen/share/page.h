@@ -1,9 +1,9 @@
-// The word that tells a job whether it may go on: one page of shared memory for each client, which
-// only the daemon can write. Reading it is the whole fast path.
+// The words that tell a job whether it may go on and how many bytes it may use: one page of shared
+// memory for each client, which only the daemon can write. Reading one is the whole fast path.
 //
-// The word holds the go value (the daemon's thread id) or something else. All words of a daemon are
-// on the robust list of its thread, so that the kernel itself changes them when the thread ends,
-// even by SIGKILL: no job goes on under a daemon that is no more.
+// The first word holds the go value (the daemon's thread id) or something else. All such words of a
+// daemon are on the robust list of its thread, so that the kernel itself changes them when the
+// thread ends, even by SIGKILL: no job goes on under a daemon that is no more.
 //
 //   0                    the job does not hold the device, or must give way at its next window
 //   go value             it may go on, but somebody waits: it should not keep the device idle
@@ -18,10 +18,22 @@
 #include <memory>
 
 #include "regen/base/result.h"
+#include "regen/share/order.h"
 
 namespace regen::share {
 
 inline constexpr std::uint32_t kCalm = 0x80000000;  // FUTEX_WAITERS
+
+// What both sides see.
+struct PageContent {
+  std::atomic<std::uint32_t> go;
+  std::uint32_t unused;
+  std::atomic<std::uint64_t> limit;  // ByteLimit::pack()
+
+  static_assert(std::atomic<std::uint32_t>::is_always_lock_free &&
+                    std::atomic<std::uint64_t>::is_always_lock_free,
+                "processes share it");
+};
 
 // A file descriptor that closes itself.
 class Descriptor {
@@ -52,6 +64,7 @@ class ServerPage {
   void set_go(bool go);
   // Whether somebody waits behind a job that may go on.
   void set_wanted(bool wanted);
+  void set_limit(const ByteLimit& limit);
 
  private:
   struct Memory;  // the page, and beside it the link of the robust list
@@ -72,11 +85,13 @@ class ClientPage {
   ClientPage() = default;
   static Result<ClientPage> map(const Descriptor& descriptor, std::uint32_t go_value);
 
-  bool go() const { return (word_->load(std::memory_order_acquire) & ~kCalm) == go_value_; }
-  bool calm() const { return word_->load(std::memory_order_acquire) == (go_value_ | kCalm); }
+  bool go() const { return (content_->go.load(std::memory_order_acquire) & ~kCalm) == go_value_; }
+  bool calm() const { return content_->go.load(std::memory_order_acquire) == (go_value_ | kCalm); }
+  ByteLimit limit() const {
+    return ByteLimit::unpack(content_->limit.load(std::memory_order_acquire));
+  }
 
   using Word = std::atomic<std::uint32_t>;
-  static_assert(Word::is_always_lock_free, "processes share it");
   // For a thread that wants to know when a word is calm no more. The page may go meanwhile: only
   // the kernel looks at the address, and it refuses what is not there.
   class Sleep {
@@ -89,16 +104,16 @@ class ClientPage {
     const Word* word_;
     std::uint32_t calm_;
   };
-  Sleep sleep() const { return {word_, go_value_ | kCalm}; }
+  Sleep sleep() const { return {&content_->go, go_value_ | kCalm}; }
 
  private:
   struct Unmap {
-    void operator()(const Word* word) const;
+    void operator()(const PageContent* content) const;
   };
-  static const Word kStop;
+  static const PageContent kStop;
 
-  std::unique_ptr<const Word, Unmap> mapping_;
-  const Word* word_ = &kStop;
+  std::unique_ptr<const PageContent, Unmap> mapping_;
+  const PageContent* content_ = &kStop;
   std::uint32_t go_value_ = 1;
 };
 

@@ -22,7 +22,11 @@ constexpr std::array kDaemonMetrics{
 };
 constexpr std::array kDeviceMetrics{
     Metric{"device_bytes", "gauge", "bytes", "Memory of the device."},
-    Metric{"device_used_bytes", "gauge", "used_bytes", "Memory admitted to jobs."},
+    Metric{"device_used_bytes", "gauge", "used_bytes", "Memory that counts as some job's."},
+    Metric{"device_in_turns", "gauge", "in_turns", "1 while jobs take turns with their memory."},
+    Metric{"device_newcomers", "gauge", "newcomers", "Jobs that wait for memory."},
+    Metric{"device_asked_to_give_way_seconds", "gauge", "asked_to_give_way_seconds",
+           "How long the holder has been asked to give way."},
     Metric{"device_busy_seconds_total", "counter", "busy_seconds", "Time that a job held it."},
     Metric{"device_finished_jobs_total", "counter", "finished_jobs", "Jobs that have left."},
 };
@@ -33,7 +37,11 @@ constexpr std::array kJobMetrics{
     Metric{"job_preemptions_total", "counter", "preemptions", "Times that it had to give way."},
     Metric{"job_missed_deadlines_total", "counter", "missed_deadlines",
            "Grants that came too late."},
-    Metric{"job_memory_bytes", "gauge", "memory_bytes", "Memory admitted."},
+    Metric{"job_memory_bytes", "gauge", "memory_bytes", "Memory asked for."},
+    Metric{"job_limit_bytes", "gauge", "limit_bytes", "Memory that it may use now."},
+    Metric{"job_held_bytes", "gauge", "held_bytes", "Memory that counts as its own."},
+    Metric{"job_used_bytes", "gauge", "used_bytes", "Memory that it says it uses."},
+    Metric{"job_over_limit", "gauge", "over_limit", "1 while it says it uses more than its limit."},
     Metric{"job_priority", "gauge", "priority", "Its priority; higher goes first."},
 };
 
@@ -51,9 +59,15 @@ std::string head(const Metric& metric) {
   return "# HELP " + name + " " + metric.help + "\n# TYPE " + name + " " + metric.type + "\n";
 }
 
+// Lists count as their length.
+double number(const Json& value) {
+  if (value.is_boolean()) return value.get<bool>() ? 1 : 0;
+  return value.is_array() ? static_cast<double>(value.size()) : value.get<double>();
+}
+
 std::string sample(const Metric& metric, const std::string& labels, const Json& object) {
   return std::string("regen_share_") + metric.name + (labels.empty() ? "" : "{" + labels + "}") +
-         " " + format_exact(object[metric.field].get<double>()) + "\n";
+         " " + format_exact(number(object[metric.field])) + "\n";
 }
 
 std::string job_samples(const Metric& metric, const Json& device) {

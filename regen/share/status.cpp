@@ -13,6 +13,13 @@ Json job_json(const JobStatus& job) {
           {"deadline_seconds", job.deadline ? Json(to_seconds(*job.deadline)) : Json(nullptr)},
           {"memory_bytes", job.memory},
           {"least_bytes", job.least_bytes},
+          {"persistent_bytes", job.persistent_bytes},
+          {"limit_bytes", job.limit_bytes},
+          {"held_bytes", job.held_bytes},
+          {"used_bytes", job.used_bytes},
+          {"over_limit", job.over_limit()},
+          {"memory_state", job.memory_state},
+          {"deepest", to_string(job.deepest)},
           {"state", to_string(job.state)},
           {"asked_to_give_way", job.asked_to_give_way},
           {"age_seconds", to_seconds(job.age)},
@@ -25,16 +32,31 @@ Json job_json(const JobStatus& job) {
           {"missed_deadlines", counts.missed_deadlines}};
 }
 
+Json newcomer_json(const JobStatus& job) {
+  return {{"name", job.name},
+          {"identity", job.identity},
+          {"process", job.process},
+          {"priority", job.priority},
+          {"memory_bytes", job.memory},
+          {"least_bytes", job.least_bytes},
+          {"waited_seconds", to_seconds(job.age)}};
+}
+
 Json device_json(const DeviceStatus& device) {
   Json jobs = Json::array();
   for (const JobStatus& job : device.jobs) jobs.push_back(job_json(job));
+  Json newcomers = Json::array();
+  for (const JobStatus& job : device.newcomers) newcomers.push_back(newcomer_json(job));
   return {{"name", device.name},
           {"bytes", device.bytes},
           {"used_bytes", device.used_bytes},
           {"busy_seconds", to_seconds(device.busy)},
           {"asked_to_give_way_seconds", to_seconds(device.asked_for)},
+          {"in_turns", device.in_turns},
+          {"closed", device.closed},
           {"finished_jobs", device.finished_jobs},
-          {"jobs", std::move(jobs)}};
+          {"jobs", std::move(jobs)},
+          {"newcomers", std::move(newcomers)}};
 }
 
 }  // namespace

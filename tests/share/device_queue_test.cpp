@@ -161,6 +161,55 @@ TEST(DeviceQueue, AClosedDeviceGrantsNothing) {
   EXPECT_EQ(queue.take_orders(), (Orders{{kA, Kind::kGrant}}));
 }
 
+TEST(DeviceQueue, WhoseMemoryIsNotThereIsNotGranted) {
+  DeviceQueue queue = queue_of({{.priority = 1}, {}});
+  queue.set_access(kA, Access::kParked, 0);
+  queue.want(kB, 0);
+  queue.want(kA, 1);
+  EXPECT_TRUE(queue.asked_to_give_way()) << "it is the next all the same";
+  queue.yield(kB, 2);
+  EXPECT_EQ(queue.holder(), std::nullopt);
+  EXPECT_EQ(queue.blocked(), kA);
+  queue.set_access(kA, Access::kReady, 3);
+  EXPECT_EQ(queue.holder(), kA);
+  queue.set_access(kA, Access::kBarred, 4);
+  EXPECT_TRUE(queue.asked_to_give_way());
+  queue.yield(kA, 5);
+  EXPECT_EQ(queue.holder(), kB) << "others go on meanwhile";
+}
+
+TEST(DeviceQueue, PatienceWithAHolderEndsAgainAndAgain) {
+  DeviceQueue queue(kTurn, 100);
+  queue.add(kA, {}, 0);
+  queue.add(kB, {.priority = 1}, 0);
+  queue.want(kA, 0);
+  queue.want(kB, 5);
+  EXPECT_EQ(queue.next_event(), 105);
+  queue.take_orders();
+  queue.advance(104);
+  EXPECT_EQ(queue.take_orders(), Orders{});
+  queue.advance(105);
+  EXPECT_EQ(queue.take_orders(), (Orders{{kA, Kind::kHung}}));
+  EXPECT_EQ(queue.next_event(), 205);
+  queue.advance(205);
+  EXPECT_EQ(queue.take_orders(), (Orders{{kA, Kind::kHung}}));
+  queue.yield(kA, 206);
+  queue.advance(1'000);
+  EXPECT_EQ(queue.take_orders(), (Orders{{kB, Kind::kGrant}}));
+}
+
+TEST(DeviceQueue, ClaimsMayChange) {
+  DeviceQueue queue = queue_of({{}, {}});
+  queue.want(kA, 0);
+  queue.want(kB, 0);
+  queue.set_claim(kB, 3, 1, 4);
+  EXPECT_TRUE(queue.asked_to_give_way());
+  queue.set_claim(kA, 3, 2, 5);
+  EXPECT_FALSE(queue.asked_to_give_way()) << "its turn is not over";
+  EXPECT_EQ(queue.counts(kA, 6).used, 6);
+  EXPECT_EQ(queue.busy(6), 6);
+}
+
 TEST(DeviceQueue, ClocksMayJump) {
   DeviceQueue queue = queue_of({{}, {}});
   queue.want(kA, 1'000);

@@ -1,59 +1,18 @@
 // Clients that do not keep to the protocol: one error each, and nobody else notices.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <string>
 #include <vector>
 
 #include "regen/base/random.h"
-#include "regen/share/address.h"
 #include "tests/share/processes.h"
+#include "tests/share/stranger.h"
 
 namespace regen::share {
 namespace {
 
 using testing::HasSubstr;
-
-// A raw connection that sends what it likes.
-class Stranger {
- public:
-  explicit Stranger(const std::string& path) : socket_(::socket(AF_UNIX, SOCK_STREAM, 0)) {
-    const auto address = socket_address(path).value();
-    connected_ = ::connect(socket_.number(), reinterpret_cast<const sockaddr*>(&address),
-                           sizeof address) == 0;
-  }
-  bool connected() const { return connected_; }
-  void send(const std::string& bytes) {
-    (void)!::send(socket_.number(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-  }
-  void end() { ::shutdown(socket_.number(), SHUT_WR); }
-  // Everything until the daemon closes.
-  std::string rest() {
-    std::string all;
-    char buffer[4096];
-    ssize_t count = 0;
-    while ((count = ::recv(socket_.number(), buffer, sizeof buffer, 0)) > 0) {
-      all.append(buffer, static_cast<std::size_t>(count));
-    }
-    return all;
-  }
-  // The message of the one error; anything else comes back as itself.
-  std::string error() {
-    const std::string bytes = rest();
-    FrameReader reader(Direction::kToClient);
-    reader.append(bytes);
-    const auto message = reader.next();
-    if (!message.ok() || !message->has_value() || reader.inside_message())
-      return "not one: " + bytes;
-    return decode_error((**message).body).message;
-  }
-
- private:
-  Descriptor socket_;
-  bool connected_ = false;
-};
 
 class Hostile : public testing::Test {
  protected:
@@ -68,13 +27,6 @@ class Hostile : public testing::Test {
   TemporaryFolder folder_;
   Process daemon_ = start_daemon(test_daemon(folder_));
 };
-
-std::string frame(const std::string& body, MessageType type = MessageType::kRegister) {
-  std::string bytes = encode({type, Json::object()});
-  bytes.resize(8);
-  for (int i = 0; i < 4; ++i) bytes += static_cast<char>(body.size() >> (8 * i));
-  return bytes + body;
-}
 
 TEST_F(Hostile, OneErrorForEachMistake) {
   EXPECT_THAT(answer_to("HELO"), HasSubstr("message begins with 'HELO'"));

@@ -50,8 +50,8 @@ TEST(Message, RefusalsNameValueAndExpectation) {
   EXPECT_EQ(refusal("X"), "message begins with 'X', expected 'RGSH' (not a regen program?)");
   EXPECT_EQ(refusal(header(2, 1, 2) + "{}"),
             "message has version 2, expected 1 (another version of regen?)");
-  EXPECT_EQ(refusal(header(1, 99, 2) + "{}"), "message has the unknown type 99, expected 1 to 6");
-  EXPECT_EQ(refusal(header(1, 65, 2) + "{}"), "message has the unknown type 65, expected 1 to 6");
+  EXPECT_EQ(refusal(header(1, 99, 2) + "{}"), "message has the unknown type 99, expected 1 to 10");
+  EXPECT_EQ(refusal(header(1, 65, 2) + "{}"), "message has the unknown type 65, expected 1 to 10");
   EXPECT_EQ(refusal(header(1, 1, 0xffffffff)),
             "message has a body of 4294967295 bytes, expected 2 to 65536");
   EXPECT_EQ(refusal(header(1, 1, 0)), "message has a body of 0 bytes, expected 2 to 65536");
@@ -123,7 +123,7 @@ TEST(JobSpec, RefusesWhatMakesNoSense) {
       {"weight", 0, "expected a number from 0.001"},
       {"weight", "much", "weight"},
       {"memory", -5, "memory"},
-      {"memory", 39, "expected at least the 40 that the job says it needs"},
+      {"memory", 39, "expected at least the 40 that it says it needs"},
       {"points", Json::array({1}), "points[0]"},
       {"points", Json::array({Json::array({1, -1})}), "points[0][1]"},
       {"deadline_seconds", -1, "deadline_seconds"},

@@ -54,6 +54,10 @@ struct Board {
 // Of a test; lives until the test process ends.
 Board& new_board();
 
+// Whether the process may still execute anything of its own. One that was killed closes its socket
+// some time before it is a zombie: the kernel's flag says that it is on its way.
+bool can_go_on(int process);
+
 // One window of work on the pretended device. A window of a killed process is no collision.
 void use_device(Board& board);
 

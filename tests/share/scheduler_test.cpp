@@ -32,17 +32,108 @@ TEST(Scheduler, AdmitsWhatFitsAndRefusesWithTheNumbers) {
   EXPECT_TRUE(scheduler.add(job("d", 600), 4, 5).ok()) << "what a job had returns";
 }
 
-TEST(Scheduler, SaysWhenSmallerJobsWouldFit) {
+std::optional<ByteLimit> last_limit(const std::vector<Order>& orders, JobId job) {
+  std::optional<ByteLimit> limit;
+  for (const Order& order : orders) {
+    if (order.job == job && order.kind == Order::Kind::kLimit) limit = order.limit;
+  }
+  return limit;
+}
+
+TEST(Scheduler, RunningJobsMakeRoomForANewcomer) {
   Scheduler scheduler({{"gpu0", 1000}}, 10);
   JobSpec flexible = job("a", 900);
   flexible.points = {{900, 100}, {500, 120}};
-  ASSERT_TRUE(scheduler.add(flexible, 1, 0).ok());
-  const JobSpec newcomer = job("b", 500);
-  EXPECT_THAT(scheduler.check(newcomer).error().message,
-              HasSubstr("all would fit with 1,000 bytes by their trade-off points"));
-  const auto split = scheduler.best_split("gpu0", &newcomer);
-  ASSERT_TRUE(split.ok());
-  EXPECT_EQ(split->chosen, (std::vector<std::size_t>{1, 0}));
+  const JobId a = *scheduler.add(flexible, 1, 0);
+  EXPECT_EQ(last_limit(scheduler.take_orders(), a)->bytes, 900);
+  EXPECT_TRUE(scheduler.check(job("b", 500)).ok());
+  const JobId b = *scheduler.add(job("b", 500), 2, 1);
+  const auto limit = last_limit(scheduler.take_orders(), a);
+  EXPECT_EQ(limit->bytes, 500);
+  EXPECT_FALSE(scheduler.admitted(b));
+  EXPECT_EQ(scheduler.status(2)[0].newcomers.size(), 1u);
+  scheduler.confirm(a, limit->generation, 450, 3);
+  EXPECT_TRUE(scheduler.admitted(b));
+  scheduler.remove(b, 4);
+  EXPECT_EQ(last_limit(scheduler.take_orders(), a)->bytes, 900) << "it grows back";
+}
+
+TEST(Scheduler, ANewcomerDoesNotWaitForEver) {
+  Scheduler scheduler({{"gpu0", 1000}}, 10, {.newcomer = 100});
+  JobSpec flexible = job("a", 900);
+  flexible.points = {{900, 100}, {500, 120}};
+  const JobId a = *scheduler.add(flexible, 1, 0);
+  const JobId b = *scheduler.add(job("b", 500), 2, 5);
+  EXPECT_EQ(scheduler.next_event(), 105);
+  scheduler.take_orders();
+  scheduler.advance(104);
+  EXPECT_TRUE(scheduler.take_orders().empty());
+  scheduler.advance(105);
+  EXPECT_EQ(scheduler.take_orders(), (std::vector<Order>{{b, Order::Kind::kExpire}}));
+  EXPECT_EQ(
+      scheduler.expiry(b, 105).message,
+      "job 'b' waited 1.0000000000000001e-07 s for memory on device 'gpu0', expected others to "
+      "give theirs back: 'a' has 900 bytes of 500");
+  scheduler.remove(b, 106);
+  EXPECT_EQ(last_limit(scheduler.take_orders(), a)->bytes, 900) << "the order is taken back";
+  EXPECT_EQ(scheduler.next_event(), std::nullopt);
+}
+
+// Low shrinks for the newcomer, but would never run beside the middle one.
+TEST(Scheduler, WhoseBytesAreAwaitedRunsFirst) {
+  Scheduler scheduler({{"gpu0", 1000}}, 10);
+  JobSpec flexible = job("low", 900);
+  flexible.points = {{900, 100}, {500, 120}};
+  const JobId low = *scheduler.add(flexible, 1, 0);
+  const JobId middle = *scheduler.add(job("middle", 100, 1), 2, 0);
+  scheduler.want(low, 1);
+  scheduler.want(middle, 2);
+  EXPECT_TRUE(scheduler.yield(low, 3).ok());
+  scheduler.take_orders();
+  ASSERT_TRUE(scheduler.add(job("urgent", 400, 2), 3, 4).ok());
+  const auto orders = scheduler.take_orders();
+  EXPECT_EQ(orders.back(), (Order{middle, Order::Kind::kGiveWay}));
+  EXPECT_TRUE(scheduler.yield(middle, 5).ok());
+  EXPECT_EQ(scheduler.take_orders(), (std::vector<Order>{{low, Order::Kind::kGrant}}));
+  scheduler.confirm(low, last_limit(orders, low)->generation, 500, 6);
+  const auto after = scheduler.take_orders();
+  EXPECT_THAT(after, testing::Contains(Order{low, Order::Kind::kGiveWay})) << "as before";
+}
+
+TEST(Scheduler, TurnsWithMemoryAreLongerWhereMovingIsDear) {
+  Scheduler scheduler({{"gpu0", 1000}}, 10);
+  JobSpec spec = job("a", 800);
+  spec.persistent_bytes = 100;
+  spec.deepest = Depth::kSpill;
+  const JobId a = *scheduler.add(spec, 1, 0);
+  spec.name = spec.identity = "b";
+  const JobId b = *scheduler.add(spec, 2, 0);
+  scheduler.want(a, 0);
+  scheduler.want(b, 1);
+  scheduler.advance(11);
+  EXPECT_TRUE(scheduler.yield(a, 12).ok());
+  scheduler.take_orders();
+  EXPECT_EQ(scheduler.status(12)[0].jobs[0].state, JobState::kWaiting);
+  ASSERT_TRUE(scheduler.made_room(a, 100, 12 + 7).ok());
+  EXPECT_EQ(scheduler.take_orders(), (std::vector<Order>{{b, Order::Kind::kGrant}}));
+  EXPECT_EQ(scheduler.next_event(), 19 + 70) << "ten times what the move took";
+  EXPECT_THAT(scheduler.made_room(a, 100, 20).error().message, HasSubstr("without being asked"));
+}
+
+TEST(Scheduler, OperatorsChangeJobsThatRun) {
+  Scheduler scheduler({{"gpu0", 1000}}, 10);
+  JobSpec flexible = job("a", 900);
+  flexible.points = {{900, 100}, {500, 120}};
+  const JobId a = *scheduler.add(flexible, 1, 0);
+  scheduler.take_orders();
+  EXPECT_EQ(scheduler.change("x", {}, 1).error().message, "unknown job 'x', expected one of a");
+  EXPECT_EQ(scheduler.change("a", {.memory = 499}, 1).error().message,
+            "job 'a' may use 499 bytes, expected at least the 500 that it says it needs");
+  ASSERT_TRUE(scheduler.change("a", {.priority = 5, .weight = 2.5, .memory = 600}, 1).ok());
+  EXPECT_EQ(last_limit(scheduler.take_orders(), a)->bytes, 500);
+  const JobStatus status = scheduler.status(2)[0].jobs[0];
+  EXPECT_EQ(status.priority, 5);
+  EXPECT_EQ(status.weight, 2.5);
 }
 
 TEST(Scheduler, KnowsItsDevicesAndIdentities) {
@@ -62,6 +153,7 @@ TEST(Scheduler, DevicesAreIndependent) {
   second.device = "gpu1";
   const JobId a = *scheduler.add(job("a", 1), 1, 0);
   const JobId b = *scheduler.add(second, 2, 0);
+  scheduler.take_orders();
   scheduler.want(a, 1);
   scheduler.want(b, 1);
   EXPECT_EQ(scheduler.take_orders(),
@@ -79,7 +171,7 @@ TEST(Scheduler, StatusSumsUp) {
   Scheduler scheduler({{"gpu0", 1000}}, 10);
   const JobId a = *scheduler.add(job("a \"x\"", 100, 2), 1, 0);
   scheduler.want(a, 0);
-  scheduler.rest(a, 500);
+  scheduler.rest(a, {}, 500);
   const auto devices = scheduler.status(1000);
   ASSERT_EQ(devices.size(), 1u);
   EXPECT_EQ(devices[0].used_bytes, 100);
@@ -118,6 +210,8 @@ TEST(Environment, CarriesAnEnrolment) {
               HasSubstr("REGEN_SHARE_WEIGHT: bad weight 'heavy'"));
   ::unsetenv("REGEN_SHARE_NAME");
   EXPECT_FALSE(enrolment_from_environment()->has_value()) << "not started by regen share run";
+  EXPECT_THAT(required_enrolment().error().message,
+              HasSubstr("this program was not started by regen, expected `regen share run"));
 }
 
 }  // namespace
