@@ -42,7 +42,8 @@ RuntimeStep::RuntimeStep(const std::string& json, const std::string& device)
       device_(value_or_raise(open_device(device))) {}
 
 void RuntimeStep::record(const std::map<std::size_t, at::Tensor>& samples, int repeats,
-                         const std::string& cache_path, const std::string& algorithms) {
+                         const std::string& cache_path, const std::string& algorithms,
+                         bool capture) {
   // An operator may be written in Python and tried on another thread.
   const py::gil_scoped_release unlocked;
   RecordCache cache;
@@ -53,6 +54,7 @@ void RuntimeStep::record(const std::map<std::size_t, at::Tensor>& samples, int r
   options.repeats = repeats;
   options.cache = &cache;
   options.algorithms = value_or_raise(parse_algorithms(algorithms));
+  options.capture = capture;
   options.sample = [&](StorageId storage) {
     const auto found = samples.find(storage.index());
     return found == samples.end() ? at::Tensor() : found->second;

@@ -38,7 +38,7 @@ class RuntimeStep {
   RuntimeStep(const std::string& json, const std::string& device);
 
   void record(const std::map<std::size_t, at::Tensor>& samples, int repeats,
-              const std::string& cache_path, const std::string& algorithms);
+              const std::string& cache_path, const std::string& algorithms, bool capture);
   void make_graph(Bytes runtime_bytes);
 
   // The best plan of the planners, and what to say of it; it is this step's from now on.

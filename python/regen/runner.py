@@ -53,7 +53,8 @@ class Runner:
         """Measures every op; returns what libraries (cuBLAS) took for good while that was done, and what the device's
         allocator has reserved around the caller's tensors without using it: bytes of the card that nobody else can have."""
         before = _runtime.memory_use(self.device)["allocated"]
-        self.step.record(self.samples(), 3 if self.kind == "cpu" else 5, self.profile_path(), self.settings.algorithms)
+        self.step.record(self.samples(), 3 if self.kind == "cpu" else 5, self.profile_path(), self.settings.algorithms,
+                         self.settings.capture)
         if self.kind == "cpu":
             return 0
         torch.cuda.empty_cache()

@@ -22,7 +22,7 @@ class Settings:
     link: tuple = None  # bytes per second to the host, to the device, both together
     plan_file: object = None
     improve: object = None  # True, False or seconds; None: on a GPU
-    capture: bool = True  # on a GPU, stretches that are the same in every step are launched as a whole
+    capture: bool = False  # on a GPU, launch stretches that are the same in every step as a whole
     releasable: bool = False  # the arena's memory may go and come back: spill(), restore()
     algorithms: str = "default"  # those of plain PyTorch, so its bits; "any": faster or smaller ones too
     window: float = 1e-3  # of a job that shares its device: seconds of work after which another one may have it

@@ -59,6 +59,7 @@ std::string_view to_string(Queue queue) {
 
 ExecutionDevice::~ExecutionDevice() = default;
 CapturedWork::~CapturedWork() = default;
+StreamScope::~StreamScope() = default;
 
 Result<std::shared_ptr<ExecutionDevice>> open_device(std::string_view name) {
   int index = -1;

@@ -44,6 +44,11 @@ struct Event {
 // What an arena's pages may do: stay until the arena goes, or leave while the address stays.
 enum class ArenaKind : std::uint8_t { kFixed, kReleasable };
 
+class StreamScope {
+ public:
+  virtual ~StreamScope();
+};
+
 // Work of the compute queue, captured to be enqueued again as a whole.
 class CapturedWork {
  public:
@@ -108,16 +113,18 @@ class ExecutionDevice {
   // Calls `work` and returns after it, with its exception if it threw. Operators belong in here:
   // on CUDA it is always the same thread per device and process (library handles and their
   // workspaces are per thread, and autograd calls backward from a thread of its own), with the
-  // torch's thread-local state of the caller, between what the caller's current stream has and gets;
-  // the caller must not hold Python's lock. On the CPU it is the caller's own thread. Inside `work`, run() is a plain call.
+  // caller's current stream and torch's thread-local state; the caller must not hold Python's
+  // lock. On the CPU it is the caller's own thread. Inside `work`, run() is a plain call.
   virtual void run(const std::function<void()>& work) = 0;
 
   // Calls `work`, which enqueues on the compute queue alone, and keeps what it enqueues instead of
   // doing it. Null if the device cannot do that with this work; then nothing was done. Inside
   // run().
   virtual std::unique_ptr<CapturedWork> capture(const std::function<void()>& work) = 0;
-  // Memory that `work` takes from torch inside run() is for whoever called run().
-  virtual void as_caller(const std::function<void()>& work) = 0;
+  // While it lives, the calling thread is on a stream from which work can be captured: after what
+  // its own stream has, and before what that gets later. Null where there is nothing to change.
+  // Libraries keep a workspace for each stream: who runs there must have been recorded there.
+  virtual std::unique_ptr<StreamScope> own_stream() = 0;
 
   // Libraries remember choices for each thread: cuDNN, which algorithm to take for a convolution.
   // As run(), but on a thread that begins and ends with the call: nothing remembered is found, and

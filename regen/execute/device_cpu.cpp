@@ -263,7 +263,7 @@ class ThreadedCpuDevice final : public CpuDevice {
   std::unique_ptr<CapturedWork> capture(const std::function<void()>& work) override {
     return captures_ ? std::make_unique<KeptCall>(work) : nullptr;
   }
-  void as_caller(const std::function<void()>& work) override { work(); }
+  std::unique_ptr<StreamScope> own_stream() override { return nullptr; }
 
   void run_aside(const std::function<void()>& work) override { Worker().run(work); }
   void note_choices() override { chosen_ = true; }

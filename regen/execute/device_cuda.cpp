@@ -1,7 +1,6 @@
 // A CUDA device: the copy queues are two streams of high priority, so that a copy starts as soon as
-// a copy engine is free. The compute queue is the caller's current stream, or, where that is the
-// default stream, from which nothing can be captured, a stream of the device's own that begins
-// after what the caller's stream has and that the caller's stream waits for.
+// a copy engine is free. The compute queue is the caller's current stream. Nothing can be captured
+// from the default stream: who wants to works on a stream of the device's own (own_stream()).
 #include <ATen/Context.h>
 #include <ATen/cuda/Sleep.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -261,10 +260,10 @@ class CudaDevice final : public ExecutionDevice {
     return complete ? std::move(captured) : refuse();
   }
 
-  void as_caller(const std::function<void()>& work) override {
-    const c10::cuda::CUDAStreamGuard guard(
-        callers_stream().value_or(c10::cuda::getCurrentCUDAStream(index_)));
-    work();
+  std::unique_ptr<StreamScope> own_stream() override {
+    const c10::cuda::CUDAStream caller = c10::cuda::getCurrentCUDAStream(index_);
+    if (caller != c10::cuda::getDefaultCUDAStream(index_)) return nullptr;
+    return std::make_unique<OwnStream>(*this, caller);
   }
 
   // A thread that ends gives its handles of cuBLAS and cuDNN back to torch, which hands them to the
@@ -301,40 +300,32 @@ class CudaDevice final : public ExecutionDevice {
     return data;
   }
 
-  void run_on(Worker& worker, const std::function<void()>& work) {
-    const c10::cuda::CUDAStream caller = c10::cuda::getCurrentCUDAStream(index_);
-    const bool own = caller == c10::cuda::getDefaultCUDAStream(index_);
-    const c10::cuda::CUDAStream stream = own ? compute_ : caller;
+  // On the caller's stream.
+  void run_on(Worker& worker, const std::function<void()>& work) const {
+    const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(index_);
     worker.run([&] {
       const c10::cuda::CUDAStreamGuard guard(stream);
-      const RestoreCaller restore(callers_stream(), caller);
-      if (own) follow(stream, caller);
-      try {
-        work();
-      } catch (...) {
-        if (own) follow(caller, stream);
-        throw;
-      }
-      if (own) follow(caller, stream);
+      work();
     });
   }
 
-  // Of the run() that this thread is in.
-  static std::optional<c10::cuda::CUDAStream>& callers_stream() {
-    static thread_local std::optional<c10::cuda::CUDAStream> stream;
-    return stream;
-  }
+  class OwnStream final : public StreamScope {
+   public:
+    OwnStream(CudaDevice& device, c10::cuda::CUDAStream caller)
+        : device_(device), caller_(caller), guard_(device.compute_) {
+      device_.follow(device_.compute_, caller_);
+    }
+    ~OwnStream() override { device_.follow(caller_, device_.compute_); }
 
-  struct RestoreCaller {
-    RestoreCaller(std::optional<c10::cuda::CUDAStream>& place, c10::cuda::CUDAStream now)
-        : place_(place), before_(std::exchange(place, now)) {}
-    ~RestoreCaller() { place_ = before_; }
-    std::optional<c10::cuda::CUDAStream>& place_;
-    const std::optional<c10::cuda::CUDAStream> before_;
+   private:
+    CudaDevice& device_;
+    const c10::cuda::CUDAStream caller_;
+    const c10::cuda::CUDAStreamGuard guard_;
   };
 
   // What `later` gets from now on comes after what `earlier` has.
   void follow(c10::cuda::CUDAStream later, c10::cuda::CUDAStream earlier) {
+    const c10::cuda::CUDAGuard guard(index_);
     const std::lock_guard lock(mutex_);
     if (turn_ == nullptr) C10_CUDA_CHECK(cudaEventCreateWithFlags(&turn_, cudaEventDisableTiming));
     C10_CUDA_CHECK(cudaEventRecord(turn_, earlier.stream()));

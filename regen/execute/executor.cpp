@@ -170,6 +170,7 @@ Status Executor::run(std::size_t part) {
   position_ = parts_[part].first;
   Status status;
   try {
+    const auto stream = options_.capture ? device_->own_stream() : nullptr;
     device_->run([&] {
       const BelowAutograd below;
       const LeaveUninitialized no_filling;

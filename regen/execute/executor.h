@@ -52,8 +52,9 @@ struct ExecutorOptions {
   bool debug = false;
   // The arena's memory can be given back while the step is paused or between steps: spill().
   bool releasable = false;
-  // Stretches that are the same in every step are captured and launched as a whole.
-  bool capture = true;
+  // Stretches that are the same in every step are captured and launched as a whole. The step must
+  // have been recorded with the same choice.
+  bool capture = false;
 };
 
 // When a step of the plan ran on the device, in seconds since the first traced one began: a compute

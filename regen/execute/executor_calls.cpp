@@ -88,8 +88,8 @@ void Executor::take_external(ComputeInstruction& call) {
   for (const ComputeInstruction::External& external : call.external) {
     const Bytes bytes = call.slots[external.slot].bytes;
     at::Tensor& memory = external_[external.storage];
-    const auto options = at::TensorOptions().dtype(at::kByte).device(device_->torch_device());
-    device_->as_caller([&] { memory = at::empty({bytes}, options); });
+    memory =
+        at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device_->torch_device()));
     given_[external.storage] = false;
     void* address = memory.mutable_data_ptr();
     call.slots[external.slot].address = address;

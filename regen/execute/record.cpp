@@ -283,6 +283,7 @@ Result<Recording> record(const Program& program, ExecutionDevice& device,
   }
   device.forget_choices();
   std::optional<Result<Recording>> recording;
+  const auto stream = options.capture ? device.own_stream() : nullptr;
   device.run([&] {
     const GeneratorGuard generator(device.torch_device());
     const LeaveUninitialized no_filling;

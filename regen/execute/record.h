@@ -71,7 +71,8 @@ struct RecordOptions {
   double patience = 0.05;  // seconds of timed runs after which no more are started
   RecordCache* cache = nullptr;
   Algorithms algorithms = Algorithms::kDefault;
-  SearchLimits search;  // for other algorithms
+  SearchLimits search;   // for other algorithms
+  bool capture = false;  // ExecutorOptions::capture of the steps to come
   // Contents for storages where they matter (indices); an undefined tensor means made-up ones.
   std::function<at::Tensor(StorageId)> sample;
 };

@@ -53,7 +53,7 @@ class LaggingDevice : public ExecutionDevice {
   std::unique_ptr<CapturedWork> capture(const std::function<void()>& work) override {
     return inner_->capture(work);
   }
-  void as_caller(const std::function<void()>& work) override { inner_->as_caller(work); }
+  std::unique_ptr<StreamScope> own_stream() override { return inner_->own_stream(); }
   Result<MemoryBlock> allocate_host(Bytes bytes) override { return inner_->allocate_host(bytes); }
   void copy(Queue queue, void* to, const void* from, Bytes bytes) override {
     inner_->copy(queue, to, from, bytes);

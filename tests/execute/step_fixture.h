@@ -70,7 +70,7 @@ class StepFixture {
 
   Result<std::unique_ptr<Executor>> compile(const Plan& plan, bool debug = false) {
     return Executor::compile(recording_, step_, plan, device_,
-                             {.reserve = 1 << 14, .debug = debug});
+                             {.reserve = 1 << 14, .debug = debug, .capture = true});
   }
 
   // All that some steps leave behind: results of the last, then whatever can change.

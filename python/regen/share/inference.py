@@ -87,9 +87,11 @@ class InferenceRunner:
 
     def __init__(self, captured, settings, model):
         self.captured = captured
-        self.plan = InferencePlan(captured, settings)
+        self.device = str(captured.program["device"])
         # Of high priority, so that its kernels go before those of other streams of this process.
-        self.stream = torch.cuda.Stream(self.plan.device, priority=-1) if self.plan.kind == "cuda" else None
+        self.stream = torch.cuda.Stream(self.device, priority=-1) if self.device.startswith("cuda") else None
+        with self.on_stream():  # cuBLAS has a workspace for each stream: it belongs to what is recorded
+            self.plan = InferencePlan(captured, settings)
         self.find_bindings(model)
 
     def find_bindings(self, model):
@@ -123,7 +125,7 @@ class InferenceRunner:
         if self.stream is None:
             yield
             return
-        caller = torch.cuda.current_stream(self.plan.device)
+        caller = torch.cuda.current_stream(self.device)
         self.stream.wait_stream(caller)
         with torch.cuda.stream(self.stream):
             yield
