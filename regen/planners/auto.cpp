@@ -86,8 +86,16 @@ Result<Proposal> decide_algorithms(const Problem& problem, bool unlimited, Effor
   return decide_with_variants(problem, unlimited, effort);
 }
 
+// Too many algorithms to try them all, each chosen for itself: there `monet` may know better.
+bool many_algorithms(const Graph& graph) {
+  const bool groups =
+      std::ranges::any_of(graph.ops(), [&](OpId op) { return graph.choice_group(op).valid(); });
+  return !groups && !variant_decisions(graph).empty() && !few_choices(graph);
+}
+
 Result<Proposal> decide(const Problem& problem, bool unlimited, Effort& effort) {
-  if (!problem.budget || !several_implementations(*problem.graph)) {
+  const Graph& graph = *problem.graph;
+  if (!problem.budget || !(several_implementations(graph) || many_algorithms(graph))) {
     return decide_algorithms(problem, unlimited, effort);
   }
   // Each choice gets its share of the effort, so that none may take as long as it likes.

@@ -28,10 +28,13 @@ constexpr std::size_t kFewOps = 60;
 constexpr std::size_t kPlannedChoices = 8;
 // Of what is left when it is their turn.
 constexpr double kBaseShare = 0.5;    // what all other planners take
+constexpr double kOnlyShare = 0.6;    // the same, where nothing else can be taken
 constexpr double kQuickShare = 0.3;   // choosing by quick plans
 constexpr double kChosenShare = 0.5;  // planning what they chose
 constexpr double kMonetShare = 0.6;
 constexpr double kBoundShare = 0.1;
+// Beyond these it finds nothing in time.
+constexpr std::size_t kMostMonetOps = 500;
 // Costs that differ by less are the same up to rounding.
 constexpr double kSame = 1e-9;
 
@@ -51,8 +54,13 @@ class ImplementationPlans {
     effort_.add(own.work());
     bound_ = std::max(std::isfinite(bound) ? bound : 0.0, least_cost(graph_));
     std::optional<std::vector<ChosenImplementations>> few;
-    if (graph_.num_ops() <= kFewOps) few = all_.all(kFewChoices);
-    REGEN_TRY(few ? try_best_of(std::move(*few)) : try_promising());
+    few = all_.all(graph_.num_ops() <= kFewOps ? kFewChoices : 1);
+    if (few && few->size() == 1) {
+      REGEN_TRY(try_choice(all_.base(), kOnlyShare));
+      if (wants_more()) REGEN_TRY(ask_monet(1));
+    } else {
+      REGEN_TRY(few ? try_best_of(std::move(*few)) : try_promising());
+    }
     return proposal();
   }
 
@@ -130,6 +138,7 @@ class ImplementationPlans {
   // Its own plan, which may take different implementations in different runs, and one by its
   // choice.
   Status ask_monet(double share) {
+    if (graph_.num_ops() > kMostMonetOps) return {};
     Problem quiet = problem_;
     quiet.observer = nullptr;
     auto outcome = solve("monet", quiet, share_of(effort_, share));
