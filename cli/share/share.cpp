@@ -19,12 +19,15 @@ void add_share(CLI::App& app, Action& action) {
   CLI::App& verb = add_verb(app, "share", "Let several jobs share a device",
                             "  regen share serve --device gpu0:80GiB\n"
                             "  regen share run --priority 2 --memory 8GiB -- python infer.py\n"
-                            "  regen share status --watch");
+                            "  regen share status --watch\n"
+                            "  regen share simulate trace.json --devices 100");
   verb.require_subcommand(0, 1);
   add_share_serve(verb, action);
   add_share_status(verb, action);
   add_share_run(verb, action);
   add_share_set(verb, action);
+  add_share_simulate(verb, action);
+  add_share_trace(verb, action);
   verb.allow_extras();  // only now: the verbs above would inherit it
   // The library would only say that something is required.
   verb.callback([&verb, &action] {
@@ -32,7 +35,8 @@ void add_share(CLI::App& app, Action& action) {
     if (!verb.get_subcommands().empty() && extras.empty()) return;
     const std::string found = extras.empty() ? "nothing" : in_quotes(extras.front());
     action = [found] {
-      return bad_input("regen share: found " + found + ", expected one of serve, status, run, set");
+      return bad_input("regen share: found " + found +
+                       ", expected one of serve, status, run, set, simulate, trace");
     };
   });
 }

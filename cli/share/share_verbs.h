@@ -9,6 +9,8 @@ void add_share_serve(CLI::App& share, Action& action);
 void add_share_status(CLI::App& share, Action& action);
 void add_share_run(CLI::App& share, Action& action);
 void add_share_set(CLI::App& share, Action& action);
+void add_share_simulate(CLI::App& share, Action& action);
+void add_share_trace(CLI::App& share, Action& action);
 
 // --socket PATH; empty means the default place.
 void add_socket(CLI::App& verb, std::string& path);
