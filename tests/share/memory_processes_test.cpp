@@ -238,18 +238,22 @@ TEST(ShareHung, ChildrenDoNotKeepTheGrantOfADeadJob) {
   Process job([&] {
     auto client = Client::connect({.socket = options.socket}, {.name = "parent"});
     if (!client->acquire().ok()) return 1;
-    board.owner = ::fork();  // has the connection too
-    if (board.owner == 0) ::pause();
-    ++board.windows;
+    const pid_t child = ::fork();  // has the connection too
+    if (child > 0) {
+      board.owner = child;
+      ++board.windows;
+    }
     ::pause();
     return 0;
   });
   ASSERT_TRUE(eventually([&] { return board.windows == 1; }));
+  const pid_t child = board.owner;
+  ASSERT_GT(child, 0);
   job.signal(SIGKILL);
   job.wait();
   auto next = Client::connect({.socket = options.socket}, {.name = "next"});
   EXPECT_TRUE(next->acquire().ok());
-  ::kill(board.owner, SIGKILL);
+  ::kill(child, SIGKILL);
 }
 
 TEST(ShareHung, AHolderThatDoesNotAnswerIsKilledWhereTheOperatorSaysSo) {
