@@ -25,6 +25,8 @@ Result<std::map<JobId, Place>> DeviceMemory::places_with(JobId changed, const Jo
   std::vector<Demand> demands;
   for (const auto& [id, present] : all) {
     demands.push_back(present->demand);
+    // It left in the middle of a step, and can change its plan only at the end of it.
+    if (present->away) demands.back().choices = {{.bytes = present->full, .time = 0}};
     demands.back().may_be_away =
         present->deepest == Depth::kLeave && present->admitted && id != changed &&
         (present->away || present->place.away || present->demand.priority < highest);

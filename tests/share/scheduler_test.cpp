@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 
+#include "regen/base/random.h"
 #include "regen/share/environment.h"
 #include "regen/share/prometheus.h"
 
@@ -181,6 +183,113 @@ TEST(Scheduler, StatusSumsUp) {
   EXPECT_THAT(text, HasSubstr("regen_share_device_used_bytes{device=\"gpu0\"} 100\n"));
   EXPECT_THAT(text, HasSubstr("regen_share_job_grants_total{device=\"gpu0\",job=\"a \\\"x\\\"\","
                               "identity=\"a \\\"x\\\"\"} 1\n"));
+}
+
+// Jobs that come, go, answer and are silent, under a clock that jumps to and fro.
+TEST(Scheduler, KeepsItsPromisesUnderClocksThatJump) {
+  Random random(17);
+  Scheduler scheduler({{"gpu0", 1000}}, 10, {.holder = 50, .newcomer = 500});
+  struct Actor {
+    std::optional<JobId> id;
+    std::uint32_t generation = 0;
+    Bytes limit = 0;
+    Bytes plan = 0;
+    Bytes uses = 0;
+    bool asked = false;
+  };
+  std::vector<Actor> actors(5);
+  const auto of = [&](JobId id) {
+    return std::find_if(actors.begin(), actors.end(), [id](const Actor& a) { return a.id == id; });
+  };
+  Nanoseconds now = 1'000'000;
+  int grants = 0, admissions = 0, expiries = 0;
+  for (int round = 0; round < 100'000; ++round) {
+    now += random.between(0, 20);
+    if (round % 1000 == 0) now += random.between(-500'000, 1'000'000);
+    Actor& actor = actors[random.next() % actors.size()];
+    if (!actor.id) {
+      JobSpec spec =
+          job("j" + std::to_string(round), random.between(200, 900), random.between(0, 2));
+      spec.persistent_bytes = random.between(0, 60);
+      spec.deepest = static_cast<Depth>(random.between(0, 2));
+      if (random.between(0, 1) == 0) spec.least_bytes = 150;
+      const auto added = scheduler.add(spec, 1, now);
+      if (added.ok()) actor.id = *added;
+    } else if (!scheduler.admitted(*actor.id)) {
+      scheduler.advance(now);
+    } else {
+      const JobId id = *actor.id;
+      switch (random.between(0, 6)) {
+        case 0:
+          if (random.between(0, 9) == 0) {
+            scheduler.remove(id, now);
+            actor = {};
+          }
+          break;
+        case 1:
+          scheduler.want(id, now);
+          break;
+        case 2:
+          (void)scheduler.yield(id, now).ok();
+          break;
+        case 3:
+          scheduler.rest(id, {}, now);
+          break;
+        case 4:
+          // Between two steps, where it has the device; else it only keeps to the limit.
+          actor.plan = actor.limit;
+          actor.uses = std::min(actor.uses, actor.plan);
+          scheduler.confirm(id, actor.generation, actor.uses, now);
+          break;
+        default:
+          if (std::exchange(actor.asked, false)) {
+            actor.uses = 0;
+            ASSERT_TRUE(scheduler.made_room(id, 0, now).ok());
+          }
+      }
+    }
+    for (const Order& order : scheduler.take_orders()) {
+      const auto target = of(order.job);
+      ASSERT_NE(target, actors.end()) << "an order for nobody";
+      grants += order.kind == Order::Kind::kGrant ? 1 : 0;
+      admissions += order.kind == Order::Kind::kAdmit ? 1 : 0;
+      target->asked |= order.kind == Order::Kind::kMakeRoom;
+      if (order.kind == Order::Kind::kAdmit) {
+        const JobSpec& spec = scheduler.spec(order.job);
+        target->plan = target->limit;
+        target->uses = spec.deepest == Depth::kPause ? target->limit : spec.persistent_bytes;
+      }
+      if (order.kind == Order::Kind::kGrant) target->uses = target->plan;
+      ASSERT_FALSE(order.kind == Order::Kind::kGrant && target->asked);
+      if (order.kind == Order::Kind::kLimit) {
+        target->generation = order.limit.generation;
+        target->limit = order.limit.bytes;
+      }
+      if (order.kind == Order::Kind::kExpire) {
+        ++expiries;
+        scheduler.remove(*target->id, now);
+        *target = {};
+      }
+    }
+    const DeviceStatus device = scheduler.status(now)[0];
+    ASSERT_LE(device.used_bytes, 1000);
+    Bytes really = 0;
+    for (const Actor& each : actors) really += each.uses;
+    ASSERT_LE(really, device.used_bytes);
+    ASSERT_GE(device.asked_for, 0);
+    int holders = 0;
+    Nanoseconds used = 0;
+    for (const JobStatus& status : device.jobs) {
+      holders += status.state == JobState::kHolding ? 1 : 0;
+      used += status.counts.used;
+      ASSERT_GE(status.counts.waited, 0);
+    }
+    ASSERT_LE(holders, 1);
+    ASSERT_LE(used, device.busy);
+  }
+  EXPECT_GT(grants, 1000);
+  EXPECT_GT(admissions, 100);
+  EXPECT_GT(expiries, 5);
 }
 
 TEST(ParseDevice, ReadsNameAndBytes) {

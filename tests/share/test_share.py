@@ -34,7 +34,7 @@ def test_serve_says_where_and_stops_cleanly(tmp_path, daemon):
     assert stat.S_IMODE(os.stat(daemon.socket).st_mode) == 0o600
     assert daemon.stop(signal.SIGINT) == 0
     assert not os.path.exists(daemon.socket)
-    assert daemon.process.stderr.read() == ""
+    assert daemon.process.stderr.read() == "stopping with 0 jobs\n"
 
 
 def test_a_second_daemon_is_refused_and_a_stale_socket_replaced(regen, daemon, tmp_path):
@@ -108,7 +108,85 @@ def test_status_for_people_and_machines(regen, daemon):
     metrics = regen.ok("share", "status", "--socket", daemon.socket, "--prometheus")
     line = 'regen_share_job_memory_bytes{device="gpu0",job="train",identity="train"} 8589934592'
     assert line in metrics.splitlines()
-    assert metrics.count("# TYPE") == metrics.count("# HELP") == 13
+    assert metrics.count("# TYPE") == metrics.count("# HELP") == 20
+
+
+def test_a_job_shrinks_for_a_newcomer_by_the_text_of_the_protocol(daemon):
+    job, other = wire.Wire(daemon.socket), wire.Wire(daemon.socket)
+    job.register("train", device="gpu1", memory=900, points=[[900, 0.1], [500, 0.2]])
+    assert job.limit()[:2] == (900, "pause")
+    other.send(wire.REGISTER, name="other", identity="other", device="gpu1", memory=500)
+    assert job.receive() == (wire.LIMIT, {})
+    size, _, generation = job.limit()
+    assert size == 500
+    job.send(wire.CONFIRM, generation=generation, used_bytes=480)
+    kind, body = other.receive()
+    assert kind == wire.REGISTERED and body["device"] == 1
+    other.close()
+    assert job.receive() == (wire.LIMIT, {})
+    assert job.limit()[0] == 900
+
+
+def test_jobs_take_turns_by_the_text_of_the_protocol(regen, daemon):
+    jobs = [wire.Wire(daemon.socket), wire.Wire(daemon.socket)]
+    for name, job in zip("ab", jobs):
+        job.register(name, device="gpu1", memory=800, persistent_bytes=100, deepest="spill")
+        job.send(wire.ACQUIRE)
+    assert jobs[0].receive() == (wire.GRANTED, {}) or jobs[0].receive() == (wire.GRANTED, {})
+    assert eventually(lambda: not jobs[0].keep_going())  # its turn is over
+    assert status(regen, daemon)["devices"][1]["in_turns"]
+    jobs[0].send(wire.YIELD)
+    while (answer := jobs[0].receive())[0] == wire.LIMIT:
+        pass
+    assert answer == (wire.MAKE_ROOM, {"depth": "spill"})
+    jobs[0].send(wire.MADE_ROOM, left_bytes=100)
+    while (answer := jobs[1].receive())[0] == wire.LIMIT:
+        pass
+    assert answer == (wire.GRANTED, {})
+    jobs[1].send(wire.MADE_ROOM, left_bytes=100)
+    kind, body = jobs[1].receive()
+    assert kind == wire.ERROR and "made room without being asked" in body["message"]
+
+
+def test_set_changes_a_job_that_runs(regen, daemon):
+    job = wire.Wire(daemon.socket)
+    job.register("train", identity="one", device="gpu1", memory=900, points=[[900, 0.1], [500, 0.2]])
+
+    def change(*options):
+        return ["share", "set", "--socket", daemon.socket, *options]
+
+    assert regen.ok(*change("train", "--priority", "3", "--weight", "2", "--memory", "600")) == ""
+    shown = status(regen, daemon)["devices"][1]["jobs"][0]
+    assert (shown["priority"], shown["weight"], shown["memory_bytes"], shown["limit_bytes"]) == (3, 2, 600, 500)
+    assert "unknown job 'nobody', expected one of train" in regen.fails(2, *change("nobody", "--weight", "2"))
+    line = regen.fails(1, *change("train", "--memory", "499"))
+    assert "may use 499 bytes, expected at least the 500 that it says it needs" in line
+    twin = wire.Wire(daemon.socket)
+    twin.register("train", identity="twin")
+    assert "2 jobs have the name 'train', expected an identity" in regen.fails(2, *change("train", "--weight", "2"))
+    assert regen.ok(*change("twin", "--weight", "2")) == ""
+
+
+def test_events_are_logged_one_line_each(daemon):
+    job = wire.Wire(daemon.socket)
+    job.register("train", memory=1)
+    job.close()
+    bad = wire.Wire(daemon.socket)
+    bad.send(wire.REGISTER, name="big", identity="big", device="gpu1", memory=1001)
+    assert bad.receive()[0] == wire.ERROR
+    daemon.stop()
+    me = f"job 'train' (process {os.getpid()})"
+    lines = daemon.process.stderr.read().splitlines()
+    assert lines[:2] == [f"{me} admitted", f"{me} left"]
+    assert lines[2].startswith("refused: job 'big' asks for 1,001 bytes") and lines[3:] == ["stopping with 0 jobs"]
+
+
+def test_a_log_that_nobody_reads_does_not_stop_the_daemon(daemon):
+    for number in range(1500):  # more lines than a pipe holds
+        job = wire.Wire(daemon.socket)
+        job.register("a job with a long name " * 4, identity=str(number))
+        job.close()
+    assert daemon.stop() == 0
 
 
 def test_watch_shows_again_until_ctrl_c(daemon):
@@ -169,7 +247,7 @@ def test_run_refuses_before_anything_starts(regen, daemon):
 
 
 BAD = [
-    (["share"], "found nothing, expected one of serve, status, run"),
+    (["share"], "found nothing, expected one of serve, status, run, set, simulate, trace"),
     (["share", "frobnicate"], "frobnicate"),
     (["share", "status", "extra"], "extra"),
     (["share", "status", "--socket", "nowhere"], "no daemon at 'nowhere'"),
@@ -179,6 +257,10 @@ BAD = [
     (["share", "serve", "--socket", "s", "--mode", "9"], "expected octal"),
     (["share", "serve", "--socket", "s", "--turn", "0"], "0.0001"),
     (["share", "serve", "--socket", "no/such/folder/s"], "no/such/folder/s"),
+    (["share", "serve", "--socket", "s", "--patience", "0"], "0.01"),
+    (["share", "set", "--priority", "1"], "JOB"),
+    (["share", "set", "train"], "expected --priority, --weight or --memory"),
+    (["share", "set", "train", "--priority", "1000001"], "0 to 1000000"),
     (["share", "run", "--", "true"], "--memory"),
     (["share", "run", "--memory", "1"], "COMMAND"),
     (["share", "run", "--memory", "1", "--priority", "-1", "--", "true"], "0 to 1000000"),

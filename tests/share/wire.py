@@ -6,8 +6,8 @@ import mmap
 import socket
 import struct
 
-REGISTER, ACQUIRE, YIELD, IDLE, CHECK, STATUS = 1, 2, 3, 4, 5, 6
-REGISTERED, GRANTED, FITS, REPORT, ERROR = 65, 66, 67, 68, 69
+REGISTER, ACQUIRE, YIELD, IDLE, CHECK, STATUS, UPDATE, CONFIRM, MADE_ROOM, CHANGE = range(1, 11)
+REGISTERED, GRANTED, FITS, REPORT, ERROR, UPDATED, LIMIT, MAKE_ROOM, CHANGED = range(65, 74)
 CALM = 1 << 31
 
 
@@ -25,12 +25,12 @@ class Wire:
     def _exactly(self, count):
         data = b""
         while len(data) < count:
-            part, control, _, _ = self.socket.recvmsg(count - len(data), socket.CMSG_SPACE(4))
+            part, control, _, _ = self.socket.recvmsg(count - len(data), socket.CMSG_SPACE(8))
             assert part, f"the connection ended after {data!r}"
             data += part
             for _, _, rights in control:
-                (number,) = array.array("i", rights)
-                self.page = mmap.mmap(number, 4096, mmap.MAP_SHARED, mmap.PROT_READ)
+                page, self.use = array.array("i", rights)
+                self.page = mmap.mmap(page, 4096, mmap.MAP_SHARED, mmap.PROT_READ)
         return data
 
     def receive(self):
@@ -49,6 +49,11 @@ class Wire:
 
     def nobody_waits(self):
         return struct.unpack("<I", self.page[:4])[0] == self.go | CALM
+
+    def limit(self):
+        """Bytes, depth to park at, generation."""
+        word = struct.unpack("<Q", self.page[8:16])[0]
+        return word & (2**54 - 1), ("pause", "spill", "leave")[word >> 54 & 3], word >> 56
 
     def close(self):
         self.socket.close()
