@@ -126,12 +126,11 @@ def run_job(job, barrier, results):
 
 def producer_cpu():
     """Seconds of the processor that the producer has used, its thread that serves included."""
-    try:
-        lock = pathlib.Path(os.environ["REGEN_SHARE_SOCKET"]).parent / "input-bench.sock.lock"
-        fields = pathlib.Path(f"/proc/{lock.read_text().split()[0]}/stat").read_text().rsplit(")", 1)[1].split()
-    except (OSError, IndexError):
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    lock = pathlib.Path(os.environ["REGEN_SHARE_SOCKET"]).parent / "input-bench.sock.lock"
+    if not lock.exists():
+        return 0.0  # every job has a loader of its own
+    threads = pathlib.Path("/proc", lock.read_text().split()[0], "task").glob("*/schedstat")
+    return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
 
 
 def run_jobs(jobs):

@@ -175,7 +175,7 @@ Nanoseconds from_seconds(double seconds) {
 }
 
 double to_seconds(Nanoseconds time) {
-  return static_cast<double>(time) * 1e-9;
+  return static_cast<double>(time) / 1e9;
 }
 
 Result<double> parse_weight(std::string_view text) {

@@ -45,6 +45,7 @@ struct Trace {
 inline constexpr std::size_t kMaxTraceJobs = 1'000'000;
 inline constexpr std::int64_t kMaxTraceSteps = 1'000'000'000;
 inline constexpr std::int64_t kMaxRequests = 20'000'000;  // of all inference jobs together
+inline constexpr double kMaxTraceSeconds = 4e9;           // of device time in all
 inline constexpr std::int64_t kMaxDevices = 100'000;
 
 // Of the point with the most bytes: what the job takes when it is alone.
