@@ -126,7 +126,7 @@ def run_job(job, barrier, results):
 
 def producer_cpu():
     """Seconds of the processor that the producer has used, its thread that serves included."""
-    lock = pathlib.Path(os.environ["REGEN_SHARE_SOCKET"]).parent / "input-bench.sock.lock"
+    lock = pathlib.Path(os.environ["REGEN_INPUT_FOLDER"]) / "input-bench.sock.lock"
     if not lock.exists():
         return 0.0  # every job has a loader of its own
     threads = pathlib.Path("/proc", lock.read_text().split()[0], "task").glob("*/schedstat")
@@ -136,7 +136,7 @@ def producer_cpu():
 def run_jobs(jobs):
     context = torch.multiprocessing.get_context("spawn" if jobs[0]["device"] == "cuda" else "fork")
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["REGEN_SHARE_SOCKET"] = f"{folder}/share.sock"
+        os.environ["REGEN_INPUT_FOLDER"] = folder
         barrier, results = context.Barrier(len(jobs)), context.SimpleQueue()
         processes = [context.Process(target=run_job, args=(job, barrier, results)) for job in jobs]
         for process in processes:

@@ -72,10 +72,9 @@ TEST(Scheduler, ANewcomerDoesNotWaitForEver) {
   EXPECT_TRUE(scheduler.take_orders().empty());
   scheduler.advance(105);
   EXPECT_EQ(scheduler.take_orders(), (std::vector<Order>{{b, Order::Kind::kExpire}}));
-  EXPECT_EQ(
-      scheduler.expiry(b, 105).message,
-      "job 'b' waited 1.0000000000000001e-07 s for memory on device 'gpu0', expected others to "
-      "give theirs back: 'a' has 900 bytes of 500");
+  EXPECT_EQ(scheduler.expiry(b, 105).message,
+            "job 'b' waited 1e-07 s for memory on device 'gpu0', expected others to "
+            "give theirs back: 'a' has 900 bytes of 500");
   scheduler.remove(b, 106);
   EXPECT_EQ(last_limit(scheduler.take_orders(), a)->bytes, 900) << "the order is taken back";
   EXPECT_EQ(scheduler.next_event(), std::nullopt);

@@ -18,7 +18,9 @@ class Daemon:
             stderr=subprocess.PIPE,
             text=True,
         )
-        assert select.select([self.process.stdout], [], [], 30)[0], "the daemon does not start"
+        waiting = select.poll()  # select() knows descriptors below 1024 only
+        waiting.register(self.process.stdout, select.POLLIN)
+        assert waiting.poll(30_000), "the daemon does not start"
         self.greeting = self.process.stdout.readline()
 
     def stop(self, number=signal.SIGTERM):

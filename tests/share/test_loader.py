@@ -26,7 +26,7 @@ context = multiprocessing.get_context("fork")
 def folder(monkeypatch):
     torch.set_num_threads(1)
     path = tempfile.mkdtemp(prefix="regen-loader-")
-    monkeypatch.setenv("REGEN_SHARE_SOCKET", f"{path}/share.sock")
+    monkeypatch.setenv("REGEN_INPUT_FOLDER", path)
     yield Path(path)
     assert eventually(lambda: not producers(path)), "a producer is left although nobody is attached"
     shutil.rmtree(path)

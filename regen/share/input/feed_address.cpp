@@ -1,12 +1,26 @@
 #include "regen/share/input/feed_address.h"
 
+#include <unistd.h>
+
 #include <algorithm>
-#include <filesystem>
+#include <cstdlib>
 
 #include "regen/base/text.h"
 #include "regen/share/address.h"
 
 namespace regen::share {
+namespace {
+
+// Not that of the daemon's socket, which may belong to somebody else.
+std::string input_folder() {
+  const char* chosen = std::getenv("REGEN_INPUT_FOLDER");
+  if (chosen != nullptr && *chosen != '\0') return chosen;
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  if (runtime != nullptr && *runtime != '\0') return std::string(runtime) + "/regen";
+  return "/tmp/regen-" + std::to_string(::getuid());
+}
+
+}  // namespace
 
 Result<std::string> feed_socket(const std::string& name) {
   const bool plain = std::all_of(name.begin(), name.end(), [](unsigned char c) {
@@ -17,8 +31,7 @@ Result<std::string> feed_socket(const std::string& name) {
     return bad_input("bad name of a shared input " + in_quotes(name) +
                      ", expected 1 to 60 letters, digits, '.', '_' and '-'");
   }
-  const std::filesystem::path folder = std::filesystem::path(default_socket()).parent_path();
-  const std::string path = (folder / ("input-" + name + ".sock")).string();
+  const std::string path = input_folder() + "/input-" + name + ".sock";
   REGEN_TRY(socket_address(path));
   return path;
 }

@@ -7,8 +7,8 @@
 
 namespace regen::share {
 
-// input-NAME.sock in the folder of the daemon's socket (address.h). Names are 1 to 60 letters,
-// digits, dots, underscores and dashes.
+// input-NAME.sock in REGEN_INPUT_FOLDER, else in regen/ of XDG_RUNTIME_DIR, else in /tmp/regen-UID.
+// Names are 1 to 60 letters, digits, dots, underscores and dashes.
 Result<std::string> feed_socket(const std::string& name);
 
 }  // namespace regen::share

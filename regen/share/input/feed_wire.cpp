@@ -39,11 +39,17 @@ bool known_kind(std::uint16_t kind, bool from_consumer) {
   return from_consumer ? kind >= 1 && kind <= 5 : kind >= 65 && kind <= 69;
 }
 
-// The process at the other end, as a descriptor that outlives no reuse of its number.
-Descriptor process_of(int socket) {
+ucred peer_of(int socket) {
   ucred peer{};
   socklen_t size = sizeof peer;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0) return {};
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) peer = {};
+  return peer;
+}
+
+// The process at the other end, as a descriptor that outlives no reuse of its number.
+Descriptor process_of(int socket) {
+  const ucred peer = peer_of(socket);
+  if (peer.pid <= 0) return {};
   return Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
 }
 
@@ -124,6 +130,13 @@ Result<FeedSocket> FeedSocket::connect(const std::string& path) {
       return missing("no producer at " + in_quotes(path) + ": " + reason);
     }
     return bad_input("may not use the socket " + in_quotes(path) + ": " + reason);
+  }
+  // Somebody else may have made the folder first.
+  const uid_t owner = peer_of(socket.number()).uid;
+  if (owner != ::getuid() && owner != 0) {
+    return bad_input("the producer at " + in_quotes(path) + " is of user " + std::to_string(owner) +
+                     ", expected " + std::to_string(::getuid()) +
+                     " (or another REGEN_INPUT_FOLDER)");
   }
   return FeedSocket(std::move(socket));
 }
