@@ -5,7 +5,8 @@
 #   make test SANITIZE=1              the C++ tests with address and undefined sanitizers
 #   make clean        remove builds   make results    measure the rows of docs/results.md
 #   make experiments  published tables and figures, ours beside theirs (docs/experiments.md); one by
-#                     one: experiment-fig4, -fig5, -gap, -gaps, -rounding, -lower-sets, -monet, -str, -auto, -against; ARGS=... for the script
+#                     one: experiment-fig4, -fig5, -gap, -gaps, -rounding, -lower-sets, -monet, -str, -auto, -against,
+#                     -switchflow-fig2, -fig3, -fig6 to -fig10, -switchflow-table1; ARGS=... for the script
 
 PRESET   := $(if $(SANITIZE),sanitize,release)
 BUILD    := $(if $(SANITIZE),build-sanitize,build)
@@ -73,6 +74,10 @@ experiment-auto: program
 
 experiment-against: program
 	@$(PYTHON) experiments/auto_against_all.py $(ARGS)
+
+# fig2, fig3, fig6, fig7, fig8, fig9, fig10, table1; ARGS="--device cuda" on a GPU. They run networks, so not in `make experiments`.
+experiment-switchflow-%: runtime
+	@$(PYTHON) experiments/switchflow_$*.py $(ARGS)
 
 # Everything but the benchmarks, which no test runs. The runtime is not built with sanitizers: torch is not.
 TESTED := regen cpp_tests $(if $(SANITIZE),,regen_runtime_module regen-runtime)

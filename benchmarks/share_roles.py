@@ -1,41 +1,48 @@
-"""The processes of benchmarks/share_latency.py: a training, an inference server, one that asks for the device, and both in threads of one
-process. Each says {"ready": true}, waits for a line, works for some seconds and says what it measured, as JSON."""
+"""One process of share_crew.py: a training, an inference server or both. Reads commands as JSON lines and answers each with one:
+
+    {"do": "prepare", "works": [...]}                makes them and runs each some times
+    {"do": "measure", "works": [...], "seconds": S}  all at the same time; a list of what each found. With "trace": true also when the
+                                                     device (on a CPU: a step) was at work, in seconds since 1970
+    {"do": "idle", "works": [one], "seconds": S}     the time of a step and how much of it the device is at work
+    {"do": "forget"}                                 gives all memory back
+
+A work is {"kind": "train", "infer" or "probe", "model", "batch", "planned": under a plan of regen or plain PyTorch, "capture": as of
+regen.step, "decode": threads that make a batch before each step, 0: the batch lies ready}; to measure it, also "rate": requests in a
+second at random moments, 0: one after the other; and "sliced": the device is this job's while it decodes, too.
+"""
 
 import argparse
+import concurrent.futures
+import contextlib
+import gc
 import json
+import os
 import pathlib
 import random
 import sys
-import threading
 import time
 
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler would speak up
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT)]
 
 import torch  # noqa: E402
 
 import regen  # noqa: E402
+from benchmarks.device_times import covered, merged, recorded  # noqa: E402
 from examples.models import build  # noqa: E402
+
+WARM_UP = 5
+PROFILED_STEPS = 5
 
 
 def parse():
     parser = argparse.ArgumentParser()
-    parser.add_argument("role", choices=["train", "infer", "probe", "threads"])
-    parser.add_argument("--model", default="resnet50")
-    parser.add_argument("--infer-model", default="resnet50")
-    parser.add_argument("--batch", type=int)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--tiny", action="store_true")
-    parser.add_argument("--seconds", type=float, default=10)
-    parser.add_argument("--rate", type=float, default=0, help="requests per second, at random; 0: one after the other")
-    parser.add_argument("--budget", default="60GiB")
+    parser.add_argument("--budget", default="100GiB")
     parser.add_argument("--window", type=float, default=1e-3)
     return parser.parse_args()
-
-
-def wait_for_start():
-    print(json.dumps({"ready": True}), flush=True)
-    sys.stdin.readline()
 
 
 def finish(device):
@@ -43,52 +50,127 @@ def finish(device):
         torch.cuda.synchronize()
 
 
-def planned_step(options):
-    model, args, loss = build(options.model, tiny=options.tiny, batch=options.batch, device=options.device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
-    budget = None if regen.share.job() is not None else options.budget
-    step = regen.step(model.train(), loss, optimizer, args, budget, planner="keep_all", window=options.window, improve=False)
-    return (lambda: step(*args)), args[0].shape[0], args[0]
+def planned(options, spec, **more):
+    """What regen is told about a plan; a job has its budget from the daemon."""
+    return dict(budget=None if regen.share.job() is not None else options.budget, planner="keep_all", improve=False,
+                window=options.window, capture=spec.get("capture", False), **more)
 
 
-def plain_step(options):
-    model, args, loss = build(options.model, tiny=options.tiny, batch=options.batch, device=options.device)
-    optimizer = torch.optim.SGD(model.train().parameters(), lr=1e-3, momentum=0.9)
+class Work:
+    """`once()` is a training step, or a request that is answered when it returns."""
 
-    def step():
-        optimizer.zero_grad()
-        loss(model(*args[:-1]), args[-1]).backward()
-        optimizer.step()
+    def __init__(self, options, spec):
+        self.device, self.trains, self.planned = options.device, spec["kind"] == "train", spec.get("planned", True)
+        with regen.share.hold():
+            model, args, self.loss = build(spec["model"], tiny=options.tiny, batch=spec.get("batch"), device=options.device)
+        self.args = args if self.trains else args[:-1]
+        self.batch = args[0].shape[0]
+        self.model = model.train() if self.trains else model.eval()
+        # Plain PyTorch beside other work of this process: a stream of its own, which goes first where requests are waited for.
+        on_stream = options.device.startswith("cuda") and not self.planned
+        self.stream = torch.cuda.Stream(priority=0 if self.trains else -1) if on_stream else None
+        finish(self.device)
+        self.once = self.planned_call(options, spec) if self.planned else self.plain_step() if self.trains else self.plain_answer
+        self.decoder = Decoder(args[0], spec["decode"]) if spec.get("decode") else None
+        for _ in range(WARM_UP):
+            self.once()
+        self.finish()
 
-    return step, args[0].shape[0]
-
-
-def train(step, batch, device, seconds):
-    """Images per second, of a loop that looks at its loss now and then."""
-    begin, done = time.perf_counter(), 0
-    while time.perf_counter() - begin < seconds:
-        step()
-        done += 1
-        if done % 8 == 0:
-            finish(device)
-    finish(device)
-    return {"images_per_second": done * batch / (time.perf_counter() - begin), "steps": done}
-
-
-def requests(answer, seconds, rate):
-    """Seconds of each request, from the moment it arrived."""
-    draw = random.Random(1)
-    begin = due = time.perf_counter()
-    taken = []
-    while time.perf_counter() - begin < seconds:
-        if rate > 0:
-            due += draw.expovariate(rate)
-            time.sleep(max(0.0, due - time.perf_counter()))
+    def planned_call(self, options, spec):
+        if self.trains:
+            call = regen.step(self.model, self.loss, self.sgd(), self.args, **planned(options, spec))
         else:
-            due = time.perf_counter()
-        answer()
-        taken.append(time.perf_counter() - due)
-    return {"requests": len(taken), **percentiles(taken)}
+            call = regen.share.infer(self.model, self.args, **planned(options, spec))
+        return lambda: call(*self.args)
+
+    def sgd(self):
+        return torch.optim.SGD(self.model.parameters(), lr=1e-3, momentum=0.9)
+
+    def plain_step(self):
+        optimizer = self.sgd()
+
+        def step():
+            with torch.cuda.stream(self.stream):  # none: the current one
+                optimizer.zero_grad()
+                self.loss(self.model(*self.args[:-1]), self.args[-1]).backward()
+                optimizer.step()
+
+        return step
+
+    @torch.no_grad()
+    def plain_answer(self):
+        with torch.cuda.stream(self.stream):
+            self.model(*self.args)
+        self.finish()
+
+    def finish(self):
+        if self.stream is not None:
+            self.stream.synchronize()
+        else:
+            finish(self.device)
+
+    def decoded(self, sliced):
+        """A batch is decoded, then used."""
+        with regen.share.hold(gives_back=True) if sliced else contextlib.nullcontext():
+            pictures = self.decoder()
+            with regen.share.hold(gives_back=True):
+                self.args[0].copy_(pictures, non_blocking=True)
+                self.once()
+                self.finish()
+
+
+class Decoder:
+    """Makes batches like `example` of compressed pictures, by some threads."""
+
+    def __init__(self, example, threads):
+        from benchmarks.input_jobs import Compressed
+
+        self.side = example.shape[-1]
+        self.pictures = Compressed((self.side + 7) // 8 * 8, 1)
+        self.batch = torch.empty(example.shape, pin_memory=example.is_cuda)
+        self.pool = concurrent.futures.ThreadPoolExecutor(threads)
+
+    def __call__(self):
+        list(self.pool.map(self.decode, range(len(self.batch))))
+        return self.batch
+
+    def decode(self, index):
+        self.batch[index] = self.pictures[0][0][:, : self.side, : self.side]
+
+
+# --- what is measured
+
+def throughput(work, seconds, once):
+    """Images per second, of a loop that looks at its loss now and then."""
+    begin, steps = time.perf_counter(), []
+    while time.perf_counter() - begin < seconds:
+        began = time.time()
+        once()
+        if len(steps) % 8 == 7:
+            work.finish()
+        steps.append((began, time.time()))
+    work.finish()
+    return {"images_per_second": len(steps) * work.batch / (time.perf_counter() - begin), "steps": len(steps), "spans": steps}
+
+
+def latency(work, seconds, rate):
+    """Of each request, from the moment it came. The device is given back when none waits, as a server does that knows its queue."""
+    draw = random.Random(1)
+    begin = time.perf_counter()
+    due = begin + (draw.expovariate(rate) if rate > 0 else 0)
+    taken, spans = [], []
+    while time.perf_counter() - begin < seconds:
+        time.sleep(max(0.0, due - time.perf_counter()))
+        with regen.share.hold(gives_back=True):
+            while due <= time.perf_counter() < begin + seconds:
+                began = time.time()
+                work.once()
+                taken.append(time.perf_counter() - due)
+                spans.append((began, time.time()))
+                due = due + draw.expovariate(rate) if rate > 0 else float("inf")
+        if rate == 0:
+            due = time.perf_counter()  # the next one comes when this one is answered
+    return {"requests": len(taken), **percentiles(taken), "spans": spans}
 
 
 def percentiles(taken):
@@ -97,92 +179,112 @@ def percentiles(taken):
     return {"p50_ms": at(0.5), "p95_ms": at(0.95), "p99_ms": at(0.99), "mean_ms": sum(taken) / len(taken) * 1e3}
 
 
-def request_model(options):
-    model, args, _ = build(options.infer_model, tiny=options.tiny, batch=1, device=options.device)
-    return model.eval(), args[:-1]
+class Probe:
+    """Asks for the device now and then: from the wish to the grant, and to the end of the first kernel."""
+
+    def __init__(self, options):
+        self.device = options.device
+        with regen.share.hold():
+            self.value = torch.zeros(1, device=options.device)
+            finish(self.device)
+
+    def measure(self, seconds):
+        granted, first = [], []
+        begin = time.perf_counter()
+        while time.perf_counter() - begin < seconds:
+            asked = time.perf_counter()
+            with regen.share.hold(gives_back=True):
+                granted.append(time.perf_counter() - asked)
+                self.value.add_(1)
+                finish(self.device)
+                first.append(time.perf_counter() - asked)
+            time.sleep(random.uniform(0.002, 0.006))
+        return {"grant": percentiles(granted), "first_kernel": percentiles(first), "requests": len(granted)}
 
 
-def planned_answer(options):
-    model, args = request_model(options)
-    predict = regen.share.infer(model, args, None if regen.share.job() is not None else options.budget, planner="keep_all")
-    return lambda: predict(*args)
+def measure_one(work, spec, seconds):
+    if isinstance(work, Probe):
+        return work.measure(seconds)
+    work.once()  # libraries have handles for each thread
+    work.finish()
+    if work.decoder is not None:
+        return throughput(work, seconds, lambda: work.decoded(spec.get("sliced", False)))
+    return throughput(work, seconds, work.once) if work.trains else latency(work, seconds, spec.get("rate", 0))
 
 
-def plain_answer(options, stream=None):
-    model, args = request_model(options)
+def idle(work, seconds):
+    """Steps are timed without the profiler, which slows the host down; what the device does in a step takes as long with it."""
+    found = throughput(work, seconds, work.once)
+    step = work.batch / found["images_per_second"]
 
-    @torch.no_grad()
-    def answer():
-        with torch.cuda.stream(stream):  # none: the current one
-            model(*args)
-        if stream is not None:
-            stream.synchronize()
+    def profiled():
+        for _ in range(PROFILED_STEPS):
+            work.once()
+        work.finish()
 
-    return answer
-
-
-def warm(call, times=5):
-    for _ in range(times):
-        call()
+    _, spans = recorded(profiled, work.device)
+    busy = covered(spans) / PROFILED_STEPS
+    return {"step_ms": step * 1e3, "busy_ms": busy * 1e3, "idle_share": max(0.0, 1 - busy / step), "steps": found["steps"]}
 
 
-def probe(options):
-    """From the wish to the grant, and to the end of the first kernel."""
-    granted, first = [], []
-    value = torch.zeros(1, device=options.device)
-    finish(options.device)
-    begin = time.perf_counter()
-    while time.perf_counter() - begin < options.seconds:
-        asked = time.perf_counter()
-        with regen.share.hold(gives_back=True):
-            granted.append(time.perf_counter() - asked)
-            value.add_(1)
-            finish(options.device)
-            first.append(time.perf_counter() - asked)
-        time.sleep(random.uniform(0.002, 0.006))
-    return {"grant": percentiles(granted), "first_kernel": percentiles(first), "requests": len(granted)}
+# --- commands
 
+class Process:
+    def __init__(self, options):
+        self.options = options
+        self.works = {}
+        self.threads = concurrent.futures.ThreadPoolExecutor()
 
-def threads(options):
-    """Training and requests in one process, free; on a GPU on streams of two priorities."""
-    on_gpu = options.device.startswith("cuda")
-    step, batch = plain_step(options)
-    answer = plain_answer(options, torch.cuda.Stream(priority=-1) if on_gpu else None)
-    warm(step), warm(answer)
-    wait_for_start()
-    trained = {}
-    thread = threading.Thread(target=lambda: trained.update(train(step, batch, options.device, options.seconds)))
-    thread.start()
-    found = requests(answer, options.seconds, options.rate)
-    thread.join()
-    return {**found, **trained}
+    def at_once(self, calls):
+        """The results of all, the first one's from this thread."""
+        others = [self.threads.submit(call) for call in calls[1:]]
+        return [calls[0](), *(other.result() for other in others)]
+
+    @staticmethod
+    def key(spec):
+        return tuple(spec.get(name) for name in ("kind", "model", "batch", "planned", "capture", "decode"))
+
+    def prepare(self, command):
+        for spec in command["works"]:
+            if self.key(spec) not in self.works:
+                self.works[self.key(spec)] = Probe(self.options) if spec["kind"] == "probe" else Work(self.options, spec)
+        return []
+
+    def measure(self, command):
+        seconds, specs = command["seconds"], command["works"]
+        calls = [lambda spec=spec: measure_one(self.works[self.key(spec)], spec, seconds) for spec in specs]
+        traced = command.get("trace") and self.options.device.startswith("cuda")
+        job = regen.share.job()
+        before = (job.pauses, job.returns) if job else None
+        found, kernels = recorded(lambda: self.at_once(calls), self.options.device) if traced else (self.at_once(calls), None)
+        for one in found:
+            spans = one.pop("spans", [])
+            if command.get("trace"):
+                one["spans"] = merged(spans if kernels is None else kernels)
+            if job is not None:
+                one |= {"pauses": job.pauses - before[0], "returns": job.returns - before[1]}
+        return found
+
+    def idle(self, command):
+        return [idle(self.works[self.key(command["works"][0])], command["seconds"])]
+
+    def forget(self, command):
+        self.works.clear()
+        gc.collect()  # a work knows itself
+        if self.options.device.startswith("cuda"):
+            torch.cuda.empty_cache()
+        return []
 
 
 def main():
     options = parse()
-    if options.device == "cpu":
-        torch.set_num_threads(1)
-    if options.role == "train":
-        step, batch, _ = planned_step(options)
-        warm(step)
-        finish(options.device)
-        wait_for_start()
-        found = train(step, batch, options.device, options.seconds)
-    elif options.role == "infer":
-        answer = planned_answer(options)
-        warm(answer)
-        wait_for_start()
-        found = requests(answer, options.seconds, options.rate)
-    elif options.role == "probe":
-        wait_for_start()
-        found = probe(options)
-    else:
-        found = threads(options)
-    job = regen.share.job()
-    if job is not None:
-        found |= {"pauses": job.pauses, "returns": job.returns}
-    print(json.dumps(found), flush=True)
-    sys.stdin.readline()  # the job stays registered until its share was read
+    torch.set_num_threads(1)  # who needs more cores, as a decoder, has threads of its own
+    process = Process(options)
+    answers = {"prepare": process.prepare, "measure": process.measure, "idle": process.idle, "forget": process.forget}
+    for line in sys.stdin:
+        command = json.loads(line)
+        print(json.dumps(answers[command["do"]](command)), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

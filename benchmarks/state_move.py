@@ -20,19 +20,19 @@ sys.path[:0] = [str(ROOT), str(ROOT / "python")]
 
 import torch
 
-from examples.models import branches, depthwise, inception, plain, residual
+from examples.models import build
 from regen.share import PackedState
 
-# (as published, tiny, MiB and ms in SwitchFlow's Table 1)
+# MiB and ms in SwitchFlow's Table 1
 MODELS = {
-    "resnet50": (lambda: residual.ResNet(residual.Bottleneck, (3, 4, 6, 3)), lambda: residual.ResNet(residual.Bottleneck, (1, 1), 4, 10),
-                 198.53, 28.838),
-    "vgg16": (plain.Vgg16, lambda: plain.Vgg16(2, 16, 10, pooled=1), 1055.58, 103.747),
-    "vgg19": (lambda: plain.Vgg16(layers=plain.VGG19), lambda: plain.Vgg16(2, 16, 10, 1, plain.VGG19), 1096.09, 109.416),
-    "densenet121": (branches.DenseNet, lambda: branches.DenseNet(4, (2, 1), 10), 64.83, 39.823),
-    "densenet169": (lambda: branches.DenseNet(32, (6, 12, 32, 32)), lambda: branches.DenseNet(4, (2, 2), 10), 108.61, 45.236),
-    "inception_v3": (inception.InceptionV3, lambda: inception.InceptionV3(0.05, 10), 182.00, 31.613),
-    "mobilenet_v2": (depthwise.MobileNetV2, lambda: depthwise.MobileNetV2(0.25, 10, [(1, 16, 1, 1)]), 27.25, 17.505),
+    "resnet50": (198.53, 28.838),
+    "vgg16": (1055.58, 103.747),
+    "vgg19": (1096.09, 109.416),
+    "densenet121": (64.83, 39.823),
+    "densenet169": (108.61, 45.236),
+    "inception_resnet_v2": (426.18, 82.137),
+    "inception_v3": (182.00, 31.613),
+    "mobilenet_v2": (27.25, 17.505),
 }
 WARM_UP = 2
 
@@ -59,8 +59,8 @@ def link_rate(device, size):
     return size / out, size / back
 
 
-def training_state(make, device):
-    model = make().to(device)
+def training_state(name, tiny, device):
+    model, _, _ = build(name, tiny=tiny, batch=1, device=device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     for parameter in model.parameters():
         optimizer.state[parameter]["momentum_buffer"] = torch.randn_like(parameter)
@@ -94,8 +94,8 @@ def one_by_one_times(model, optimizer, device, rounds):
 
 
 def measure(name, args, link):
-    full, tiny, published_mib, published_ms = MODELS[name]
-    model, optimizer = training_state(tiny if args.tiny else full, args.device)
+    published_mib, published_ms = MODELS[name]
+    model, optimizer = training_state(name, args.tiny, args.device)
     tensors, singly = one_by_one_times(model, optimizer, args.device, args.rounds)
     state = PackedState(model, optimizer)
     before = [t.detach().clone() for t in model.parameters()]

@@ -2,8 +2,8 @@
 find a plan wherever any of them does?
 
 Budgets lie evenly from what every plan needs to what keeping everything takes. Rows go into the CSV as they finish, so that a run can
-be ended at any time; --jobs plans for several networks and budgets at a time. With --device costs are its roofline and values may
-move over its link.
+be ended at any time, and --resume goes on with the cases that are missing; --jobs plans for several networks and budgets at a time.
+With --device costs are its roofline and values may move over its link.
 """
 
 import csv
@@ -17,10 +17,10 @@ COLUMNS = ["network", "nodes", "budget_bytes", "budget_share", "auto_status", "a
 
 
 def other_planners():
-    """All of the registry but `auto`, as the program itself names them."""
+    """All of the registry but `auto` and the bound, which has no plan, as the program itself names them."""
     _, refusal = common.run("plan", "zoo:chain:1", "--planner", "?")
     names = refusal.split("expected one of ")[1].split(", ")
-    return [name for name in names if name != "auto"]
+    return [name for name in names if name not in ("auto", "lp_bound")]
 
 
 def solve(network, planner, budget, seconds, arguments):
@@ -62,6 +62,18 @@ def cases_of(network, nodes, arguments):
         yield {"network": network, "nodes": nodes, "budget_bytes": low + int(width * share), "budget_share": f"{share:.3f}"}
 
 
+def finished(file):
+    """The rows of a run that was ended; none where there was none. Half a line at the end does not count."""
+    if not file.exists():
+        return []
+    with open(file, newline="") as text:
+        return [row for row in csv.DictReader(text) if row["verdict"]]
+
+
+def key(case):
+    return case["network"], int(case["budget_bytes"])
+
+
 def summary(network, nodes, rows):
     """The row of one network: how often it is better, equal and so on, and by how much it is over the best at most."""
     count = [sum(row["verdict"] == verdict for row in rows) for verdict in ("better", "equal", "worse", "alone", "misses", "none")]
@@ -77,17 +89,22 @@ def main():
     parser.add_argument("--seconds", type=float, default=10, help="for auto (10)")
     parser.add_argument("--other-seconds", type=float, default=10, metavar="SECONDS", help="for each of the others (10)")
     parser.add_argument("--device", help="whose roofline and link count (default: flop, and nothing moves)")
+    parser.add_argument("--resume", action="store_true", help="go on with the CSV of a run that was ended")
     common.add_jobs(parser, 1)
     arguments = parser.parse_args()
     zoo = zoo_networks(None if arguments.networks else arguments.most_nodes)
     networks, planners = arguments.networks or list(zoo), other_planners()
-    cases = [case for network in networks for case in cases_of(network, zoo.get(network), arguments)]
-    rows = {network: [] for network in networks}
     arguments.out.mkdir(parents=True, exist_ok=True)
-    with open(arguments.out / "auto_against_all.csv", "w", newline="") as file:
+    path = arguments.out / "auto_against_all.csv"
+    known = {key(row): row for row in finished(path)} if arguments.resume else {}
+    cases = [case for network in networks for case in cases_of(network, zoo.get(network), arguments)]
+    rows = {network: [known[key(case)] for case in cases if case["network"] == network and key(case) in known] for network in networks}
+    with open(path, "w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
-        for _, row in common.in_parallel(lambda case: compare(case, planners, arguments), cases, arguments):
+        writer.writerows(known.values())
+        missing = [case for case in cases if key(case) not in known]
+        for _, row in common.in_parallel(lambda case: compare(case, planners, arguments), missing, arguments):
             writer.writerow(row)
             file.flush()
             rows[row["network"]].append(row)

@@ -89,23 +89,4 @@ std::string module_structure(py::handle model) {
   return bytes.take();
 }
 
-void TensorLayouts::add(const at::Tensor& tensor) {
-  layouts_.push_back({tensor.sizes().vec(), tensor.strides().vec(), tensor.scalar_type()});
-}
-
-std::ptrdiff_t TensorLayouts::first_change(const std::vector<at::Tensor>& tensors) const {
-  if (tensors.size() != layouts_.size()) {
-    throw std::invalid_argument("got " + std::to_string(tensors.size()) + " tensors, expected " +
-                                std::to_string(layouts_.size()));
-  }
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const Layout& was = layouts_[i];
-    const at::Tensor& now = tensors[i];
-    if (now.sizes() != was.sizes || now.strides() != was.strides || now.scalar_type() != was.type) {
-      return static_cast<std::ptrdiff_t>(i);
-    }
-  }
-  return -1;
-}
-
 }  // namespace regen

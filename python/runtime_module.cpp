@@ -9,6 +9,7 @@
 
 #include "python/feed_binding.h"
 #include "python/model_watch.h"
+#include "python/owned_tensors.h"
 #include "python/runtime_errors.h"
 #include "python/runtime_share.h"
 #include "python/runtime_state.h"
@@ -50,11 +51,15 @@ void bind_step(py::module_& module) {
       .def("make_graph", &RuntimeStep::make_graph)
       .def("plan", &RuntimeStep::plan)
       .def("least_budget", &RuntimeStep::least)
+      .def("make_curve", &RuntimeStep::make_curve)
+      .def("curve", &RuntimeStep::curve)
+      .def("take_within", &RuntimeStep::take_within)
       .def("search", &RuntimeStep::search)
       .def("is_improved_by", &RuntimeStep::is_improved_by)
       .def("take", &RuntimeStep::take)
       .def("explain_budget", &RuntimeStep::explain_budget)
       .def("set_job", &RuntimeStep::set_job)
+      .def("set_memory", &RuntimeStep::set_memory)
       .def("set_gate", &RuntimeStep::set_gate)
       .def_property_readonly("pauses", [](RuntimeStep& s) { return s.executor().num_pauses(); })
       .def("compile", &RuntimeStep::compile, py::arg("reserve"), py::arg("debug"),
@@ -100,10 +105,11 @@ void bind_step(py::module_& module) {
 void bind_model_watch(py::module_& module) {
   module.def("module_structure",
              [](py::handle model) { return py::bytes(module_structure(model)); });
-  py::class_<TensorLayouts>(module, "TensorLayouts")
+  py::class_<OwnedTensors>(module, "OwnedTensors")
       .def(py::init<>())
-      .def("add", &TensorLayouts::add)
-      .def("first_change", &TensorLayouts::first_change);
+      .def("add", &OwnedTensors::add)
+      .def("bind", &OwnedTensors::bind)
+      .def("first_change", &OwnedTensors::first_change);
 }
 
 void bind_memory(py::module_& module) {
@@ -144,11 +150,11 @@ PYBIND11_MODULE(_runtime, module) {
   module.doc() = "regen's planner and executor";
   py::register_exception<regen::RegenError>(module, "RegenError", PyExc_RuntimeError);
   py::register_exception<regen::BudgetError>(module, "BudgetError", PyExc_MemoryError);
+  regen::bind_state(module);
   regen::bind_share(module);
   regen::bind_search(module);
   regen::bind_step(module);
   regen::bind_model_watch(module);
   regen::bind_memory(module);
-  regen::bind_state(module);
   regen::bind_feed(module);
 }

@@ -7,7 +7,9 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "python/job_memory.h"
 #include "python/runtime_errors.h"
 #include "regen/execute/device.h"
 #include "regen/execute/gate.h"
@@ -60,6 +62,23 @@ void begin(Holder& job) {
   check(job.begin());
 }
 
+// How far the job may be asked to get out of the way, as `regen share run` said.
+std::string deepest_allowed() {
+  return to_string(value_or_raise(share::required_enrolment()).deepest);
+}
+
+// Whether it could be told: not while work is under way.
+bool tell(Holder& job, const std::vector<std::pair<Bytes, double>>& points, Bytes persistent,
+          const std::string& deepest) {
+  share::Curve curve{.persistent_bytes = persistent,
+                     .deepest = value_or_raise(share::parse_depth(deepest))};
+  for (const auto& [bytes, seconds] : points) {
+    curve.points.push_back({bytes, share::from_seconds(seconds)});
+  }
+  const py::gil_scoped_release unlocked;
+  return value_or_raise(job.tell(curve));
+}
+
 // `device`: where work may still be under way; empty when none is.
 void end(Holder& job, const std::string& device, bool gives_back) {
   const py::gil_scoped_release unlocked;
@@ -77,10 +96,19 @@ void bind_share(py::module_& module) {
   py::class_<Gate, std::shared_ptr<Gate>>(module, "Gate");
   py::class_<FunctionGate, Gate, std::shared_ptr<FunctionGate>>(module, "FunctionGate")
       .def(py::init<py::function, py::function>());
+  py::class_<share::MovableMemory, std::shared_ptr<share::MovableMemory>>(module, "MovableMemory");
+  py::class_<JobMemory, share::MovableMemory, std::shared_ptr<JobMemory>>(module, "JobMemory")
+      .def(py::init<>())
+      .def("set_state", &JobMemory::set_state, py::call_guard<py::gil_scoped_release>());
   py::class_<Holder, Gate, std::shared_ptr<Holder>>(module, "Job")
       .def("begin", &begin)
       .def("end", &end, py::arg("device") = "", py::arg("gives_back") = false)
       .def("abandon", &Holder::abandon)
+      .def("set_memory", &Holder::set_memory, py::call_guard<py::gil_scoped_release>())
+      .def("tell", &tell)
+      .def("limit", &Holder::byte_limit, py::call_guard<py::gil_scoped_release>())
+      .def("confirm", &Holder::confirm, py::call_guard<py::gil_scoped_release>())
+      .def_property_readonly("rooms", &Holder::rooms)
       .def_property_readonly("name", [](const Holder& job) { return job.spec().name; })
       .def_property_readonly("memory", [](const Holder& job) { return job.spec().memory; })
       .def_property_readonly("priority", [](const Holder& job) { return job.spec().priority; })
@@ -92,6 +120,7 @@ void bind_share(py::module_& module) {
         return job.reconnections();
       });
   module.def("join_job", &join_job);
+  module.def("deepest_allowed", &deepest_allowed);
 }
 
 }  // namespace regen

@@ -81,11 +81,11 @@ auto unlocked(Function function) {
 }  // namespace
 
 void bind_state(py::module_& module) {
-  py::class_<StateArena>(module, "StateArena")
+  py::class_<StateArena, std::shared_ptr<StateArena>>(module, "StateArena")
       .def(py::init([](Tensors tensors, Tensors on_host, const std::string& device) {
         const py::gil_scoped_release released;
-        return value_or_raise(StateArena::pack(std::move(tensors), std::move(on_host),
-                                               value_or_raise(open_device(device))));
+        return std::shared_ptr<StateArena>(value_or_raise(StateArena::pack(
+            std::move(tensors), std::move(on_host), value_or_raise(open_device(device)))));
       }))
       .def("leave", unlocked([](StateArena& s) { return value_or_raise(s.leave()); }))
       .def("come_back", unlocked([](StateArena& s) { check(s.come_back()); }))

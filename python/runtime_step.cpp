@@ -17,6 +17,9 @@ namespace py = pybind11;
 namespace regen {
 namespace {
 
+// For each of many plans that are looked for in a second.
+constexpr std::int64_t kQuickPackWork = 50'000;
+
 Limits limits_of(const PlanRequest& request) {
   Limits limits;
   if (request.seconds > 0) limits.seconds = request.seconds;
@@ -80,6 +83,7 @@ py::dict RuntimeStep::plan(const PlanRequest& request) {
     outcome =
         value_or_raise(best_addressed(request.planners, problem, addresses(), limits_of(request)));
   }
+  note(outcome);
   return report(outcome);
 }
 
@@ -92,7 +96,35 @@ py::dict RuntimeStep::least(const PlanRequest& request) {
     outcome =
         value_or_raise(least_budget(request.planners[0], problem, addresses(), limits_of(request)));
   }
+  note(outcome);
   return report(outcome);
+}
+
+void RuntimeStep::make_curve(const PlanRequest& request) {
+  const Problem problem = make_problem(request);
+  AddressOptions quick = addresses();
+  quick.pack_work = kQuickPackWork;
+  const py::gil_scoped_release unlocked;
+  curve_ = value_or_raise(PlanCurve::make(request.planners, problem, quick, limits_of(request)));
+}
+
+void RuntimeStep::note(const Outcome& outcome) {
+  if (curve_ && has_plan(outcome)) curve_->add(outcome);
+}
+
+std::vector<std::pair<Bytes, double>> RuntimeStep::curve() const {
+  std::vector<std::pair<Bytes, double>> points;
+  if (!curve_) return points;
+  for (const Outcome& plan : curve_->plans()) {
+    points.emplace_back(plan.simulation.peak_bytes, plan.simulation.cost);
+  }
+  return points;
+}
+
+py::object RuntimeStep::take_within(Bytes bytes) {
+  const Outcome* found = curve_ ? curve_->within(bytes) : nullptr;
+  if (found == nullptr) return py::none();
+  return report(*found);
 }
 
 py::dict RuntimeStep::judge(const PlanRequest& request) {
@@ -137,7 +169,9 @@ bool RuntimeStep::is_improved_by(const BackgroundSearch& search, const PlanReque
 }
 
 py::dict RuntimeStep::take(const BackgroundSearch& search) {
-  return report(value_or_raise(search.outcome()));
+  const Outcome outcome = value_or_raise(search.outcome());
+  note(outcome);
+  return report(outcome);
 }
 
 void RuntimeStep::set_gate(std::shared_ptr<Gate> gate, double window_seconds) {
@@ -154,11 +188,17 @@ void RuntimeStep::set_job(std::shared_ptr<share::Holder> job, double window_seco
 
 void RuntimeStep::compile(Bytes reserve, bool debug, bool releasable, bool capture) {
   if (!plan_) throw RegenError("there is no plan to compile");
-  executor_.reset();
   const py::gil_scoped_release unlocked;
+  drop_executor();
   executor_ = value_or_raise(Executor::compile(
       recording_, step_, *plan_, device_, ExecutorOptions{reserve, debug, releasable, capture}));
   if (gate_) executor_->set_gate(gate_, window_seconds_);
+  if (memory_) memory_->set_executor(executor_.get(), fixed_bytes());
+}
+
+void RuntimeStep::drop_executor() {
+  if (memory_) memory_->clear_executor(executor_.get());
+  executor_.reset();
 }
 
 Bytes RuntimeStep::spill() {
@@ -181,7 +221,7 @@ void RuntimeStep::prepare_spill() {
 
 void RuntimeStep::release() {
   const py::gil_scoped_release unlocked;
-  executor_.reset();
+  drop_executor();
 }
 
 Executor& RuntimeStep::executor() {
@@ -210,6 +250,7 @@ Status RuntimeStep::run_as_job(std::size_t part) {
   share::Holder::Run run(*job_);
   REGEN_TRY(run.begin());
   run.afterwards.finish = [device = device_] { device->finish(); };
+  REGEN_TRY(executor_->restore());  // it may have made room since
   return executor_->run(part);
 }
 

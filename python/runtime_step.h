@@ -12,11 +12,13 @@
 #include <tuple>
 #include <vector>
 
+#include "python/job_memory.h"
 #include "python/runtime_errors.h"
 #include "regen/execute/executor.h"
 #include "regen/execute/record.h"
 #include "regen/execute/step_graph.h"
 #include "regen/planners/background_search.h"
+#include "regen/planners/plan_curve.h"
 #include "regen/share/holder.h"
 
 namespace regen {
@@ -36,6 +38,7 @@ struct PlanRequest {
 class RuntimeStep {
  public:
   RuntimeStep(const std::string& json, const std::string& device);
+  ~RuntimeStep() { drop_executor(); }
 
   void record(const std::map<std::size_t, at::Tensor>& samples, int repeats,
               const std::string& cache_path, const std::string& algorithms, bool capture);
@@ -50,6 +53,15 @@ class RuntimeStep {
   void set_plan(const std::string& json);
   std::string explain_budget(Bytes budget) const;
 
+  // Plans for many budgets, up to the request's, in its seconds. From now on every plan that is
+  // found is noted among them.
+  void make_curve(const PlanRequest& request);
+  // Their bytes and seconds, ascending in bytes.
+  std::vector<std::pair<Bytes, double>> curve() const;
+  // The quickest of them within so many bytes is this step's plan from now on; what to say of it,
+  // or None if there is none.
+  pybind11::object take_within(Bytes bytes);
+
   // Looks for a better plan in a thread of its own; the plan in use stays as it is.
   std::unique_ptr<BackgroundSearch> search(const PlanRequest& request) const;
   // True when an ended search has found a plan within the request's limits that is cheaper than
@@ -62,6 +74,8 @@ class RuntimeStep {
   void set_gate(std::shared_ptr<Gate> gate, double window_seconds);
   // As set_gate; and each run begins and ends with the job's hold on the device.
   void set_job(std::shared_ptr<share::Holder> job, double window_seconds);
+  // Knows the step while it is compiled, so that its arena can be moved.
+  void set_memory(std::shared_ptr<JobMemory> memory) { memory_ = std::move(memory); }
   void compile(Bytes reserve, bool debug, bool releasable, bool capture);
   void release();
   // Between two parts. Both do nothing when it is so already; spill() returns the bytes freed.
@@ -86,6 +100,8 @@ class RuntimeStep {
 
  private:
   Status run_as_job(std::size_t part);
+  void note(const Outcome& outcome);
+  void drop_executor();
   Problem make_problem(const PlanRequest& request) const;
   AddressOptions addresses() const { return {device_->alignment()}; }
   Bytes highest_live_bytes(Plan plan) const;
@@ -99,6 +115,8 @@ class RuntimeStep {
   std::shared_ptr<Gate> gate_;
   double window_seconds_ = kWindowSeconds;
   std::shared_ptr<share::Holder> job_;
+  std::shared_ptr<JobMemory> memory_;
+  std::optional<PlanCurve> curve_;
   std::unique_ptr<Executor> executor_;
 };
 

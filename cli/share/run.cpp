@@ -18,6 +18,7 @@ namespace {
 struct Arguments {
   std::string socket;
   share::JobSpec spec;
+  share::Depth deepest = share::Depth::kSpill;
   std::vector<std::string> command;
 };
 
@@ -47,7 +48,7 @@ Status become(const std::vector<std::string>& command) {
 }
 
 Status run_run(const Arguments& arguments) {
-  share::Enrolment enrolment{chosen_socket(arguments.socket), arguments.spec};
+  share::Enrolment enrolment{chosen_socket(arguments.socket), arguments.spec, arguments.deepest};
   if (enrolment.spec.name.empty()) {
     const std::string program = std::filesystem::path(arguments.command[0]).filename().string();
     enrolment.spec.name = program.substr(0, share::kMaxNameLength);
@@ -79,6 +80,8 @@ void add_share_run(CLI::App& share, Action& action) {
       ->required();
   add_parsed(verb, "--deadline", spec.deadline, share::parse_deadline, "SECONDS",
              "Wants the device within this time of asking for it");
+  add_parsed(verb, "--deepest", arguments->deepest, share::parse_depth, "DEPTH",
+             "How far it may be asked to get out of the way: pause, spill (default) or leave");
   verb.add_option("COMMAND", arguments->command, "The program and its arguments, after --")
       ->required()
       ->type_name("");

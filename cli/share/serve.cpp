@@ -111,7 +111,7 @@ void add_share_serve(CLI::App& share, Action& action) {
   add_parsed(verb, "--mode", arguments->mode, parse_mode, "OCTAL",
              "Permissions of the socket (default 0600: this user only)");
   add_parsed(verb, "--turn", arguments->turn, parse_turn, "SECONDS",
-             "How long a job keeps the device before an equal may have it (default 0.03)");
+             "How long a job keeps the device before an equal may have it (default 0.1)");
   add_parsed(verb, "--settle", arguments->settle, parse_settle, "SECONDS",
              "After the start only jobs that were here before are admitted for so long "
              "(default 0.3)");

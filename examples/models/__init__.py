@@ -22,10 +22,10 @@ def names():
 
 def build(name, tiny=True, batch=None, device="cpu", seed=0):
     """(model, args, loss_fn), the same for the same seed. The last of `args` is the target. With `tiny="deep"` the model is
-    small but has more layers."""
-    recipe = next((members[name] for members in FAMILIES.values() if name in members), None)
+    small but has more layers. Takes the relatives of registry.py, too."""
+    recipe = next((members[name] for members in (*FAMILIES.values(), registry.RELATIVES) if name in members), None)
     if recipe is None:
-        raise ValueError(f"no model named {name!r}; expected one of {', '.join(names())}")
+        raise ValueError(f"no model named {name!r}; expected one of {', '.join([*names(), *registry.RELATIVES])}")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         with torch.device(device):

@@ -1,4 +1,4 @@
-"""Inception v3: branches of factorised convolutions."""
+"""Inception v3 and Inception-ResNet v2: branches of factorised convolutions."""
 
 import torch
 from torch import nn
@@ -86,6 +86,61 @@ class InceptionV3(nn.Module):
             layers.append(block)
         self.features = nn.Sequential(*layers)
         self.classifier = nn.Sequential(nn.Dropout(), nn.Linear(before, classes))
+
+    def forward(self, x):
+        return self.classifier(self.features(x).mean((2, 3)))
+
+
+class ScaledResidual(nn.Module):
+    """x + scale * (the branches of x, joined back to its channels)."""
+
+    def __init__(self, before, branches, scale, activation=True):
+        super().__init__()
+        joined = sum(branch[-1][0].out_channels for branch in branches)
+        self.branches = nn.Sequential(Branches(*branches), nn.Conv2d(joined, before, 1))
+        self.scale, self.activation = scale, activation
+
+    def forward(self, x):
+        y = x + self.scale * self.branches(x)
+        return torch.relu(y) if self.activation else y
+
+
+class InceptionResNetV2(nn.Module):
+    """Szegedy et al. without the auxiliary head, for pictures of 299 x 299. `width` 1.0 and `depths` (10, 20, 9) are the published
+    sizes."""
+
+    def __init__(self, width=1.0, classes=1000, depths=(10, 20, 9)):
+        super().__init__()
+
+        def w(channels):
+            return max(1, int(channels * width))
+
+        def residual_35(size):
+            return ScaledResidual(size, (chain(size, (w(32), 1)), chain(size, (w(32), 1), (w(32), 3)),
+                                         chain(size, (w(32), 1), (w(48), 3), (w(64), 3))), 0.17)
+
+        def residual_17(size):
+            return ScaledResidual(size, (chain(size, (w(192), 1)), chain(size, (w(128), 1), (w(160), (1, 7)), (w(192), (7, 1)))), 0.1)
+
+        def residual_8(size, scale=0.2, activation=True):
+            return ScaledResidual(size, (chain(size, (w(192), 1)), chain(size, (w(192), 1), (w(224), (1, 3)), (w(256), (3, 1)))), scale,
+                                  activation)
+
+        first, middle = w(192), w(96) + w(64) + w(96) + w(64)
+        last = middle + 2 * w(384)
+        end = last + w(384) + w(288) + w(320)
+        self.features = nn.Sequential(
+            conv(3, w(32), 3, 2), conv(w(32), w(32), 3), conv(w(32), w(64), 3, 1, 1), nn.MaxPool2d(3, 2),
+            conv(w(64), w(80), 1), conv(w(80), first, 3), nn.MaxPool2d(3, 2),
+            Branches(chain(first, (w(96), 1)), chain(first, (w(48), 1), (w(64), 5)),
+                     chain(first, (w(64), 1), (w(96), 3), (w(96), 3)), pooled(first, w(64))),
+            *(residual_35(middle) for _ in range(depths[0])),
+            Branches(chain(middle, (w(384), 3, 2)), chain(middle, (w(256), 1), (w(256), 3), (w(384), 3, 2)), nn.MaxPool2d(3, 2)),
+            *(residual_17(last) for _ in range(depths[1])),
+            Branches(chain(last, (w(256), 1), (w(384), 3, 2)), chain(last, (w(256), 1), (w(288), 3, 2)),
+                     chain(last, (w(256), 1), (w(288), 3), (w(320), 3, 2)), nn.MaxPool2d(3, 2)),
+            *(residual_8(end) for _ in range(depths[2])), residual_8(end, 1.0, False), conv(end, w(1536), 1))
+        self.classifier = nn.Sequential(nn.Dropout(0.2), nn.Linear(w(1536), classes))
 
     def forward(self, x):
         return self.classifier(self.features(x).mean((2, 3)))

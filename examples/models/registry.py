@@ -3,7 +3,8 @@
 import torch
 from torch.nn import functional as F
 
-from . import autoencoders, branches, depthwise, experts, graphs, plain, recurrent, residual, transformers, unet, views
+from . import (
+    autoencoders, branches, depthwise, experts, graphs, inception, nasnet, plain, recurrent, residual, transformers, unet, views)
 
 
 def pictures(batch, height, width=None, classes=10, channels_last=False):
@@ -55,6 +56,11 @@ def vgg16(tiny, batch):
     # Libraries pad channels to 16: in a narrower network workspace is all that counts.
     model = plain.Vgg16(pick(tiny, 2, 16, 64), 16, 10, pooled=1) if tiny else plain.Vgg16()
     return model, picture_args(tiny, batch, 176), F.cross_entropy
+
+
+def vgg19(tiny, batch):
+    model = plain.Vgg16(2, 16, 10, 1, plain.VGG19) if tiny else plain.Vgg16(layers=plain.VGG19)
+    return model, picture_args(tiny, batch, 160), F.cross_entropy
 
 
 # Residual networks.
@@ -114,6 +120,36 @@ def googlenet(tiny, batch):
 def densenet(tiny, batch):
     model = branches.DenseNet(*pick(tiny, (4, (2, 1)), (8, (3, 3)), None), 10) if tiny else branches.DenseNet()
     return model, picture_args(tiny, batch, 160), F.cross_entropy
+
+
+def densenet169(tiny, batch):
+    model = branches.DenseNet(4, (2, 2), 10) if tiny else branches.DenseNet(32, (6, 12, 32, 32))
+    return model, picture_args(tiny, batch, 128), F.cross_entropy
+
+
+def sized_pictures(tiny, batch, full_batch, tiny_side, side):
+    """For networks whose pictures are not of 224 x 224."""
+    return pictures(batch or 2, tiny_side) if tiny else pictures(batch or full_batch, side, classes=1000)
+
+
+def inception_v3(tiny, batch):
+    model = inception.InceptionV3(0.05, 10) if tiny else inception.InceptionV3()
+    return model, sized_pictures(tiny, batch, 128, 75, 299), F.cross_entropy
+
+
+def inception_resnet_v2(tiny, batch):
+    model = inception.InceptionResNetV2(0.05, 10, (1, 1, 1)) if tiny else inception.InceptionResNetV2()
+    return model, sized_pictures(tiny, batch, 64, 75, 299), F.cross_entropy
+
+
+def nasnet_mobile(tiny, batch):
+    model = nasnet.NasNet(4, 4, 1, 10) if tiny else nasnet.NasNet()
+    return model, sized_pictures(tiny, batch, 128, 33, 224), F.cross_entropy
+
+
+def nasnet_large(tiny, batch):
+    model = nasnet.NasNet(4, 8, 1, 10, skips=True) if tiny else nasnet.NasNet(96, 168, 6, skips=True)
+    return model, sized_pictures(tiny, batch, 32, 33, 331), F.cross_entropy
 
 
 # Segmentation.
@@ -340,3 +376,8 @@ FAMILIES = {
     "views and in place": {
         "view_heavy": view_heavy, "in_place": in_place, "following_buffers": following_buffers, "shared_blocks": shared_blocks},
 }
+
+# Networks that experiments compare with published ones, too alike to others for the tests that take every model.
+RELATIVES = {
+    "vgg19": vgg19, "densenet121": densenet, "densenet169": densenet169, "inception_v3": inception_v3,
+    "inception_resnet_v2": inception_resnet_v2, "nasnet_mobile": nasnet_mobile, "nasnet_large": nasnet_large}

@@ -22,25 +22,25 @@ def budget_bytes(budget, unplanned, device):
     return int(budget)
 
 
-def device_budget(budget, unplanned, device):
-    """The same within the limit of the job that this process may be; None: all of that."""
-    limit = job_memory()
-    if limit is None:
+def device_budget(budget, unplanned, device, limit=None):
+    """The same within the bytes of the job that this process may be; None: all of those. `limit`: what the job may use now, where that
+    is known to be other than what it asked for."""
+    memory = job_memory()
+    if memory is None:
         if budget is None:
             raise TypeError(
                 "budget=None; expected bytes such as '6GiB', a share such as 0.5, or 'auto': only a job of `regen share run` has "
                 "a --memory to take instead")
         return budget_bytes(budget, unplanned, device)
+    limit = memory if limit is None else limit
     if budget is None:
         return limit
     size = budget_bytes(budget, unplanned, device)
-    if isinstance(budget, str) and budget.strip().lower() == "auto":
-        return min(size, limit)
-    if size > limit:
+    if size > memory and not (isinstance(budget, str) and budget.strip().lower() == "auto"):
         raise _runtime.BudgetError(
-            f"budget={budget!r} is {size:,} bytes, more than the {limit:,} that job '{job().name}' was admitted with (--memory); "
+            f"budget={budget!r} is {size:,} bytes, more than the {memory:,} that job '{job().name}' was admitted with (--memory); "
             "expected at most those")
-    return size
+    return min(size, limit)
 
 
 def free_bytes(device):

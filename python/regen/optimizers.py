@@ -57,6 +57,26 @@ def momentum_of(optimizer, parameter):
     return optimizer.state[parameter].get("momentum_buffer")
 
 
+def end_of_start(optimizer, parameters):
+    """Momenta that the capture made have had their first gradient."""
+    for parameter in parameters:
+        momentum = momentum_of(optimizer, parameter)
+        if momentum is not None:
+            momentum.regen_made_it = False
+
+
+def count_step(states):
+    """All at once: the device may wait for the end of this."""
+    counts = [state["step"] for state in states if "step" in state]
+    tensors = [count for count in counts if isinstance(count, torch.Tensor)]
+    if tensors:
+        torch._foreach_add_(tensors, 1)
+    if len(tensors) < len(counts):
+        for state in states:
+            if "step" in state and not isinstance(state["step"], torch.Tensor):
+                state["step"] += 1
+
+
 def host_state(group):
     """State that torch keeps on the host: it counts steps there, unless a fused kernel wants the count."""
     return () if group.get("fused") else ("step",)
@@ -141,15 +161,10 @@ class OptimizerUpdates:
         self.steps_taken += 1
         optimizer._opt_called = True  # what schedulers look at before they complain
         for kind in self.classes:
-            for parameter in kind.parameters:
-                momentum = momentum_of(optimizer, parameter)
-                if momentum is not None:
-                    momentum.regen_made_it = False
-            if "step" not in host_state(optimizer.param_groups[kind.group]):
-                continue
-            for parameter in kind.parameters:
-                if "step" in optimizer.state[parameter]:
-                    optimizer.state[parameter]["step"] += 1
+            if self.steps_taken == 1:
+                end_of_start(optimizer, kind.parameters)
+            if "step" in host_state(optimizer.param_groups[kind.group]):
+                count_step([optimizer.state[parameter] for parameter in kind.parameters])
 
 
 def uses_lists(group, members):

@@ -7,23 +7,38 @@ class Owned:
     """Parameters, buffers and optimizer state, looked up anew for every step: they may move, but not change their layout."""
 
     def __init__(self):
-        self.storages, self.places, self.expected, self.names = [], [], [], []
-        self.layouts = _runtime.TensorLayouts()
+        self.storages, self.places, self.expected, self.names, self.same = [], [], [], [], []
+        self.table = _runtime.OwnedTensors()
 
-    def add(self, storage, place, tensor, name):
-        """`place`: a dictionary and the key under which `tensor` is in it, whichever tensor that will be."""
+    def add(self, storage, place, tensor, name, same=False):
+        """`place`: a dictionary and the key under which `tensor` is in it, whichever tensor that will be, unless it must be the `same`;
+        or an OptimizerState with a parameter and a key."""
         self.storages.append((storage, tensor.storage_offset()))
         self.places.append(place)
         self.expected.append(layout_of(tensor))
-        self.layouts.add(tensor)
+        self.table.add(storage, tensor, same)
         self.names.append(name)
+        self.same.append(tensor if same else None)
+
+    def bind(self, step):
+        """To the tensors as they are now."""
+        if self.table.bind(step, self.places, self.same) >= 0:
+            step.bind(self.bindings(self.tensors()))  # which says what is wrong
+
+    def let_go(self):
+        self.same = [None] * len(self.same)
 
     def tensors(self):
         """As they are now."""
         tensors = [holder[key] for holder, key in self.places]
-        changed = self.layouts.first_change(tensors)
+        changed = self.table.first_change(tensors)
         if changed >= 0:
             raise RuntimeError(self.changed_message(changed, tensors[changed]))
+        for index, (tensor, same) in enumerate(zip(tensors, self.same)):
+            if same is not None and tensor is not same:
+                raise RuntimeError(
+                    f"regen: parameter '{self.names[index]}' was replaced by another; expected the one that the optimizer was given "
+                    "(its contents and storage may change)")
         return tensors
 
     def changed_message(self, index, tensor):

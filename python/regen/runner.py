@@ -8,6 +8,7 @@ import pathlib
 import torch
 
 from regen import _runtime
+from regen.admission import CURVE_SECONDS
 from regen.budget import budget_bytes, device_budget
 from regen.cache_folder import cache_folder
 from regen.improvement import Improvement
@@ -32,11 +33,14 @@ LEAST_PLANS = {}
 class Runner:
     """Records, plans and compiles a captured program. Holds the arena while compiled."""
 
-    def __init__(self, captured, settings, share_of=None):
-        """`share_of`: the bytes of which a budget is a share; None: of the unplanned peak of this step."""
+    def __init__(self, captured, settings, share_of=None, admission=None):
+        """`share_of`: the bytes of which a budget is a share; None: of the unplanned peak of this step. `admission`: of a job whose
+        bytes may change between two steps."""
         self.captured = captured
         self.settings = settings
         self.share_of = share_of
+        self.admission = admission
+        self.limit = None  # of the job, when the plan in use was chosen
         self.device = str(captured.program["device"])
         self.kind = self.device.split(":")[0]
         self.step = _runtime.Step(json.dumps(captured.program), self.device)
@@ -48,6 +52,9 @@ class Runner:
         self.compiled = False
         self.improvement = Improvement(self.background_seconds)
         self.make_graph()
+        if admission is not None:
+            self.step.set_memory(admission.memory)
+            self.make_curve()
 
     def record(self):
         """Measures every op; returns what libraries (cuBLAS) took for good while that was done, and what the device's
@@ -61,7 +68,8 @@ class Runner:
         use = _runtime.memory_use(self.device)
         taken = max(0, use["allocated"] - before)
         LIBRARY_BYTES[self.device] = max(LIBRARY_BYTES.get(self.device, 0), taken)
-        pages = 3 if self.settings.releasable else 2  # state that may leave has an arena, too, which ends inside a page
+        # State that may leave has an arena, too, which ends inside a page; and small tensors of the caller keep pages that were the state's.
+        pages = 5 if self.settings.releasable else 2
         return LIBRARY_BYTES[self.device] + max(0, use["reserved"] - use["allocated"]) + pages * PAGE[self.kind]
 
     def samples(self):
@@ -83,6 +91,19 @@ class Runner:
         self.step.make_graph(RUNTIME_RESERVE[self.kind] + self.library_bytes + captured)
         self.share_of = self.share_of or self.step.unplanned_bytes
 
+    def make_curve(self):
+        """Plans for all bytes that the job may be given. One that was given is the only one."""
+        if self.settings.plan_file is None:
+            budget = None if self.settings.budget is None else device_budget(self.settings.budget, self.share_of, self.device)
+            seconds = LEAST_SECONDS if self.settings.work_limit else CURVE_SECONDS
+            self.step.make_curve(self.request(self.settings.planner, budget, seconds, self.settings.work_limit))
+
+    def points(self):
+        """(bytes, seconds for a step) of the plans that are known."""
+        if self.settings.plan_file is None or self.report is None:
+            return self.step.curve()
+        return [(self.predicted_peak, self.report["cost"])]
+
     @property
     def background_seconds(self):
         """For a better plan while the steps go on."""
@@ -90,7 +111,11 @@ class Runner:
 
     @property
     def budget(self):
-        return device_budget(self.settings.budget, self.share_of, self.device)
+        return device_budget(self.settings.budget, self.share_of, self.device, self.job_limit)
+
+    @property
+    def job_limit(self):
+        return None if self.admission is None else self.admission.limit
 
     def check_budget(self):
         """Before anything is measured: what can be said of a budget without knowing the step's size."""
@@ -116,7 +141,8 @@ class Runner:
         self.planned_for = self.plan_key()
 
     def find_plan(self):
-        report = self.step.plan(self.request(self.settings.planner, self.budget))
+        known = None if self.admission is None else self.step.take_within(self.budget)
+        report = known or self.step.plan(self.request(self.settings.planner, self.budget))
         self.report = report if has_plan(report) else self.least_plan()
         if self.report is None:
             raise _runtime.BudgetError(self.refusal())
@@ -234,6 +260,28 @@ class Runner:
         if not self.compiled:
             self.step.compile(RUNTIME_RESERVE[self.kind], self.settings.debug, self.settings.releasable, self.settings.capture)
             self.compiled = True
+            self.confirm()
+
+    def follow_limit(self):
+        """Inside a hold, and between two steps: where the job may use other bytes than before, the plan for those is this runner's, to
+        be compiled."""
+        if self.admission is None or self.admission.look() == self.limit:
+            return
+        before = self.report
+        self.plan()
+        self.limit = self.admission.limit
+        if not self.compiled:
+            return
+        if is_same_plan(before, self.report):
+            self.confirm()
+            return
+        self.release()
+        if self.kind == "cuda":
+            torch.cuda.empty_cache()  # others are waiting for it
+
+    def confirm(self):
+        if self.admission is not None:
+            self.admission.confirm(self.predicted_peak)
 
     def release(self):
         """Gives the arena back, so that another runner may have it."""
@@ -253,6 +301,10 @@ class Runner:
 
 def has_plan(report):
     return report["status"] in ("optimal", "feasible")
+
+
+def is_same_plan(one, other):
+    return all(one[key] == other[key] for key in ("peak_bytes", "cost", "steps", "recomputed", "offloaded_bytes"))
 
 
 def whole_storage(tensor):

@@ -25,7 +25,7 @@ class Settings:
     capture: bool = False  # on a GPU, launch stretches that are the same in every step as a whole
     releasable: bool = False  # the arena's memory may go and come back: spill(), restore()
     algorithms: str = "default"  # those of plain PyTorch, so its bits; "any": faster or smaller ones too
-    window: float = 1e-3  # of a job that shares its device: seconds of work after which another one may have it
+    window: float = 1e-3  # of a job that shares its device: seconds of work on it when another one asks for it, at most (or two ops)
 
     def __post_init__(self):
         if self.algorithms not in ("default", "any"):

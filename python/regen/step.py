@@ -2,6 +2,7 @@
 
 from torch.utils._pytree import tree_flatten
 
+from regen.admission import admission_of
 from regen.capture import capture_step
 from regen.job import hold
 from regen.measured_step import StepMeter
@@ -29,7 +30,8 @@ class TrainingStep:
 
     def __init__(self, model, loss_fn, optimizer, args, settings, capture_options):
         self.model, self.loss_fn, self.optimizer = model, loss_fn, optimizer
-        self.settings = settings
+        self.admission = admission_of(self)
+        self.settings = settings if self.admission is None else self.admission.settings(settings)
         self.capture_options = capture_options
         self.runners = {}
         self.active = None
@@ -45,19 +47,25 @@ class TrainingStep:
     def prepare(self, args):
         args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
         try:
-            self.activate(self.runner_for(args))
+            runner = self.runner_for(args)
+            with hold():
+                self.activate(runner)
         except Exception:
             for runner in self.runners.values():
                 runner.let_go()
             raise
 
     def __call__(self, *args):
-        self.activate(self.runner_for(args))
-        return self.active.run(args)
+        runner = self.runner_for(args)
+        with hold():
+            self.activate(runner)
+            return runner.run(args)
 
     def activate(self, runner):
         if self.active is not runner:
             self.release()
+        if self.admission is not None:
+            self.admission.pack(self.model, self.optimizer)
         runner.make_ready()
         self.active = runner
 
@@ -89,18 +97,22 @@ class TrainingStep:
                 runner.runner.improvement.stop()
             captured = capture_step(
                 self.model, self.loss_fn, self.optimizer, args, cache=self.settings.cache, **self.capture_options)
-            self.runners[key] = StepRunner(captured, self.settings, self.model, self.optimizer, self.share_of)
-            self.share_of = self.runners[key].runner.share_of  # the first sample's, also for other shapes
+            made = self.runners[key] = StepRunner(captured, self.settings, self.model, self.optimizer, self.share_of, self.admission)
+            self.share_of = made.runner.share_of  # the first sample's, also for other shapes
+            if self.admission is not None:
+                self.admission.introduce(made.runner)
+        elif self.admission is not None:
+            self.admission.tell()
         return self.runners[key]
 
 
 class StepRunner:
     """Runs one captured step."""
 
-    def __init__(self, captured, settings, model, optimizer, share_of):
+    def __init__(self, captured, settings, model, optimizer, share_of, admission):
         self.captured = captured
         self.optimizer = optimizer
-        self.runner = Runner(captured, settings, share_of)
+        self.runner = Runner(captured, settings, share_of, admission)
         self.meter = StepMeter(self.runner.device)
         self.steps = 0
         self.present = sum(s["bytes"] for s in captured.program["storages"] if s["role"] != "computed")
@@ -112,24 +124,25 @@ class StepRunner:
         self.inputs = [(values[v]["storage"], index, values[v]["offset"]) for index, v in self.captured.input_values.items()]
         names = {id(t): n for n, t in [*model.named_buffers(), *model.named_parameters()]}
         state = OptimizerState(self.optimizer)
-        self.owned, self.constants, self.parameters = Owned(), [], {}
+        self.owned, self.constants = Owned(), []
         for storage, tensor in self.captured.tensors.items():
             name, role = program["storages"][storage]["name"], program["storages"][storage]["role"]
             if role == "state":
                 self.owned.add(storage, (state, self.captured.state_of[storage]), tensor, name)
             elif id(tensor) in names:
-                self.owned.add(storage, place_of(model, names[id(tensor)]), tensor, name)
-                if role == "parameter":
-                    self.parameters[len(self.owned.names) - 1] = tensor
+                self.owned.add(storage, place_of(model, names[id(tensor)]), tensor, name, same=role == "parameter")
             elif role != "input":
                 self.constants.append((storage, tensor, tensor.storage_offset()))
 
     def let_go(self):
         """No step will be taken: nothing of it stays in memory, though the error on its way still knows this object."""
         self.captured.updates.undo(self.optimizer)
-        self.captured.tensors, self.constants, self.parameters = {}, [], {}
+        self.captured.tensors, self.constants = {}, []
+        self.owned.let_go()
 
     def make_ready(self):
+        """Inside a hold."""
+        self.runner.follow_limit()
         self.runner.take_better_plan(self.steps + 1)
         if not self.runner.compiled:
             self.runner.plan()
@@ -142,32 +155,23 @@ class StepRunner:
     def report(self):
         return PlanReport(self.runner, measured_peak=self.meter.peak_bytes, measured_seconds=self.meter.seconds)
 
-    def owned_tensors(self):
-        """As they are now; the optimizer updates the parameters that it was made with."""
-        tensors = self.owned.tensors()
-        for index, parameter in self.parameters.items():
-            if tensors[index] is not parameter:
-                raise RuntimeError(
-                    f"regen: parameter '{self.owned.names[index]}' was replaced by another; expected the one that the optimizer "
-                    "was given (its contents and storage may change)")
-        return tensors
-
     def run(self, args):
+        """Inside a hold."""
         flat, _ = tree_flatten((args, {}))
         step = self.runner.step
         inputs = [(storage, flat[index], offset) for storage, index, offset in self.inputs]
-        step.bind([*self.owned.bindings(self.owned_tensors()), *inputs, *self.constants])
+        self.owned.bind(step)
+        step.bind([*inputs, *self.constants])
         if self.captured.program["scalars"]:
             step.set_scalars(self.captured.scalars(self.optimizer))
         self.steps += 1
         self.meter.begin(self.present + self.memory["arena"] + self.memory["generators"], self.memory["arena"])
-        with hold():
-            step.run(0)
-            self.captured.advance(self.optimizer)
-            if self.captured.program["scalars"]:
-                self.captured.scalars(self.optimizer)  # most likely the next step's: found while the device works
-            loss = step.result(self.captured.output_results[0])
-            self.meter.end()
+        step.run(0)
+        self.captured.advance(self.optimizer)
+        if self.captured.program["scalars"]:
+            self.captured.scalars(self.optimizer)  # most likely the next step's: found while the device works
+        loss = step.result(self.captured.output_results[0])
+        self.meter.end()
         return loss
 
 

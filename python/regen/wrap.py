@@ -7,6 +7,7 @@ import torch
 from torch.utils._pytree import tree_flatten
 
 from regen import _runtime, distributed
+from regen.admission import admission_of
 from regen.caller_memory import CallerMemory
 from regen.capture import capture, device_of
 from regen.errors import CaptureError
@@ -139,6 +140,7 @@ class Wrapped:
     def make_runner(self, model, args, kwargs, group):
         if self.caller is None:
             self.caller = CallerMemory(self.settings.reserve, device_of(model))
+            admission_of(self, adapts=False)  # what the caller holds beside a plan does not follow a limit
         plain = plain_view(model)
         warn_of_hooks(plain)
         with torch.enable_grad():

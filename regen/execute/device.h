@@ -93,8 +93,9 @@ class ExecutionDevice {
   // caller itself, which is held up here.
   virtual void wait(Queue waiter, const Event& event) = 0;
   virtual bool done(const Event& event) = 0;
-  // The caller itself sleeps until the event is done.
-  virtual void await(const Event& event) = 0;
+  // The caller itself waits until the event is done, which is expected in so many seconds: it sleeps
+  // while that is far away, and looks closely when it is near.
+  virtual void await(const Event& event, double expected_seconds) = 0;
   // Until every queue is empty.
   virtual void synchronize() = 0;
   // Until the device has done all that this process gave it, by these queues or any other way.

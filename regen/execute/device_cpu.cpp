@@ -219,7 +219,7 @@ class ThreadedCpuDevice final : public CpuDevice {
     return is_done(event);
   }
 
-  void await(const Event& event) override {
+  void await(const Event& event, double /*expected_seconds*/) override {
     if (!is_done(event)) queue(event.queue)->block_until(event.ticket);
     rethrow();
   }

@@ -13,15 +13,18 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "regen/execute/cuda_backend.h"
 #include "regen/execute/event_ring_cuda.h"
 #include "regen/execute/pages_cuda.h"
+#include "regen/execute/work_queue.h"
 #include "regen/execute/worker.h"
 
 namespace regen {
@@ -29,7 +32,11 @@ namespace {
 
 constexpr double kCyclesPerSecond = 2e9;  // roughly; only for how long a queue is held up
 constexpr Bytes kAlignment = 512;         // as torch's caching allocator rounds
-constexpr int kLooks = 20;                // at an event before sleeping, about a microsecond each
+// To be woken by the driver takes up to a tenth of a millisecond, as long as many operators do: so
+// who waits sleeps until so long before the expected end, and then looks for so long before
+// sleeping until the driver wakes it.
+constexpr double kNearSeconds = 200e-6;
+constexpr double kLookSeconds = 600e-6;
 
 void free_device(void* data, Bytes /*bytes*/) {
   static_cast<void>(cudaFree(data));
@@ -178,19 +185,19 @@ class CudaDevice final : public ExecutionDevice {
     return point == nullptr || cuda_event_done(point);
   }
 
-  // Looks a few times, then sleeps. An executor that waits here has another window of work in the
-  // device's queue, which hides the tens of microseconds that a sleeper takes to wake; a spinning
-  // thread would take a core from those who prepare the input. Where little is left, the looks
-  // answer before sleeping could.
-  void await(const Event& event) override {
+  void await(const Event& event, double expected_seconds) override {
     const c10::cuda::CUDAGuard guard(index_);
     cudaEvent_t point = nullptr;
     {
       const std::lock_guard lock(mutex_);
       point = find(event);
     }
-    if (point == nullptr) return;
-    for (int look = 0; look < kLooks; ++look) {
+    if (point == nullptr || cuda_event_done(point)) return;
+    if (expected_seconds > kNearSeconds) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(expected_seconds - kNearSeconds));
+    }
+    const double begin = now_seconds();
+    while (now_seconds() - begin < kLookSeconds) {
       if (cuda_event_done(point)) return;
     }
     C10_CUDA_CHECK(cudaEventSynchronize(point));

@@ -11,6 +11,8 @@ namespace regen {
 namespace {
 
 constexpr int kBusIdBytes = 32;
+// The driver cuts smaller allocations out of blocks of this size, and would share the whole block.
+constexpr Bytes kSharedUnit = Bytes{2} << 20;
 
 Error cuda_error(const char* what, cudaError_t code) {
   (void)cudaGetLastError();  // it is reported here, not by the next call of somebody else
@@ -30,11 +32,28 @@ struct Handle {
   cudaIpcMemHandle_t memory;
 };
 
+// For destructors. At the end of the process the driver may be gone, and torch's guards throw.
+class QuietGuard {
+ public:
+  explicit QuietGuard(int index) {
+    (void)cudaGetDevice(&before_);
+    (void)cudaSetDevice(index);
+  }
+  QuietGuard(const QuietGuard&) = delete;
+  ~QuietGuard() {
+    (void)cudaSetDevice(before_);
+    (void)cudaGetLastError();
+  }
+
+ private:
+  int before_ = 0;
+};
+
 class CudaRing : public DeviceRing {
  public:
   CudaRing(int index, char* data, bool ours) : index_(index), data_(data), ours_(ours) {}
   ~CudaRing() override {
-    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index_));
+    const QuietGuard guard(index_);
     (void)cudaDeviceSynchronize();  // kernels of this process may still read it
     (void)(ours_ ? cudaFree(data_) : cudaIpcCloseMemHandle(data_));
   }
@@ -63,10 +82,12 @@ class CudaRing : public DeviceRing {
   }
 
   void after_present_work(void (*call)(void*), void* context) override {
-    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index_));
-    const cudaStream_t stream = c10::cuda::getCurrentCUDAStream().stream();
+    const QuietGuard guard(index_);
+    const auto index = static_cast<c10::DeviceIndex>(index_);
+    const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(index).stream();
+    if (cudaLaunchHostFunc(stream, call, context) == cudaSuccess) return;
     // At the end of the process the driver may be gone; then there is no work either.
-    if (cudaLaunchHostFunc(stream, call, context) != cudaSuccess) call(context);
+    call(context);
   }
 
  private:
@@ -80,8 +101,11 @@ class CudaRing : public DeviceRing {
 
 Result<std::shared_ptr<DeviceRing>> DeviceRing::create(int index, Bytes bytes) {
   const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index));
+  // Memory of its own: torch's allocator gives parts of blocks, which would all be shared, or of
+  // expandable segments, which cannot be.
   void* data = nullptr;
-  REGEN_CUDA(cudaMalloc(&data, static_cast<std::size_t>(bytes)));
+  const Bytes whole = (bytes + kSharedUnit - 1) / kSharedUnit * kSharedUnit;
+  REGEN_CUDA(cudaMalloc(&data, static_cast<std::size_t>(whole)));
   const auto ring = std::make_shared<CudaRing>(index, static_cast<char*>(data), true);
   REGEN_TRY(ring->export_handle());
   return std::shared_ptr<DeviceRing>(ring);

@@ -18,13 +18,13 @@
 // first, and the backward part may be cut where gradients are complete.
 //
 // With a gate a step gives way between two windows of work (windows.h) and goes on exactly there:
-// nothing is run again, so that an update can be neither lost nor made twice. At most two windows
-// are on the device at a time, which is what a pause has to wait for.
+// nothing is run again, so that an update can be neither lost nor made twice. What is on
+// the device at a time is bounded (IssuedWork), and that is what a pause has to wait for.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
-#include <array>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <span>
@@ -97,8 +97,8 @@ class Executor {
     return parts_[part].results;
   }
 
-  // From now on asks the gate before each window of at most `window_seconds` of predicted work;
-  // none: never. Not while a part runs.
+  // From now on asks the gate before each window of work, and has at most `window_seconds` of
+  // predicted work, or an op or two, on the device then; none: never. Not while a part runs.
   void set_gate(std::shared_ptr<Gate> gate, double window_seconds = kWindowSeconds);
   // How often a step has given way in the middle of a part, or at its beginning.
   std::size_t num_pauses() const { return pauses_; }
@@ -168,6 +168,7 @@ class Executor {
   void forget_repeated();
   void note_changed_scalars();
   Status run_in_windows(const Part& part, PlacementScope& placement);
+  void await_room_for(double seconds);
   Status pause();
   std::string updates_made() const;
   void reserve_generators();
@@ -206,8 +207,8 @@ class Executor {
   std::vector<double> seconds_;  // predicted, of each instruction
   std::shared_ptr<Gate> gate_;
   double window_seconds_ = kWindowSeconds;
-  std::size_t windows_ = 0;  // issued so far
-  std::array<Event, 2> window_ends_;
+  IssuedWork issued_;
+  std::deque<Event> window_ends_;  // of what is issued
   std::size_t pauses_ = 0;
   bool any_choice_ = false;    // some operator has several algorithms to run with
   bool other_choice_ = false;  // some operator is made to take another one than by default

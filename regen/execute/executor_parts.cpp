@@ -65,7 +65,7 @@ void Executor::cut_windows_of(Part& part) const {
   part.windows.clear();
   if (!gate_) return;
   const auto seconds = std::span(seconds_).subspan(part.first, part.last - part.first);
-  for (const std::size_t start : cut_windows(seconds, window_seconds_)) {
+  for (const std::size_t start : cut_windows(seconds, window_seconds_ / kWindowParts)) {
     part.windows.push_back(part.first + start);
   }
 }

@@ -1,4 +1,7 @@
 // Steps that give way to other jobs, and steps that end in the middle.
+#include <numeric>
+#include <span>
+
 #include "regen/execute/executor.h"
 #include "regen/execute/work_queue.h"
 
@@ -7,29 +10,41 @@ namespace regen {
 void Executor::set_gate(std::shared_ptr<Gate> gate, double window_seconds) {
   gate_ = std::move(gate);
   window_seconds_ = window_seconds;
+  issued_ = IssuedWork(window_seconds);
+  window_ends_.clear();
   for (Part& part : parts_) cut_windows_of(part);
   find_repeated();
 }
 
-// Before a window is issued, the one before last is done: so a pause has the last one to wait for,
-// and the device always has work while the host prepares the next.
 Status Executor::run_in_windows(const Part& part, PlacementScope& placement) {
   for (std::size_t w = 0; w < part.windows.size(); ++w) {
-    Event& end = window_ends_[windows_ % window_ends_.size()];
-    device_->await(end);
-    if (!gate_->open()) REGEN_TRY(pause());
+    const std::size_t first = part.windows[w];
     const std::size_t last = w + 1 < part.windows.size() ? part.windows[w + 1] : part.last;
-    run_instructions(part.windows[w], last, placement);
-    end = device_->record(Queue::kCompute);
-    ++windows_;
+    const auto all = std::span(seconds_).subspan(first, last - first);
+    const double seconds = std::accumulate(all.begin(), all.end(), 0.0);
+    await_room_for(seconds);
+    if (!gate_->open()) REGEN_TRY(pause());
+    run_instructions(first, last, placement);
+    issued_.issue(seconds, now_seconds());
+    window_ends_.push_back(device_->record(Queue::kCompute));
   }
   return {};
+}
+
+void Executor::await_room_for(double seconds) {
+  for (std::size_t left = issued_.in_the_way_of(seconds); left > 0; --left) {
+    device_->await(window_ends_.front(), issued_.expected_end() - now_seconds());
+    window_ends_.pop_front();
+    issued_.finish_oldest();
+  }
 }
 
 // With the queues empty the arena holds the whole state of the step, and nobody works on it.
 Status Executor::pause() {
   const double begin = host_timing_ ? now_seconds() : 0;
   device_->synchronize();
+  issued_.finish_all();
+  window_ends_.clear();
   ++pauses_;
   REGEN_TRY(gate_->wait());
   REGEN_TRY(restore());  // whoever was asked for room meanwhile has called spill()

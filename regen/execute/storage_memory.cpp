@@ -12,22 +12,31 @@ constexpr const char* kAway =
     "regen: the memory of this tensor is away from its device, expected its state to come back "
     "first";
 
-// Functions of templates, since what is not there is no error only where it depends on a parameter.
+// A template, since what is not there is no error only where it depends on a parameter.
+template <typename Impl>
+concept Forgetful = requires(Impl& impl) {
+  impl.clear_data_ptr_access_error_msg_();
+};
+
 template <typename Impl>
 void refuse_access(Impl& impl) {
-  if constexpr (requires { impl.clear_data_ptr_access_error_msg_(); }) {
+  if constexpr (Forgetful<Impl>) {
     impl.release_data_and_set_meta_custom_data_ptr_error_msg_(std::string(kAway));
   }
 }
 
 template <typename Impl>
 void allow_access(Impl& impl) {
-  if constexpr (requires { impl.clear_data_ptr_access_error_msg_(); }) {
+  if constexpr (Forgetful<Impl>) {
     impl.clear_data_ptr_access_error_msg_();
   }
 }
 
 }  // namespace
+
+bool refuses_access() {
+  return Forgetful<c10::StorageImpl>;
+}
 
 bool has_memory(const c10::Storage& storage) {
   if (storage.nbytes() == 0) return true;

@@ -8,8 +8,12 @@ namespace regen {
 // False for one whose memory is away; true for storages of no bytes.
 bool has_memory(const c10::Storage& storage);
 
-// Whoever touches the tensors gets an error that says why. (A torch that cannot take such an error
-// back gives them a null pointer, and an operator on them ends the process.)
+// Whether this torch refuses operators on tensors whose memory is away. One that cannot take such a
+// refusal back (2.11) gives them a null pointer instead: an operator on them ends the
+// process or its use of the GPU.
+bool refuses_access();
+
+// Whoever touches the tensors gets an error that says why, where refuses_access().
 void take_memory_away(const c10::Storage& storage);
 void give_memory(const c10::Storage& storage, c10::DataPtr memory);
 

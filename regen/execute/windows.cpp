@@ -1,5 +1,7 @@
 #include "regen/execute/windows.h"
 
+#include <algorithm>
+
 namespace regen {
 
 std::vector<std::size_t> cut_windows(std::span<const double> seconds, double bound) {
@@ -17,6 +19,21 @@ std::vector<std::size_t> cut_windows(std::span<const double> seconds, double bou
     timed |= seconds[i] > 0;
   }
   return starts;
+}
+
+std::size_t IssuedWork::in_the_way_of(double seconds) const {
+  double together = seconds;
+  for (const Window& window : windows_) together += window.seconds;
+  std::size_t done = 0;
+  while (!may_be_together(together, windows_.size() - done + 1)) {
+    together -= windows_[done++].seconds;
+  }
+  return done;
+}
+
+void IssuedWork::issue(double seconds, double now) {
+  const double begin = windows_.empty() ? now : std::max(now, windows_.back().end);
+  windows_.push_back({.seconds = seconds, .end = begin + seconds});
 }
 
 std::vector<double> predicted_seconds(const InstructionList& list, const Graph& graph,

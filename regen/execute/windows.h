@@ -9,6 +9,7 @@
 // follows.
 #pragma once
 
+#include <deque>
 #include <span>
 #include <vector>
 
@@ -18,10 +19,41 @@
 
 namespace regen {
 
+// Of predicted work that may be on the device when somebody asks for it, and the parts that this is
+// issued in: the more, the closer to it the device is kept.
 inline constexpr double kWindowSeconds = 1e-3;
+inline constexpr int kWindowParts = 4;
 
 // The first instruction of each window, ascending from 0; empty for an empty list.
 std::vector<std::size_t> cut_windows(std::span<const double> seconds, double bound);
+
+// The windows that are on the device, oldest first: no longer together than the bound, and where
+// one of them is half as long, two that are no longer than twice the bound, so that the device has
+// work while the host hears that the first is done. What is longer still is there alone.
+class IssuedWork {
+ public:
+  explicit IssuedWork(double bound = kWindowSeconds) : bound_(bound) {}
+
+  // How many of the oldest have to be done before a window of so many seconds may be issued.
+  std::size_t in_the_way_of(double seconds) const;
+  // When the oldest ends, if all takes as long as predicted, by the clock of issue().
+  double expected_end() const { return windows_.front().end; }
+  void issue(double seconds, double now);
+  void finish_oldest() { windows_.pop_front(); }
+  void finish_all() { windows_.clear(); }
+
+ private:
+  struct Window {
+    double seconds;
+    double end;
+  };
+  bool may_be_together(double seconds, std::size_t windows) const {
+    return windows == 1 || seconds <= bound_ || (windows == 2 && seconds <= 2 * bound_);
+  }
+
+  double bound_;
+  std::deque<Window> windows_;
+};
 
 // What each instruction takes on the compute queue, as the graph's measured costs predict it for
 // the variant in the plan: zero for all but computes.

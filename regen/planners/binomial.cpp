@@ -33,30 +33,52 @@ void BinomialTable::fill_without_slots() {
   layers_.push_back(std::move(layer));
 }
 
+// The loop over k is all of the work: what it reads lies side by side, so what is behind k is
+// copied with its columns as rows.
 void BinomialTable::fill(std::size_t slots) {
   const std::size_t m = costs_.size();
-  const std::vector<double>& behind = layers_[slots - 1].cost[kReversedAndNext];
+  const std::vector<double> behind = transposed(layers_[slots - 1].cost[kReversedAndNext]);
   Layer layer = empty_layer();
   for (std::size_t length = 1; length <= m; ++length) {
     for (std::size_t s = 0; s + length <= m; ++s) {
       const std::size_t e = s + length;
-      for (const Goal goal : {kReversed, kReversedAndNext}) {
-        double best = goal == kReversed ? layers_[0].cost[kReversed][cell(s, e)]
-                                        : layer.cost[kReversed][cell(s, e)] + costs_[s];
-        std::size_t at = 0;
-        for (std::size_t k = s + 1; k <= e; ++k) {
-          const double value = run(s, k) + behind[cell(k, e)] + layer.cost[goal][cell(s, k - 1)];
-          if (value < best) {
-            best = value;
-            at = k;
-          }
-        }
-        layer.cost[goal][cell(s, e)] = best;
-        layer.split[goal][cell(s, e)] = static_cast<std::uint16_t>(at);
-      }
+      const double without = layers_[0].cost[kReversed][cell(s, e)];
+      const Split reversed = best_split(behind, layer.cost[kReversed], s, e, without);
+      layer.put(kReversed, cell(s, e), reversed);
+      layer.put(kReversedAndNext, cell(s, e),
+                best_split(behind, layer.cost[kReversedAndNext], s, e, reversed.cost + costs_[s]));
     }
   }
   layers_.push_back(std::move(layer));
+}
+
+std::vector<double> BinomialTable::transposed(const std::vector<double>& table) const {
+  std::vector<double> result(table.size());
+  for (std::size_t s = 0; s <= costs_.size(); ++s) {
+    for (std::size_t e = s; e <= costs_.size(); ++e) result[cell(e, s)] = table[cell(s, e)];
+  }
+  return result;
+}
+
+BinomialTable::Split BinomialTable::best_split(const std::vector<double>& behind,
+                                               const std::vector<double>& before, std::size_t s,
+                                               std::size_t e, double without) const {
+  const double* const behind_row = &behind[cell(e, 0)];
+  const double* const before_row = &before[cell(s, 0)];
+  const auto cost = [&](std::size_t k) { return run(s, k) + behind_row[k] + before_row[k - 1]; };
+  // Each lane has a least cost of its own, so that none waits for another.
+  std::array<double, 8> least;
+  least.fill(without);
+  std::size_t k = s + 1;
+  for (; k + least.size() <= e + 1; k += least.size()) {
+    for (std::size_t i = 0; i < least.size(); ++i) least[i] = std::min(least[i], cost(k + i));
+  }
+  for (; k <= e; ++k) least[0] = std::min(least[0], cost(k));
+  const double best = std::ranges::min(least);
+  if (best >= without) return {.cost = without};
+  k = s + 1;
+  while (cost(k) != best) ++k;
+  return {.cost = best, .at = static_cast<std::uint16_t>(k)};
 }
 
 double BinomialTable::extra_cost(std::size_t slots) const {

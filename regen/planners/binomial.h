@@ -53,9 +53,18 @@ class BinomialTable {
   // What must be there at the end of a reversal: nothing more (C), or the next value (D).
   enum Goal : std::uint8_t { kReversed = 0, kReversedAndNext = 1 };
 
+  struct Split {
+    double cost = 0;
+    std::uint16_t at = 0;  // 0: run without a checkpoint
+  };
   struct Layer {  // for one number of slots, indexed by goal and cell(s, e)
     std::array<std::vector<double>, 2> cost;
-    std::array<std::vector<std::uint16_t>, 2> split;  // 0: run without a checkpoint
+    std::array<std::vector<std::uint16_t>, 2> split;
+
+    void put(Goal goal, std::size_t cell, const Split& best) {
+      cost[goal][cell] = best.cost;
+      split[goal][cell] = best.at;
+    }
   };
 
   double run(std::size_t after, std::size_t last) const { return prefix_[last] - prefix_[after]; }
@@ -63,6 +72,10 @@ class BinomialTable {
   Layer empty_layer() const;
   void fill_without_slots();
   void fill(std::size_t slots);
+  std::vector<double> transposed(const std::vector<double>& table) const;
+  // Of the splits of s..e and `without` one, the least cost; what is `before` k begins at s.
+  Split best_split(const std::vector<double>& behind, const std::vector<double>& before,
+                   std::size_t s, std::size_t e, double without) const;
 
   std::vector<double> costs_;
   std::vector<double> prefix_;

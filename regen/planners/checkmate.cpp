@@ -13,6 +13,8 @@ namespace {
 
 // What each stage hands to the next is a matrix of ops by values: beyond this it fills memory.
 constexpr std::size_t kMostOps = 20'000;
+// Of the quick heuristics together.
+constexpr std::int64_t kQuickWork = 1'000'000;
 
 std::vector<OpId> sequence_of(const Plan& plan) {
   std::vector<OpId> sequence;
@@ -31,7 +33,7 @@ struct Starts {
   Starts(const Problem& problem, Effort& effort) : best(problem) {
     Problem plain = problem;
     plain.options.accounting = Accounting::kPlain;
-    Effort quick;
+    Effort quick({.work = kQuickWork});
     for (const auto planner : {plan_keep_all, plan_chen_greedy, plan_griewank}) {
       add(problem, planner(plain, quick));
     }

@@ -93,15 +93,15 @@ GapPlan GapRepair::evaluate(const GapDecisions& decisions) {
   const bool moves = space_.problem.link.can_move() &&
                      std::ranges::find(decisions.moved.raw(), 1) != decisions.moved.raw().end();
   if (moves) {
-    plan.steps = move_tensors(space_.graph, plan.steps, space_.turn, decisions.moved,
-                              space_.problem.link, *space_.problem.budget)
-                     .steps;
+    plan.steps =
+        move_tensors(space_.graph, plan.steps, space_.turn, decisions.moved, space_.problem.link,
+                     *space_.problem.budget, space_.problem.host_budget.value_or(kMaxBytes))
+            .steps;
   }
   plan.stage_bytes.assign(space_.graph.num_ops(), 0);
   ByteCount count(space_.graph);
   std::size_t computes = 0;
   for (const Step& step : plan.steps) {
-    if (step.kind() == StepKind::kOffload) plan.host_bytes += space_.graph.bytes(step.tensor());
     const Bytes bytes = count.take(step);
     const std::size_t at = std::min(computes, sequence.stage.size() - 1);
     Bytes& most = plan.stage_bytes[sequence.stage[at]];
@@ -109,7 +109,7 @@ GapPlan GapRepair::evaluate(const GapDecisions& decisions) {
     computes += step.kind() == StepKind::kCompute;
   }
   plan.peak_bytes = std::ranges::max(plan.stage_bytes);
-  plan.fits = plan.peak_bytes <= *space_.problem.budget && plan.host_bytes <= space_.host_budget();
+  plan.fits = plan.peak_bytes <= *space_.problem.budget;
   if (plan.fits) price(plan, moves);
   effort_.add(static_cast<std::int64_t>(plan.steps.size()) / 8 + 1);
   return plan;
@@ -150,10 +150,6 @@ bool GapRepair::far_beyond_the_cap(const GapPlan& plan) const {
 bool GapRepair::relieve(GapState& state, Random& random, bool give_up) {
   for (int round = 0; round < kRelieveRounds; ++round) {
     state.plan = evaluate(state.decisions);
-    if (state.plan.host_bytes > space_.host_budget()) {
-      relieve_host(state, random);
-      continue;
-    }
     if (state.plan.peak_bytes <= *space_.problem.budget) return state.plan.fits;
     if (give_up && effort_.exhausted()) return false;
     if (far_beyond_the_cap(state.plan)) return false;
@@ -162,28 +158,6 @@ bool GapRepair::relieve(GapState& state, Random& random, bool give_up) {
     if (!changed) return false;
   }
   return false;
-}
-
-// What is cheapest to make again for its bytes stays, as long as too much is away. What had no need
-// to leave before may have one now, so that the host can be too small once more.
-void GapRepair::relieve_host(GapState& state, Random& random) {
-  std::vector<std::pair<double, TensorId>> away;
-  for (const Step& step : state.plan.steps) {
-    if (step.kind() != StepKind::kOffload) continue;
-    const TensorId t = step.tensor();
-    const GapId g = space_.model.gap_at(t, static_cast<std::uint32_t>(space_.turn.index()));
-    const double price = space_.model.droppable(g) ? price_of_dropping(g, state.decisions.holdings)
-                                                   : space_.graph.base_cost();
-    away.emplace_back(blurred(price / static_cast<double>(space_.graph.bytes(t)), random), t);
-  }
-  std::ranges::sort(away);
-  Bytes over = state.plan.host_bytes - space_.host_budget();
-  for (const auto& [score, t] : away) {
-    if (over <= 0) break;
-    state.decisions.moved[t] = 0;
-    over -= space_.graph.bytes(t);
-  }
-  effort_.add(static_cast<std::int64_t>(away.size()) / 4 + 1);
 }
 
 namespace {

@@ -23,7 +23,6 @@ struct GapPlan {
   std::vector<Step> steps;
   double cost = 0;  // known only for a plan that fits
   Bytes peak_bytes = 0;
-  Bytes host_bytes = 0;  // of all that moves: at the turn all of it is there together
   bool fits = false;
   std::vector<Bytes> stage_bytes;  // the most in use while each op, or what it needs again, runs
   std::vector<std::uint32_t> returned;  // GapSequence::returned
@@ -40,7 +39,6 @@ struct GapSpace {
   explicit GapSpace(const Problem& posed);
 
   bool can_move() const { return problem.link.can_move() && !movable.empty(); }
-  Bytes host_budget() const { return problem.host_budget.value_or(kMaxBytes); }
 
   const Problem& problem;
   const Graph& graph;
@@ -62,8 +60,8 @@ class GapRepair {
       : space_(space), effort_(effort), mark_(space.graph.num_ops(), 0) {}
 
   GapPlan evaluate(const GapDecisions& decisions);
-  // Moves less where the host is too small, and drops held values where there are too many bytes,
-  // until the plan fits. With `give_up` it may end without success when the effort is exhausted.
+  // Drops held values where there are too many bytes until the plan fits. With `give_up` it may end
+  // without success when the effort is exhausted.
   bool relieve(GapState& state, Random& random, bool give_up);
   // Holds dropped values where there is room.
   void refill(GapState& state, Random& random);
@@ -83,7 +81,6 @@ class GapRepair {
   double cost_of_runs(const GapPlan& plan) const;
   // So dear already that no plan within the cap will come of it, though it is still too large.
   bool far_beyond_the_cap(const GapPlan& plan) const;
-  void relieve_host(GapState& state, Random& random);
   bool relieve_once(GapState& state, Random& random, bool give_up);
   bool relieve_all(GapState& state, Random& random);
   ReliefQueue droppable_where_over(const GapState& state, const std::vector<double>& excess_before,

@@ -16,6 +16,10 @@ namespace {
 // The dynamic program is cubic in the blocks; longer chains are cut into this many blocks of
 // about equal cost, which keeps the plan right and nearly as cheap.
 constexpr std::size_t kMaxBlocks = 256;
+// Who has less effort than this is served sooner, by a table of an eighth of the size.
+constexpr std::size_t kMaxBlocksInHaste = 128;
+constexpr double kHasteSeconds = 2;
+constexpr std::int64_t kHasteWork = 2'000'000;
 constexpr std::size_t kMaxSlots = 64;
 
 // The forward pass as a chain of blocks, each ending with an articulation point.
@@ -26,18 +30,19 @@ struct BlockChain {
   IdVector<OpId, std::uint32_t> block;      // of each forward op; beyond the last: the last
 };
 
-std::vector<OpId> thinned(const std::vector<OpId>& points, const std::vector<double>& until) {
-  if (points.size() <= kMaxBlocks) return points;
+std::vector<OpId> thinned(const std::vector<OpId>& points, const std::vector<double>& until,
+                          std::size_t most) {
+  if (points.size() <= most) return points;
   std::vector<OpId> kept;
   const double total = until.back();
   for (std::size_t i = 0; i < points.size(); ++i) {
-    const double wanted = total * static_cast<double>(kept.size() + 1) / kMaxBlocks;
+    const double wanted = total * static_cast<double>(kept.size() + 1) / static_cast<double>(most);
     if (until[i] >= wanted || i + 1 == points.size()) kept.push_back(points[i]);
   }
   return kept;
 }
 
-BlockChain make_chain(const Graph& graph) {
+BlockChain make_chain(const Graph& graph, std::size_t most_blocks) {
   std::vector<OpId> points = articulation_points(graph);
   std::erase_if(points, [&](OpId op) { return graph.outputs(op).empty(); });
   std::vector<double> prefix(graph.num_ops() + 1, 0.0);
@@ -50,7 +55,7 @@ BlockChain make_chain(const Graph& graph) {
   for (OpId op : points) until.push_back(prefix[op.index() + 1]);
 
   BlockChain chain;
-  chain.ends = thinned(points, until);
+  chain.ends = thinned(points, until, most_blocks);
   double done = 0;
   for (OpId end : chain.ends) {
     chain.costs.push_back(prefix[end.index() + 1] - done);
@@ -169,7 +174,8 @@ Result<Proposal> plan_griewank(const Problem& problem, Effort& effort) {
     REGEN_ASSIGN([[maybe_unused]] const std::size_t n, mirrored_forward_ops(graph));
   }
   REGEN_TRY(check_sequences_possible(graph));
-  BlockChain chain = make_chain(graph);
+  const bool in_haste = effort.seconds_left() < kHasteSeconds || effort.work_left() < kHasteWork;
+  BlockChain chain = make_chain(graph, in_haste ? kMaxBlocksInHaste : kMaxBlocks);
   if (chain.ends.empty()) {
     return Proposal{.status = PlanStatus::kUnknown,
                     .note = "the forward graph has no articulation points to store"};

@@ -45,9 +45,10 @@ IdVector<TensorId, Rest> rests_over_turn(const Graph& graph, const std::vector<S
 
 class Mover {
  public:
-  Mover(const Graph& graph, const std::vector<Absence>& absences, Bytes limit)
+  Mover(const Graph& graph, const std::vector<Absence>& absences, Bytes limit, Bytes host_limit)
       : graph_(graph),
         limit_(limit),
+        host_room_(host_limit),
         place_(graph.num_tensors(), Place::kElsewhere),
         trips_(graph.num_tensors()),
         ran_(graph.num_ops(), 0),
@@ -173,6 +174,10 @@ class Mover {
       const TensorId t = waiting_.front();
       waiting_.pop_front();
       if (place_[t] != Place::kMayLeave) continue;
+      if (!trips_[t].ever_left) {
+        if (graph_.bytes(t) > host_room_) continue;
+        host_room_ -= graph_.bytes(t);
+      }
       release(t);
       trips_[t].left = time_;
       trips_[t].ever_left = true;
@@ -215,6 +220,7 @@ class Mover {
 
   const Graph& graph_;
   const Bytes limit_;
+  Bytes host_room_;
   IdVector<TensorId, Place> place_;
   IdVector<TensorId, Trips> trips_;
   IdVector<OpId, char> ran_;
@@ -230,8 +236,9 @@ class Mover {
 }  // namespace
 
 MovedSteps move_tensors(const Graph& graph, const std::vector<Step>& steps,
-                        const std::vector<Absence>& absences, const Link& link, Bytes limit) {
-  return Mover(graph, absences, limit).run(steps, link.to_device);
+                        const std::vector<Absence>& absences, const Link& link, Bytes limit,
+                        Bytes host_limit) {
+  return Mover(graph, absences, limit, host_limit).run(steps, link.to_device);
 }
 
 std::vector<Absence> absences_over_turn(const Graph& graph, const std::vector<Step>& steps,
@@ -246,8 +253,10 @@ std::vector<Absence> absences_over_turn(const Graph& graph, const std::vector<St
 }
 
 MovedSteps move_tensors(const Graph& graph, const std::vector<Step>& steps, OpId turn,
-                        const IdVector<TensorId, char>& leaves, const Link& link, Bytes limit) {
-  return move_tensors(graph, steps, absences_over_turn(graph, steps, turn, leaves), link, limit);
+                        const IdVector<TensorId, char>& leaves, const Link& link, Bytes limit,
+                        Bytes host_limit) {
+  return move_tensors(graph, steps, absences_over_turn(graph, steps, turn, leaves), link, limit,
+                      host_limit);
 }
 
 }  // namespace regen

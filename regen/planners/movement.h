@@ -9,6 +9,9 @@
 // - It is released as late as possible in an absence: a release waits for the offload, and until
 //   the bytes are wanted there is nothing to wait for. What is wanted is said by `limit`. A value
 //   that is never released is not offloaded either.
+// - Where the host is full, it stays. A value that was away takes its bytes there for the whole
+// step,
+//   which is exact for values that are away over the turn: then all of them are there together.
 // - It is fetched one op ahead of its next use or, if the copy takes longer, further ahead; later
 //   where the bytes would not be within the limit (fetch_ahead.h).
 #pragma once
@@ -39,9 +42,10 @@ struct Absence {
 
 // `steps` computes and releases, as plan_from_sequence makes them; absences of one tensor ascend.
 // With a limit of 0 everything leaves at once and comes back late, which gives the least peak; with
-// a limit of that peak or more the peak is at most the limit.
+// a limit of that peak or more the peak is at most the limit, unless the host is full.
 MovedSteps move_tensors(const Graph& graph, const std::vector<Step>& steps,
-                        const std::vector<Absence>& absences, const Link& link, Bytes limit);
+                        const std::vector<Absence>& absences, const Link& link, Bytes limit,
+                        Bytes host_limit = kMaxBytes);
 
 // Absences over the turn from the forward to the backward pass: those of tensors with `leaves` set
 // that are made once, before `turn` (the first op of the backward pass), if at least one other op
@@ -50,6 +54,7 @@ std::vector<Absence> absences_over_turn(const Graph& graph, const std::vector<St
                                         OpId turn, const IdVector<TensorId, char>& leaves);
 
 MovedSteps move_tensors(const Graph& graph, const std::vector<Step>& steps, OpId turn,
-                        const IdVector<TensorId, char>& leaves, const Link& link, Bytes limit);
+                        const IdVector<TensorId, char>& leaves, const Link& link, Bytes limit,
+                        Bytes host_limit = kMaxBytes);
 
 }  // namespace regen

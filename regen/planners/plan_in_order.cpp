@@ -26,8 +26,12 @@ namespace {
 struct Proposer {
   const char* name;
   double share;
-  std::size_t most_ops;  // beyond these it finds nothing in time
+  std::size_t most_ops;  // beyond these it finds nothing better in time
+  // The same while the best plan is far from the bound, or none fits.
+  std::size_t most_ops_if_far = most_ops;
 };
+// Costs above the bound by more than this part of it are far from it.
+constexpr double kFar = 0.05;
 constexpr Proposer kQuickProposers[] = {
     {"keep_all", 0.1, SIZE_MAX},       {"vdnn", 0.1, SIZE_MAX},
     {"chen_greedy", 0.1, 20'000},      {"chain", 0.1, 20'000},
@@ -38,20 +42,22 @@ constexpr Proposer kQuickProposers[] = {
 };
 constexpr Proposer kSlowProposers[] = {
     {"checkmate", 0.3, 1'500},
-    {"str", 0.3, 200},
+    {"str", 0.3, 200, 500},
     {"checkmate_lp", 0.2, 100},
     {"str_lp", 0.2, 100},
 };
 // Asked once more when the search over gaps has found nothing for long and there is time left.
 constexpr Proposer kLastProposers[] = {
-    {"str", 0.7, 200},
-    {"checkmate", 0.5, 200},
+    {"str", 0.7, 200, 500},
+    {"checkmate", 0.5, 200, 1'500},
 };
-// Asked before anything else that takes long while no plan fits: rounding finds some where searches
-// end above the budget.
+// Asked before anything else that takes long, while no plan fits: rounding finds some where
+// searches end above the budget, and so does moving where recomputing has no room.
 constexpr Proposer kRescuers[] = {
-    {"checkmate_lp", 0.6, 100},
-    {"str_lp", 0.4, 100},
+    {"checkmate_lp", 0.4, 100, 300},
+    {"str", 0.5, 200, 500},
+    {"str_lp", 0.4, 100, 300},
+    {"checkmate", 0.4, 1'500},
 };
 constexpr double kBoundShare = 0.3;                  // of what the quick ones leave
 constexpr double kEveryOrderShare = 0.02;            // of all that there was
@@ -94,7 +100,7 @@ class PlanInOrder {
       take(*search);
     }
     REGEN_TRY(ask_all(kQuickProposers, search ? &*search : nullptr));
-    if (!fits()) REGEN_TRY(ask_all(kRescuers, search ? &*search : nullptr));
+    REGEN_TRY(rescue(search ? &*search : nullptr));
     if (search && !nothing_better()) {
       find_bound(*search);
       REGEN_TRY(ask_all(kSlowProposers, &*search));
@@ -124,12 +130,22 @@ class PlanInOrder {
 
   Status ask_all(std::span<const Proposer> proposers, GapSearch* search) {
     for (const Proposer& proposer : proposers) {
-      if (graph_.num_ops() > proposer.most_ops && best_.best()) continue;
+      if (graph_.num_ops() > (far() ? proposer.most_ops_if_far : proposer.most_ops)) continue;
       if (nothing_better()) break;
       REGEN_TRY(ask(proposer, search));
     }
     return {};
   }
+
+  Status rescue(GapSearch* search) {
+    for (const Proposer& proposer : kRescuers) {
+      if (fits() || effort_.exhausted()) break;
+      if (graph_.num_ops() <= proposer.most_ops_if_far) REGEN_TRY(ask(proposer, search));
+    }
+    return {};
+  }
+
+  bool far() const { return !fits() || best_.best()->simulation.cost > bound_ * (1 + kFar); }
 
   void find_bound(GapSearch& search) {
     Effort own(share_of(effort_, kBoundShare));

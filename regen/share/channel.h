@@ -27,15 +27,19 @@ class Channel {
   Result<std::optional<Message>> receive_now();
   // What came along with the last messages, if anything.
   std::vector<Descriptor> take_descriptors() { return std::exchange(received_, {}); }
+  // Whether somebody has found out that nothing will come any more.
+  bool ended() const { return ended_; }
   // Readable when there is something to receive; -1 without a connection.
   int descriptor() const { return socket_.number(); }
 
  private:
+  Result<std::optional<Message>> next_message(int flags);
   std::optional<std::string> read_some(int flags);
 
   Descriptor socket_;
   std::vector<Descriptor> received_;
   FrameReader reader_{Direction::kToClient};
+  bool ended_ = false;
 };
 
 // One question, one answer, on a connection of its own.

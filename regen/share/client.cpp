@@ -16,9 +16,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr Nanoseconds kFirstPause = 10'000'000;
-constexpr Nanoseconds kLongestPause = 250'000'000;
-
 // Unlike any other job's, also on a machine that was cloned or restarted.
 std::string new_identity() {
   std::uint64_t number = 0;
@@ -69,18 +66,24 @@ Result<bool> Client::register_job() {
   return true;
 }
 
+Result<bool> Client::rejoin() {
+  auto channel = Channel::open(options_.socket);
+  if (!channel.ok()) {
+    if (channel.error().code == ErrorCode::kMissing) return false;
+    return channel.error();
+  }
+  channel_ = std::move(channel).value();
+  REGEN_ASSIGN(const bool registered, register_job());
+  reconnections_ += registered ? 1 : 0;
+  return registered;
+}
+
 // Sleeps longer and longer between attempts: a daemon that is down for an hour costs nothing.
 Status Client::reconnect() {
   const auto began = Clock::now();
   for (Nanoseconds pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
-    auto channel = Channel::open(options_.socket);
-    if (channel.ok()) {
-      channel_ = std::move(channel).value();
-      REGEN_ASSIGN(const bool registered, register_job());
-      if (registered) break;
-    } else if (channel.error().code != ErrorCode::kMissing) {
-      return channel.error();
-    }
+    REGEN_ASSIGN(const bool joined, rejoin());
+    if (joined) return {};
     const Nanoseconds spent = std::chrono::nanoseconds(Clock::now() - began).count();
     if (options_.give_up && spent >= *options_.give_up) {
       return limit_reached("the daemon at " + in_quotes(options_.socket) +
@@ -89,8 +92,6 @@ Status Client::reconnect() {
     }
     std::this_thread::sleep_for(std::chrono::nanoseconds(pause));
   }
-  ++reconnections_;
-  return {};
 }
 
 // A limit that does not ask for less than the job has confirmed is confirmed here: it may have been
@@ -109,7 +110,7 @@ void Client::answer(const Message& message) {
   if (message.type != MessageType::kMakeRoom) return;
   const std::string text = message.body.value("depth", std::string());
   const auto depth = parse_depth(text);
-  if (make_room_ && depth.ok()) spec_.held_bytes = make_room_(*depth);
+  if (make_room_ && depth.ok()) used_ = spec_.held_bytes = make_room_(*depth);
   channel_.send({MessageType::kMadeRoom, {{"left_bytes", spec_.held_bytes}}});
 }
 
@@ -147,7 +148,7 @@ void Client::idle() {
   Json body = Json::object();
   const Depth park = page_.limit().park;
   if (park != Depth::kPause && make_room_) {
-    spec_.held_bytes = make_room_(park);
+    used_ = spec_.held_bytes = make_room_(park);
     body["left_bytes"] = spec_.held_bytes;
   }
   use_.end();
@@ -188,10 +189,11 @@ Status Client::update(const Curve& curve) {
   }
 }
 
-void Client::poll() {
+bool Client::poll() {
   while (true) {
     const auto message = channel_.receive_now();
-    if (!message.ok() || !message->has_value()) return;
+    if (!message.ok()) return false;
+    if (!message->has_value()) return !channel_.ended();
     answer(**message);
   }
 }

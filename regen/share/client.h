@@ -29,6 +29,10 @@
 
 namespace regen::share {
 
+// Between two attempts to find a daemon that has gone: twice as long each time.
+inline constexpr Nanoseconds kFirstPause = 10'000'000;
+inline constexpr Nanoseconds kLongestPause = 250'000'000;
+
 struct ClientOptions {
   std::string socket;
   // How long to look for a daemon that has gone; without it, for ever.
@@ -70,6 +74,8 @@ class Client {
   // How many bytes the job may use from its next step on: one load. Look between two steps. At
   // first the job may use what this says; to use more later it confirms first.
   Bytes byte_limit();
+  // Whether the limit is less than what the job may still be using.
+  bool must_shrink() { return byte_limit() < spec_.full_bytes; }
   // From now on the job uses at most the limit that byte_limit() gave last; `used` is what it uses
   // now. So: after less is used, and before more is. No answer, no sleep.
   void confirm(Bytes used);
@@ -81,8 +87,12 @@ class Client {
   // Needed by jobs that say they can spill or leave, before they say so.
   void on_make_room(MakeRoom handler) { make_room_ = std::move(handler); }
   // Does what the daemon has asked for meanwhile. An idle job should call it now and then, or
-  // whenever descriptor() is readable, and look at byte_limit() after it.
-  void poll();
+  // whenever descriptor() is readable, and look at must_shrink() after it. False: the daemon has
+  // gone, or wants no more of this job.
+  bool poll();
+  // One attempt to join a daemon again after poll() said that it has gone: false when none is there
+  // yet. Of a job that does not hold the device; acquire() does it by itself.
+  Result<bool> rejoin();
   // For poll(2); another one after each lost daemon.
   int descriptor() const { return channel_.descriptor(); }
 

@@ -1,12 +1,10 @@
 #include "regen/share/connection.h"
 
-#include <sys/socket.h>
-
 #include <asio/buffer.hpp>
 #include <cerrno>
-#include <cstring>
-#include <span>
 #include <utility>
+
+#include "regen/share/unix_socket.h"
 
 namespace regen::share {
 namespace {
@@ -15,20 +13,6 @@ namespace {
 constexpr std::size_t kMostAnswers = 16;
 constexpr std::size_t kMostHttpBytes = 8192;
 constexpr std::string_view kHttpStart = "GET ";
-constexpr std::size_t kMostDescriptors = 4;
-
-void attach(const std::vector<Descriptor>& extra, std::span<char> control, msghdr& head) {
-  head.msg_control = control.data();
-  head.msg_controllen = CMSG_SPACE(extra.size() * sizeof(int));
-  cmsghdr* rights = CMSG_FIRSTHDR(&head);
-  rights->cmsg_level = SOL_SOCKET;
-  rights->cmsg_type = SCM_RIGHTS;
-  rights->cmsg_len = CMSG_LEN(extra.size() * sizeof(int));
-  for (std::size_t i = 0; i < extra.size(); ++i) {
-    const int number = extra[i].number();
-    std::memcpy(CMSG_DATA(rights) + i * sizeof number, &number, sizeof number);
-  }
-}
 
 }  // namespace
 
@@ -51,10 +35,7 @@ void Connection::set_registered() {
 }
 
 std::int64_t Connection::process() {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  const int failed = ::getsockopt(socket_.native_handle(), SOL_SOCKET, SO_PEERCRED, &peer, &size);
-  return failed == 0 ? peer.pid : 0;
+  return peer_of(socket_.native_handle()).pid;
 }
 
 void Connection::read() {
@@ -154,14 +135,10 @@ void Connection::flush() {
 bool Connection::send_front() {
   Outgoing& front = outgoing_.front();
   while (front.sent < front.bytes.size()) {
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostDescriptors * sizeof(int))> control{};
-    iovec part{front.bytes.data() + front.sent, front.bytes.size() - front.sent};
-    msghdr head{};
-    head.msg_iov = &part;
-    head.msg_iovlen = 1;
-    if (!front.extra.empty()) attach(front.extra, control, head);
-    const auto count = ::sendmsg(socket_.native_handle(), &head, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (count < 0 && errno == EINTR) continue;
+    std::vector<int> extra;
+    for (const Descriptor& descriptor : front.extra) extra.push_back(descriptor.number());
+    const auto left = std::string_view(front.bytes).substr(front.sent);
+    const auto count = send_to(socket_.native_handle(), left, extra, MSG_DONTWAIT);
     if (count < 0) {
       if (errno != EAGAIN && errno != EWOULDBLOCK) close();
       return false;

@@ -14,7 +14,7 @@ struct DaemonOptions {
   std::string socket;
   unsigned mode = 0600;  // of the socket file
   std::vector<DeviceSpec> devices;
-  Nanoseconds turn = 30'000'000;
+  Nanoseconds turn = 100'000'000;
   // After the start nothing is granted and nobody new admitted for so long: those who lost the
   // daemon before come first.
   Nanoseconds settle = 300'000'000;

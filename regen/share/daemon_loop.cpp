@@ -30,7 +30,8 @@ Daemon::Daemon(const DaemonOptions& options, const Door& door, DeviceUseFile use
       use_(std::move(use)),
       scheduler_(options.devices, options.turn,
                  {.holder = options.holder_patience, .newcomer = options.admission}),
-      acceptor_(loop_, asio::local::stream_protocol(), ::dup(door.listener())),
+      acceptor_(loop_, asio::local::stream_protocol(),
+                Descriptor::copy_of(door.listener()).release()),
       signals_(loop_, SIGINT, SIGTERM),
       turns_(loop_),
       pause_(loop_) {

@@ -1,7 +1,5 @@
 #include "regen/share/door.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -39,24 +37,16 @@ Status make_folder(const std::string& path) {
   return {};
 }
 
-Result<Descriptor> lock(const std::string& path) {
+// The kernel takes the lock from whoever ends, even if children of it have copies of the file.
+Result<FileLock> lock(const std::string& path, const Door::Server& server) {
   const std::string name = path + ".lock";
-  Descriptor file(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file.valid()) return system_error(path, "opening its lock");
-  if (::flock(file.number(), LOCK_EX | LOCK_NB) == 0) {
-    const std::string process = std::to_string(::getpid()) + "\n";
-    if (::ftruncate(file.number(), 0) != 0 ||
-        ::write(file.number(), process.data(), process.size()) < 0) {
-      return system_error(path, "writing its lock");
-    }
-    return file;
-  }
-  char owner[32] = {};
-  const auto size = ::read(file.number(), owner, sizeof owner - 1);
-  const std::string process =
-      size > 1 ? std::string(owner, static_cast<std::size_t>(size - 1)) : "?";
-  return door_error(path, "a daemon serves there already (process " + on_one_line(process, 20) +
-                              "), expected another --socket");
+  auto taken = FileLock::take(name);
+  if (taken.ok()) return taken;
+  if (taken.error().code != ErrorCode::kLimit) return door_error(path, taken.error().message);
+  const pid_t owner = FileLock::owner(name);
+  return door_error(path, server.name + " serves there already (process " +
+                              (owner > 0 ? std::to_string(owner) : "of another container") +
+                              "), expected " + server.expected);
 }
 
 Status remove_stale(const std::string& path) {
@@ -84,13 +74,13 @@ Result<Descriptor> listen_at(const std::string& path, mode_t mode, int type) {
 
 }  // namespace
 
-Result<Door> Door::open(const std::string& path, mode_t mode, int type) {
+Result<Door> Door::open(const std::string& path, mode_t mode, const Server& server) {
   REGEN_TRY(socket_address(path));
   REGEN_TRY(make_folder(path));
   Door door;
-  REGEN_ASSIGN(door.lock_, lock(path));
+  REGEN_ASSIGN(door.lock_, lock(path, server));
   REGEN_TRY(remove_stale(path));
-  REGEN_ASSIGN(door.listener_, listen_at(path, mode, type));
+  REGEN_ASSIGN(door.listener_, listen_at(path, mode, server.type));
   door.path_ = path;
   return door;
 }

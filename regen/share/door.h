@@ -1,5 +1,5 @@
-// The socket file as the only way to the daemon: one daemon for each path, and nobody whom the
-// file's permissions keep out.
+// The socket file as the only way to who serves there (the daemon, the producer of a shared input):
+// one server for each path, and nobody whom the file's permissions keep out.
 #pragma once
 
 #include <sys/socket.h>
@@ -8,16 +8,24 @@
 #include <string>
 
 #include "regen/base/result.h"
+#include "regen/share/file_lock.h"
 #include "regen/share/page.h"
 
 namespace regen::share {
 
 class Door {
  public:
-  // Listens at `path`. A socket that a dead daemon left there is replaced; a path that another
-  // daemon serves, or that is no socket, is refused. The folder is made if it is missing, for this
-  // user only. Beside the socket stays PATH.lock: whoever has it locked is the daemon.
-  static Result<Door> open(const std::string& path, mode_t mode, int type = SOCK_STREAM);
+  // What a refusal speaks of.
+  struct Server {
+    std::string name;      // "a daemon"
+    std::string expected;  // what to do where another one serves already
+    int type = SOCK_STREAM;
+  };
+
+  // Listens at `path`. A socket that a dead server left there is replaced; a path that another one
+  // serves, or that is no socket, is refused. The folder is made if it is missing, for this user
+  // only. Beside the socket stays PATH.lock: whoever has it locked is the server.
+  static Result<Door> open(const std::string& path, mode_t mode, const Server& server);
   Door(Door&&) noexcept = default;
   ~Door();
 
@@ -27,7 +35,7 @@ class Door {
   Door() = default;
 
   std::string path_;
-  Descriptor lock_;
+  FileLock lock_;
   Descriptor listener_;
 };
 

@@ -12,6 +12,7 @@ constexpr const char* kPriority = "REGEN_SHARE_PRIORITY";
 constexpr const char* kWeight = "REGEN_SHARE_WEIGHT";
 constexpr const char* kMemory = "REGEN_SHARE_MEMORY";
 constexpr const char* kDeadline = "REGEN_SHARE_DEADLINE";
+constexpr const char* kDeepest = "REGEN_SHARE_DEEPEST";
 
 // Reads the variable into `target` if it is set.
 template <typename T, typename Parse>
@@ -39,7 +40,8 @@ std::vector<std::pair<std::string, std::optional<std::string>>> to_environment(
           {kPriority, std::to_string(spec.priority)},
           {kWeight, format_exact(spec.weight)},
           {kMemory, std::to_string(spec.memory)},
-          {kDeadline, deadline}};
+          {kDeadline, deadline},
+          {kDeepest, to_string(enrolment.deepest)}};
 }
 
 Result<std::optional<Enrolment>> enrolment_from_environment() {
@@ -54,6 +56,7 @@ Result<std::optional<Enrolment>> enrolment_from_environment() {
   REGEN_TRY(read(kWeight, parse_weight, spec.weight));
   REGEN_TRY(read(kMemory, parse_bytes, spec.memory));
   REGEN_TRY(read(kDeadline, parse_deadline, spec.deadline));
+  REGEN_TRY(read(kDeepest, parse_depth, enrolment.deepest));
   return std::optional(std::move(enrolment));
 }
 

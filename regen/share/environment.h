@@ -14,6 +14,9 @@ namespace regen::share {
 struct Enrolment {
   std::string socket;
   JobSpec spec;
+  // How far the program may be asked to get out of the way, once it has planned; until then it
+  // cannot, and `spec` says so.
+  Depth deepest = Depth::kSpill;
 
   bool operator==(const Enrolment&) const = default;
 };

@@ -1,6 +1,8 @@
 // A file that one process has at a time, until it lets go of it or ends, however it ends.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 #include <utility>
 
@@ -16,6 +18,8 @@ class FileLock {
   // Makes the file if it is not there. An error of code kLimit if somebody has it, this process
   // included.
   static Result<FileLock> take(const std::string& path);
+  // The process that has it; 0 when nobody has, or the kernel does not say who.
+  static pid_t owner(const std::string& path);
   FileLock() = default;
   FileLock(FileLock&& other) noexcept;
   FileLock& operator=(FileLock&& other) noexcept;

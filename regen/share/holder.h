@@ -10,6 +10,9 @@
 // A training loop is never at rest for long, and to give the device back between any two steps
 // would undo what weights are for; so a job that came back soon last time is given a moment before
 // the device goes to a job of the same rank. One that is more urgent gets it at once.
+//
+// The same thread listens to the daemon while the job does not hold the device: it makes room when
+// asked, gets below a lower limit where it can, and joins a daemon that was started again.
 #pragma once
 
 #include <atomic>
@@ -22,12 +25,13 @@
 
 #include "regen/execute/gate.h"
 #include "regen/share/client.h"
+#include "regen/share/movable_memory.h"
 
 namespace regen::share {
 
 // What a job that comes back soon is given, once its device has finished.
 inline constexpr Nanoseconds kMoment = 1'000'000;
-// The longest rest of such a job: two windows may still be on the device when it begins.
+// The longest rest of such a job: some work may still be on the device when it begins.
 inline constexpr Nanoseconds kSoon = 4'000'000;
 
 // What a piece of work leaves behind.
@@ -74,19 +78,39 @@ class Holder final : public Gate {
   bool open() const override { return client_.keep_going(); }
   Status wait() override;
 
+  // What tell() may say can spill or leave.
+  void set_memory(std::shared_ptr<MovableMemory> memory);
+  // What the job needs, now that it knows (Client::update). False, and nothing is told, while work
+  // is under way: the device would have to be given back.
+  Result<bool> tell(const Curve& curve);
+  // Between two steps, inside of begin() and end(): how many bytes the job may use, and that it
+  // does (Client::byte_limit, Client::confirm).
+  Bytes byte_limit();
+  void confirm(Bytes used);
+
   const JobSpec& spec() const { return client_.spec(); }
   // How often work gave way in the middle, and how often a kept device was given back.
   std::int64_t pauses() const { return pauses_; }
   std::int64_t returns() const { return returns_; }
+  // How often memory was moved out of the way.
+  std::int64_t rooms() const { return rooms_; }
   int reconnections();
 
   // In a process that was forked, where the thread is missing and the connection is the parent's:
   // the only call that may be made.
-  void abandon() { client_.abandon(); }
+  void abandon();
 
  private:
   explicit Holder(Client client) : client_(std::move(client)) {}
+  Status acquire();
+  Status come_back();
+  Bytes make_room(Depth depth);
+  void wake_watcher();
   void watch();
+  void listen(std::unique_lock<std::mutex>& lock);
+  bool attend();
+  void sleep_until_asked(std::unique_lock<std::mutex>& lock);
+  void look_for_daemon(std::unique_lock<std::mutex>& lock);
   bool should_give_back() const;
   void give_back(std::unique_lock<std::mutex>& lock);
 
@@ -101,6 +125,14 @@ class Holder final : public Gate {
   Nanoseconds rest_began_ = 0;
   bool comes_back_ = false;  // it came back soon last time
   Afterwards afterwards_;
+  std::shared_ptr<MovableMemory> memory_;
+  bool away_ = false;       // memory was moved out of the way and has not come back
+  Descriptor wake_;         // an eventfd, for the watcher while it listens
+  bool listening_ = false;  // the watcher sleeps on its descriptors
+  bool refused_ = false;    // no daemon takes the job again: its next use says why
+  Nanoseconds pause_ = 0;   // before the daemon is looked for again
+  std::atomic<bool> abandoned_ = false;
+  std::atomic<std::int64_t> rooms_ = 0;
   std::atomic<std::int64_t> pauses_ = 0;
   std::atomic<std::int64_t> returns_ = 0;
   bool ending_ = false;

@@ -57,6 +57,10 @@ Descriptor::~Descriptor() {
   if (number_ >= 0) ::close(number_);
 }
 
+Descriptor Descriptor::copy_of(int number) {
+  return Descriptor(::fcntl(number, F_DUPFD_CLOEXEC, 0));
+}
+
 int Descriptor::release() {
   return std::exchange(number_, -1);
 }

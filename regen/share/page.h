@@ -43,6 +43,8 @@ class Descriptor {
   Descriptor(Descriptor&& other) noexcept : number_(other.release()) {}
   Descriptor& operator=(Descriptor&& other) noexcept;
   ~Descriptor();
+  // A second one for the same file, which programs that are started later do not get.
+  static Descriptor copy_of(int number);
 
   int number() const { return number_; }
   bool valid() const { return number_ >= 0; }

@@ -310,7 +310,9 @@ std::vector<std::pair<JobId, bool>> Scheduler::holders() const {
   std::vector<std::pair<JobId, bool>> found;
   for (const DeviceEntry& device : devices_) {
     const auto holder = device.queue.holder();
-    if (holder) found.emplace_back(*holder, device.queue.waiting() > 0);
+    if (!holder) continue;
+    const bool others = device.queue.waiting() > 0 || device.memory.facts(*holder).shrinking;
+    found.emplace_back(*holder, others);
   }
   return found;
 }

@@ -1,5 +1,5 @@
 // Steps that give way: at any window, under plans that recompute, move and do both, with the bits
-// of an undisturbed run; never more than two windows on the device; errors that say what is left.
+// of an undisturbed run; never more on the device than may be; errors that say what is left.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -68,7 +68,7 @@ class LaggingDevice : public ExecutionDevice {
     if (event.queue != Queue::kCompute) inner_->wait(waiter, event);
   }
   bool done(const Event& event) override { return inner_->done(event); }
-  void await(const Event& event) override {
+  void await(const Event& event, double /*expected_seconds*/) override {
     ASSERT_EQ(event.queue, Queue::kCompute);
     finished = std::max<std::size_t>(finished, event.ticket);
   }
@@ -235,7 +235,9 @@ TEST_P(PauseTest, NeverMoreThanTwoWindowsAreOnTheDevice) {
       ASSERT_TRUE(status.ok()) << status.error().message;
     }
   }
-  EXPECT_EQ(most, 2U);
+  // Two that follow each other are longer than a quarter of what may be there.
+  EXPECT_GE(most, 2U);
+  EXPECT_LE(most, 8U);
   EXPECT_EQ(gate->waits(), closed);
   EXPECT_GT(closed, 3U);
 }

@@ -10,6 +10,7 @@
 
 #include "regen/execute/device_cpu.h"
 #include "regen/execute/memory_meter.h"
+#include "regen/execute/storage_memory.h"
 
 namespace regen {
 namespace {
@@ -88,8 +89,12 @@ TEST_F(StateArenaTest, LeavesAndComesBackAtTheSameAddress) {
     EXPECT_EQ(before - memory_use(c10::kCPU)->allocated, arena->bytes());
     EXPECT_TRUE(arena->away());
     EXPECT_EQ(*arena->leave(), 0);
-    EXPECT_ANY_THROW(state.weight.add(1));  // refused, and nothing crashes
-    EXPECT_ANY_THROW(state.row.fill_(1));
+    if (refuses_access()) {
+      EXPECT_ANY_THROW(state.weight.add(1));
+    }  // refused, and nothing crashes
+    if (refuses_access()) {
+      EXPECT_ANY_THROW(state.row.fill_(1));
+    }
     ASSERT_TRUE(arena->come_back().ok());
     ASSERT_TRUE(arena->come_back().ok());
     EXPECT_EQ(state.weight.const_data_ptr(), address);
@@ -190,7 +195,9 @@ TEST_F(StateArenaTest, AdoptsWhatReplacedItsTensors) {
       2048 + 512);
   ASSERT_TRUE(arena->leave().ok());
   ASSERT_TRUE(kept.equal(state.copies[2]));
-  EXPECT_ANY_THROW(state.half.add(1));
+  if (refuses_access()) {
+    EXPECT_ANY_THROW(state.half.add(1));
+  }
   EXPECT_THAT(arena->adopt(state.tensors(), {}).error().message, HasSubstr("is away"));
   ASSERT_TRUE(arena->come_back().ok());
   EXPECT_TRUE(state.half.eq(1).all().item<bool>());

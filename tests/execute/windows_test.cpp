@@ -91,5 +91,53 @@ TEST(Windows, PredictedTimesAddUpToTheSimulatedOnes) {
   }
 }
 
+// Against a list of what is there, looked through each time.
+TEST(Windows, WhatIsOnTheDeviceTogetherIsBounded) {
+  std::mt19937 random(11);
+  IssuedWork issued(10);
+  std::vector<double> there;
+  const auto allowed = [&](std::size_t from, double next) {
+    const double together =
+        std::accumulate(there.begin() + static_cast<std::ptrdiff_t>(from), there.end(), next);
+    const std::size_t others = there.size() - from;
+    return others == 0 || together <= 10 || (others == 1 && together <= 20);
+  };
+  std::size_t waited = 0;
+  std::size_t most = 0;
+  for (int round = 0; round < 5000; ++round) {
+    const auto next = static_cast<double>(random() % 10 == 0 ? random() % 30 : random() % 6);
+    const std::size_t done = issued.in_the_way_of(next);
+    ASSERT_LE(done, there.size());
+    EXPECT_TRUE(allowed(done, next));
+    if (done > 0) {
+      EXPECT_FALSE(allowed(done - 1, next)) << "the last one waited for was in the way";
+    }
+    waited += done;
+    for (std::size_t i = 0; i < done; ++i) issued.finish_oldest();
+    there.erase(there.begin(), there.begin() + static_cast<std::ptrdiff_t>(done));
+    issued.issue(next, 0);
+    there.push_back(next);
+    most = std::max(most, there.size());
+    if (random() % 50 == 0) {
+      issued.finish_all();
+      there.clear();
+    }
+  }
+  EXPECT_GT(waited, 1000U);
+  EXPECT_GT(most, 3U);
+}
+
+TEST(Windows, EndOneAfterTheOther) {
+  IssuedWork issued(10);
+  issued.issue(3, 100);
+  issued.issue(4, 101);  // begins at 103
+  EXPECT_EQ(issued.expected_end(), 103);
+  issued.finish_oldest();
+  EXPECT_EQ(issued.expected_end(), 107);
+  issued.issue(1, 200);
+  issued.finish_oldest();
+  EXPECT_EQ(issued.expected_end(), 201) << "the device was idle until then";
+}
+
 }  // namespace
 }  // namespace regen

@@ -61,6 +61,18 @@ def test_auto_against_all(tmp_path):
     assert [row["verdict"] for row in rows_of(tmp_path / "auto_against_all.csv")] == ["equal", "equal"]
 
 
+def test_a_run_that_was_ended_goes_on(tmp_path):
+    options = ["--networks", "test", "--budgets", 3, "--seconds", 1, "--other-seconds", 0.5]
+    experiment(tmp_path, "auto_against_all.py", *options)
+    file = tmp_path / "auto_against_all.csv"
+    head, first, second, _ = file.read_text().splitlines(keepends=True)
+    marked = first.replace(",equal", ",better")
+    file.write_text(head + marked + second[:9])  # killed in the middle of a line
+    text = experiment(tmp_path, "auto_against_all.py", *options, "--resume")
+    assert "| test | 13 | 1 | 2 | 0 | 0 | 0 | 0 |" in text, "what was there is not planned again"
+    assert len(rows_of(file)) == 3
+
+
 def test_cases_at_a_time_give_the_rows_of_one_after_the_other(tmp_path):
     options = ["--networks", "test", "linear2", "--budgets", 2, "--seconds", 2, "--other-seconds", 0.5]
     one = experiment(tmp_path / "one", "auto_against_all.py", *options)

@@ -307,7 +307,7 @@ SCRIPT = """
     import regen
     from small_training import Net, batch, make
     torch.set_num_threads(1)
-    model = regen.wrap(make(Net, depth=24), (batch()[0],), 0.6, reserve=0, work_limit=1, improve=36_000.0, link=(50e9, 50e9, 93e9), cache=False)
+    model = regen.wrap(make(Net, depth=60), (batch()[0],), 0.6, reserve=0, work_limit=1, improve=36_000.0, link=(50e9, 50e9, 93e9), cache=False)
     model(batch()[0]).sum().backward()
     search = model.regen.active.plan.improvement.search
     assert not search.ended

@@ -22,7 +22,7 @@ def deterministic_kernels():
 
 
 def training(name="resnet50", **options):
-    model, (x, y), loss_fn = build(name, tiny="deep", batch=32, device="cuda")
+    model, (x, y), loss_fn = build(name, tiny="deep", batch=512, device="cuda")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     settings = dict(planner="checkmate", time_limit=1, releasable=True, improve=False, **options)
     return model, optimizer, regen.step(model, loss_fn, optimizer, (x, y), budget=BUDGET, **settings), (x, y)

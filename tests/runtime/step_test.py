@@ -196,6 +196,16 @@ def test_state_that_is_gone_is_said():
     assert "\n" not in str(error.value)
 
 
+def test_state_that_is_none_is_said():
+    """As torch itself keeps a momentum that has not begun."""
+    pair = Pair()
+    pair.train()
+    pair.optimizers[1].state[pair.planned.last.weight]["momentum_buffer"] = None
+    with pytest.raises(RuntimeError, match="the optimizer has no 'momentum_buffer'") as error:
+        pair.step(*batch())
+    assert "\n" not in str(error.value)
+
+
 def test_another_parameter_is_refused():
     pair = Pair()
     pair.planned.last.weight = nn.Parameter(pair.planned.last.weight.detach().clone())

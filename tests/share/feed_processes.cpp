@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <new>
 #include <thread>
 
@@ -46,8 +47,14 @@ FeedBoard& new_feed_board() {
 int produce(const TestFeed& feed, int listens) {
   auto server = FeedServer::open(feed.path, feed.options);
   if (!server.ok()) return 3;
-  ++feed.board->producers;
   feed.board->producer = ::getpid();
+  if (feed.forks) {
+    const pid_t child = ::fork();
+    if (child == 0 && listens >= 0) ::close(listens);
+    if (child == 0) ::_exit(::pause());
+    feed.board->go = child;
+  }
+  ++feed.board->producers;
   if (listens >= 0) ::close(listens);
   if (!server->start(feed.slots, feed.bytes + 4096).ok()) return 4;
   while (const auto fill = server->begin()) {
@@ -98,6 +105,51 @@ Result<FeedClient> attach(const TestFeed& feed, FeedRequest request) {
   request.path = feed.path;
   request.settings = feed.options.settings;
   return FeedClient::attach(request, starter_of(feed));
+}
+
+int read_all(const TestFeed& feed, FeedRequest request, int pause_microseconds) {
+  using Kind = FeedItem::Kind;
+  auto client = attach(feed, request);
+  if (!client.ok()) return 10;
+  std::optional<Position> next;
+  while (true) {
+    auto event = client->next();
+    if (!event.ok()) return 11;
+    if (event->kind == Kind::kEnd) return 0;
+    if (next && event->position != *next && event->lost == 0) return 12;
+    if (next && event->position < *next) return 13;
+    if (event->lost > 0 && request.policy == SlowPolicy::kWait) return 14;
+    next = event->kind == Kind::kBatch ? Position{event->position.epoch, event->position.index + 1}
+                                       : Position{event->position.epoch + 1, 0};
+    if (event->kind != Kind::kBatch) continue;
+    std::this_thread::sleep_for(std::chrono::microseconds(pause_microseconds));
+    if (!right_batch(*event)) ++feed.board->wrong;
+    ++feed.board->taken;
+  }
+}
+
+int feeds_left(pid_t process) {
+  int count = 0;
+  std::error_code gone;
+  const std::string folder = "/proc/" + std::to_string(process) + "/fd";
+  for (const auto& entry : std::filesystem::directory_iterator(folder, gone)) {
+    const auto target = std::filesystem::read_symlink(entry.path(), gone);
+    count += target.string().find("regen-feed") != std::string::npos ? 1 : 0;
+  }
+  return count;
+}
+
+std::size_t open_files(pid_t process) {
+  std::error_code gone;
+  const std::string folder = "/proc/" + std::to_string(process) + "/fd";
+  return static_cast<std::size_t>(
+      std::distance(std::filesystem::directory_iterator(folder, gone), {}));
+}
+
+bool lives(int process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string number, name, state;
+  return static_cast<bool>(file >> number >> name >> state) && state != "Z" && state != "X";
 }
 
 }  // namespace regen::share

@@ -1,6 +1,8 @@
 // Producers and consumers of a shared input as real processes, with batches that can be told apart.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <atomic>
 #include <memory>
 #include <string>
@@ -33,6 +35,7 @@ struct TestFeed {
   FeedOptions options = {};
   int make_microseconds = 0;
   std::int64_t fails_at = -1;  // index at which the dataset raises
+  bool forks = false;          // the producer has a child, FeedBoard::go, that outlives it
 };
 
 // Serves until everybody has left; closes `listens` once it can be reached. 3: another is there.
@@ -45,5 +48,20 @@ FeedStarter starter_of(const TestFeed& feed);
 bool right_batch(const FeedEvent& event);
 
 Result<FeedClient> attach(const TestFeed& feed, FeedRequest request = {});
+
+// Reads until the end of everything; each batch must be right, in order, without gaps. 0: it was.
+int read_all(const TestFeed& feed, FeedRequest request = {}, int pause_microseconds = 0);
+
+// Descriptors that the process has: of memory called regen-feed, and of anything.
+int feeds_left(pid_t process);
+std::size_t open_files(pid_t process);
+// Whoever is dead but not yet buried does not count.
+bool lives(int process);
+
+class Feed : public testing::Test {
+ protected:
+  TemporaryFolder folder_;
+  TestFeed feed_{.board = &new_feed_board(), .path = folder_.path("f")};
+};
 
 }  // namespace regen::share

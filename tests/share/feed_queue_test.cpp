@@ -229,6 +229,37 @@ TEST(FeedQueue, WhoKeepsAllSlotsAndWantsMoreIsStuck) {
   EXPECT_EQ(told[0].text, "full");
 }
 
+TEST(FeedQueue, WhoIsBehindDoesNotWaitForThoseAheadToRead) {
+  FeedQueue queue({.slots = 3, .first_consumers = 2, .start = {7, 3}});
+  queue.add(id(1), SlowPolicy::kWait, Position{7, 3});
+  fill(queue, 99);
+  const FeedItem held = take(queue, id(1));
+  EXPECT_EQ(held.position, (Position{7, 3}));
+  queue.add(id(2), SlowPolicy::kWait, Position{7, 1});
+  // The other one keeps its batch, and reads on only when this one has come as far (in step).
+  for (const std::int64_t index : {1, 2, 3, 4}) {
+    ASSERT_TRUE(queue.want(id(2)).ok());
+    fill(queue, 99);
+    const auto items = items_of(queue, id(2));
+    ASSERT_EQ(items.size(), 1u) << index;
+    EXPECT_EQ(items[0].position, (Position{7, index}));
+    give_back(queue, id(2), items[0]);
+  }
+  give_back(queue, id(1), held);
+  fill(queue, 99);
+  EXPECT_EQ(take(queue, id(1)).position, (Position{7, 4})) << "what was taken back was made again";
+}
+
+TEST(FeedQueue, FirstConsumersAreNoConditionForWhoHasAPosition) {
+  FeedQueue queue({.slots = 2, .first_consumers = 3});
+  queue.add(id(1), SlowPolicy::kWait, Join::kNow);
+  EXPECT_FALSE(queue.begin());
+  queue.add(id(2), SlowPolicy::kWait, Position{1, 2});
+  const auto fill = queue.begin();
+  ASSERT_TRUE(fill);
+  EXPECT_EQ(fill->position, (Position{1, 2}));
+}
+
 TEST(FeedQueue, RefusesWhatMakesNoSense) {
   FeedQueue queue({.slots = 2});
   queue.add(id(1), SlowPolicy::kWait, Join::kNow);

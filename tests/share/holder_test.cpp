@@ -125,6 +125,137 @@ TEST(Holder, SurvivesADaemonThatIsKilledWhileItRests) {
   }
 }
 
+// Nothing is called here until the job has joined the new daemon.
+TEST(Holder, JoinsANewDaemonWhileItRests) {
+  TemporaryFolder folder;
+  const auto options = test_daemon(folder);
+  auto daemon = std::make_unique<Process>(start_daemon(options));
+  const auto holder = join(folder, {.name = "train"});
+  for (int restart = 1; restart <= 5; ++restart) {
+    if (restart % 2 == 0) {
+      ASSERT_TRUE(holder->begin().ok());
+      holder->end();
+    }
+    daemon->signal(SIGKILL);
+    daemon->wait();
+    daemon = std::make_unique<Process>(start_daemon(options));
+    EXPECT_TRUE(eventually([&] { return holder->reconnections() == restart; }));
+    EXPECT_EQ(job_of(folder, "train")["state"], "idle");
+  }
+}
+
+// Counts what it has; 100 of it cannot move.
+class CountedMemory final : public MovableMemory {
+ public:
+  Bytes make_room(Depth depth) override {
+    asked = depth;
+    ++rooms;
+    return 100;
+  }
+  Status come_back() override {
+    ++returns;
+    return {};
+  }
+  std::atomic<Depth> asked = Depth::kPause;
+  std::atomic<int> rooms = 0;
+  std::atomic<int> returns = 0;
+};
+
+DaemonOptions small_device(const TemporaryFolder& folder) {
+  DaemonOptions options = test_daemon(folder);
+  options.devices = {{"cpu", 1000}};
+  return options;
+}
+
+const Curve kSpills{
+    .persistent_bytes = 100, .points = {{900, 1}, {400, 2}}, .deepest = Depth::kSpill};
+
+TEST(Holder, TellsItsCurveOnlyBetweenTwoPiecesOfWork) {
+  TemporaryFolder folder;
+  const Process daemon = start_daemon(small_device(folder));
+  const auto holder = join(folder, {.name = "train", .memory = 900});
+  holder->set_memory(std::make_shared<CountedMemory>());
+  ASSERT_TRUE(holder->begin().ok());
+  EXPECT_EQ(*holder->tell(kSpills), false);
+  EXPECT_EQ(job_of(folder, "train")["least_bytes"], 900);
+  holder->end();
+  EXPECT_EQ(*holder->tell(kSpills), true);
+  EXPECT_EQ(job_of(folder, "train")["least_bytes"], 400);
+}
+
+// It rests with the device kept, or without it; in both cases nobody calls anything here.
+TEST(Holder, GetsBelowALowerLimitWhileItRests) {
+  for (const bool kept : {false, true}) {
+    TemporaryFolder folder;
+    const Process daemon = start_daemon(small_device(folder));
+    const auto holder = join(folder, {.name = "train", .memory = 900});
+    const auto memory = std::make_shared<CountedMemory>();
+    holder->set_memory(memory);
+    ASSERT_TRUE(*holder->tell(kSpills));
+    if (kept) {
+      ASSERT_TRUE(holder->begin().ok());
+      EXPECT_EQ(holder->byte_limit(), 900);
+      holder->end();
+    }
+    const Client other = connect(folder, {.name = "other", .memory = 500});
+    EXPECT_EQ(memory->asked, Depth::kSpill);
+    const Json job = job_of(folder, "train");
+    EXPECT_EQ(job["limit_bytes"], 400);
+    EXPECT_EQ(job["used_bytes"], 100);
+    EXPECT_EQ(memory->returns, 0);
+    ASSERT_TRUE(holder->begin().ok());
+    EXPECT_EQ(memory->returns, 1) << "before any work";
+    EXPECT_EQ(holder->byte_limit(), 400);
+    holder->confirm(390);
+    EXPECT_TRUE(eventually([&] { return job_of(folder, "train")["used_bytes"] == 390; }));
+    holder->end();
+  }
+}
+
+TEST(Holder, MakesRoomWhileItRestsAndInTheMiddleOfWork) {
+  TemporaryFolder folder;
+  const Process daemon = start_daemon(small_device(folder));
+  const auto holder = join(folder, {.name = "train", .memory = 900});
+  const auto memory = std::make_shared<CountedMemory>();
+  holder->set_memory(memory);
+  ASSERT_TRUE(
+      *holder->tell({.persistent_bytes = 100, .points = {{900, 1}}, .deepest = Depth::kSpill}));
+  ASSERT_TRUE(holder->begin().ok());
+  holder->end();
+  const JobSpec urgent{.name = "urgent",
+                       .priority = 1,
+                       .memory = 850,
+                       .persistent_bytes = 50,
+                       .deepest = Depth::kSpill};
+  for (const bool resting : {true, false}) {
+    const int rooms = memory->rooms;
+    if (!resting) {
+      ASSERT_TRUE(holder->begin().ok());
+    }
+    Board& board = new_board();
+    Process other([&] {
+      auto client = Client::connect({.socket = folder.path("s")}, urgent);
+      if (!client.ok()) return 1;
+      client->on_make_room([](Depth) { return Bytes{50}; });
+      if (!client->acquire().ok()) return 2;
+      ++board.windows;
+      return 0;
+    });
+    if (!resting) {
+      EXPECT_TRUE(eventually([&] { return !holder->open(); }));
+      ASSERT_TRUE(holder->wait().ok()) << "it makes room inside, and comes back";
+      EXPECT_EQ(memory->returns, 2);
+      holder->end();
+    }
+    EXPECT_EQ(other.wait(), 0);
+    EXPECT_EQ(board.windows, 1);
+    EXPECT_GT(memory->rooms, rooms);
+    ASSERT_TRUE(holder->begin().ok());
+    EXPECT_EQ(memory->returns, resting ? 1 : 2);
+    holder->end();
+  }
+}
+
 TEST(Holder, EndsWhateverItWasDoing) {
   TemporaryFolder folder;
   const Process daemon = start_daemon(test_daemon(folder));

@@ -131,6 +131,8 @@ TEST(ShareMemory, JobsTakeTurnsWithTheirTransientMemory) {
       ++board.reconnections;  // here: rooms made
       return mine;
     });
+    ++board.stop;  // here: jobs that have begun
+    if (!eventually([&] { return board.stop == 2; })) return 12;
     for (int done = 0; done < 60; ++done) {
       if (!client->keep_going() && !client->acquire().ok()) return 11;
       there += static_cast<int>(800 - mine);
@@ -180,6 +182,42 @@ TEST(ShareMemory, ALowerJobLeavesForTheTimeBeing) {
   EXPECT_EQ(device(options)["jobs"][0]["memory_state"], "settled");
 }
 
+// What it said that it used before it made room is no longer true, and others have those bytes.
+TEST(ShareMemory, AParkedJobWhoseLimitRisesDoesNotClaimWhatItUsedBefore) {
+  TemporaryFolder folder;
+  const DaemonOptions options = small_device(folder);
+  const Process daemon = start_daemon(options);
+  auto parked = Client::connect({.socket = options.socket}, {.name = "parked",
+                                                             .memory = 400,
+                                                             .points = {{900, 1}, {400, 2}},
+                                                             .persistent_bytes = 100,
+                                                             .deepest = Depth::kSpill});
+  ASSERT_TRUE(parked.ok()) << parked.error().message;
+  parked->on_make_room([](Depth) { return Bytes{100}; });
+  ASSERT_TRUE(parked->acquire().ok());
+  parked->confirm(390);
+  parked->idle();
+  const JobSpec urgent{.name = "urgent",
+                       .priority = 1,
+                       .memory = 850,
+                       .persistent_bytes = 50,
+                       .deepest = Depth::kSpill};
+  const Process other = newcomer(options, urgent);
+  ASSERT_TRUE(eventually([&] {
+    parked->poll();
+    return device(options)["used_bytes"] == 950;
+  }));
+  ASSERT_TRUE(ask(options.socket, {MessageType::kChange, {{"job", "parked"}, {"memory", 900}}},
+                  MessageType::kChanged)
+                  .ok());
+  ASSERT_TRUE(eventually([&] {
+    parked->poll();
+    return parked->byte_limit() == 900;
+  }));
+  EXPECT_EQ(device(options)["jobs"][0]["used_bytes"], 100);
+  EXPECT_EQ(device(options)["used_bytes"], 950);
+}
+
 // --- Restarts
 
 TEST(ShareRestart, NobodyGetsADeviceThatTheFormerHolderStillUses) {
@@ -197,7 +235,8 @@ TEST(ShareRestart, NobodyGetsADeviceThatTheFormerHolderStillUses) {
   });
   ASSERT_TRUE(eventually([&] { return device(options)["closed"] == true; }));
   std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the window takes its time
-  for (const Json& job : device(options)["jobs"]) EXPECT_NE(job["state"], "holding");
+  const Json jobs = device(options)["jobs"];
+  for (const Json& job : jobs) EXPECT_NE(job["state"], "holding");
   slow->idle();  // to a daemon that is no more
   EXPECT_EQ(other.wait(), 0) << "and it need not come back for that";
 }

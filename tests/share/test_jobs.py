@@ -185,7 +185,7 @@ def test_steps_keep_the_device_until_somebody_wants_it(enrolled, daemon):
     for _ in range(20):
         step(*batch())
     found = the_job(daemon)
-    assert (found["state"], found["grants"], job.returns) == ("holding", 1, 0)
+    assert (found["state"], found["grants"], job.returns) == ("holding", 2, 0), "once to measure, once since it has told its curve"
     other = wire.Wire(daemon.socket)
     other.register("other")
     other.send(wire.ACQUIRE)
@@ -194,7 +194,7 @@ def test_steps_keep_the_device_until_somebody_wants_it(enrolled, daemon):
     assert the_job(daemon)["state"] == "idle"
     with threading_asks(other):
         step(*batch())
-    assert the_job(daemon)["grants"] == 2
+    assert the_job(daemon)["grants"] == 3
 
 
 class threading_asks:

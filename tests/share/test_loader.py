@@ -362,10 +362,17 @@ def test_a_dataset_that_cannot_be_sent_to_a_new_interpreter(folder):
         regen.share.loader(map(lambda x: x, [1]), "lambda", start="spawn")
 
 
+def test_a_dataset_of_tensors_goes_to_a_new_interpreter(folder):
+    with regen.share.loader(torch.utils.data.TensorDataset(torch.arange(6.0)), "tensors", batch_size=3, epochs=1, start="spawn") as loader:
+        assert [batch[0].tolist() for batch in loader] == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+
+
 def test_on_a_gpu_without_cuda_is_one_error(folder):
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
-    with regen.share.loader(Images(folder), "gpu", device="cuda", start="fork") as loader:
+    with pytest.raises(ValueError, match="start is 'fork', expected 'auto' or 'spawn' on a GPU"):
+        regen.share.loader([1.0, 2.0], "gpu", device="cuda", start="fork")
+    with regen.share.loader([1.0, 2.0], "gpu", device="cuda") as loader:
         with pytest.raises(regen.RegenError, match="has no CUDA, expected device='cpu'"):
             next(loader)
 

@@ -215,10 +215,11 @@ def run(daemon, *words):
 
 
 def test_run_tells_the_program_which_job_it_is(regen, daemon):
-    options = ["--priority", "2", "--weight", "1.5", "--memory", "8GiB", "--device", "gpu0", "--deadline", "0.01"]
+    options = ["--priority", "2", "--weight", "1.5", "--memory", "8GiB", "--device", "gpu0", "--deadline", "0.01", "--deepest", "leave"]
     out = regen.ok(*run(daemon, *options, "--", sys.executable, "-c", PRINT)).split()
     assert out == [
         "REGEN_SHARE_DEADLINE=0.01",
+        "REGEN_SHARE_DEEPEST=leave",
         "REGEN_SHARE_DEVICE=gpu0",
         f"REGEN_SHARE_MEMORY={8 * GIB}",
         f"REGEN_SHARE_NAME={os.path.basename(sys.executable)}",

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import warnings
-from multiprocessing.reduction import ForkingPickler
 
 import torch
 
@@ -63,7 +62,8 @@ class Producer:
             main = multiprocessing.spawn.get_preparation_data(f"producer of {self.name}")
             main.pop("authkey", None)  # it talks to no child of the job
             try:
-                work = bytes(ForkingPickler.dumps((self, epoch, index)))
+                # Not multiprocessing's pickler: for tensors it only says where to ask this job for them, which may be dead by then.
+                work = pickle.dumps((self, epoch, index))
             except Exception as error:
                 raise _runtime.RegenError(
                     f"the dataset of the shared input {self.name!r} cannot be sent to its producer: {type(error).__name__}: {error}, "
@@ -83,7 +83,7 @@ class Producer:
         _raise_what_was_told(self.name, reader)
 
     def run(self, epoch, index, told):
-        """Reads and serves until everybody has left. `told` is closed once it listens, after the reason if it cannot."""
+        """Reads and serves until everybody has left. A line on `told` says that it listens, or why it cannot."""
         _be_alone()
         try:
             server = _runtime.FeedProducer(
@@ -95,9 +95,9 @@ class Producer:
                 index,
             )
         except _runtime.RegenError as error:
-            if "serves there already" not in str(error):
-                os.write(told, str(error).encode()[:4000])
+            _tell(told, "" if "serves there already" in str(error) else str(error))
             return
+        _tell(told)
         os.close(told)
         self.serve(server, epoch, index)
 
@@ -147,7 +147,7 @@ def run_spawned(told):
         producer, epoch, index = pickle.load(sys.stdin.buffer)
         importing = False
     except BaseException as error:
-        os.write(told, f"its script cannot be imported: {type(error).__name__}: {error}".encode()[:4000])
+        _tell(told, f"its script cannot be imported: {type(error).__name__}: {error}")
         os._exit(1)
     producer.run(epoch, index, told)
     os._exit(0)
@@ -164,8 +164,13 @@ def _be_alone():
     torch.set_num_threads(1)
 
 
+def _tell(told, text=""):
+    os.write(told, " ".join(text.split()).encode()[:4000] + b"\n")
+
+
 def _raise_what_was_told(name, reader):
+    # One line, not all until the end: another process that this job starts meanwhile may have the other end as well.
     with os.fdopen(reader, "rb") as pipe:
-        text = pipe.read().decode(errors="replace")
+        text = pipe.readline().decode(errors="replace").strip()
     if text:
         raise _runtime.RegenError(f"the producer of the shared input {name!r} cannot start: {text}")

@@ -5,6 +5,7 @@ import contextlib
 import torch
 from torch.utils._pytree import tree_flatten
 
+from regen.admission import admission_of
 from regen.budget import device_budget
 from regen.capture import capture_inference
 from regen.job import hold, job
@@ -39,7 +40,7 @@ class InferencePlan(Runner):
     def budget(self):
         if self.settings.budget is None and job() is None:
             return None
-        return device_budget(self.settings.budget, self.share_of, self.device)
+        return device_budget(self.settings.budget, self.share_of, self.device, self.job_limit)
 
 
 class Inference:
@@ -49,31 +50,40 @@ class Inference:
         if model.training:
             raise ValueError(f"regen.share.infer: {type(model).__name__} is in training mode; expected model.eval()")
         self.model = model
-        self.settings = settings
+        self.admission = admission_of(self, deepest="spill")
+        self.settings = settings if self.admission is None else self.admission.settings(settings)
         self.runners = {}
         self.active = None
         args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
         flat, spec = tree_flatten((args, kwargs))
-        self.activate(self.runner_for(args, kwargs, signature(model, flat, spec)))
+        runner = self.runner_for(args, kwargs, signature(model, flat, spec))
+        with hold(gives_back=True):
+            self.activate(runner)
 
     def __call__(self, *args, **kwargs):
         flat, spec = tree_flatten((args, kwargs))
-        self.activate(self.runner_for(args, kwargs, signature(self.model, flat, spec)))
-        return self.active.run(flat)
+        runner = self.runner_for(args, kwargs, signature(self.model, flat, spec))
+        with hold(gives_back=True):
+            self.activate(runner)
+            return runner.run(flat)
 
     def runner_for(self, args, kwargs, key):
         if key not in self.runners:
             self.release()  # measuring needs room
             captured = capture_inference(self.model, args, kwargs)
             with same_random_numbers(self.model):
-                self.runners[key] = InferenceRunner(captured, self.settings, self.model)
+                self.runners[key] = InferenceRunner(captured, self.settings, self.model, self.admission)
+            if self.admission is not None:
+                self.admission.introduce(self.runners[key].plan)
+        elif self.admission is not None:
+            self.admission.tell()
         return self.runners[key]
 
     def activate(self, runner):
         if self.active is not runner:
             self.release()
-            runner.make_ready()
-            self.active = runner
+        runner.make_ready()
+        self.active = runner
 
     def release(self):
         """Gives the arena back until the next request."""
@@ -85,13 +95,13 @@ class Inference:
 class InferenceRunner:
     """Runs one captured forward pass."""
 
-    def __init__(self, captured, settings, model):
+    def __init__(self, captured, settings, model, admission):
         self.captured = captured
         self.device = str(captured.program["device"])
         # Of high priority, so that its kernels go before those of other streams of this process.
         self.stream = torch.cuda.Stream(self.device, priority=-1) if self.device.startswith("cuda") else None
         with self.on_stream():  # cuBLAS has a workspace for each stream: it belongs to what is recorded
-            self.plan = InferencePlan(captured, settings)
+            self.plan = InferencePlan(captured, settings, admission=admission)
         self.find_bindings(model)
 
     def find_bindings(self, model):
@@ -107,14 +117,19 @@ class InferenceRunner:
                 self.constants.append((storage, tensor, tensor.storage_offset()))
 
     def make_ready(self):
-        self.plan.plan()
-        self.plan.compile()
+        """Inside a hold."""
+        self.plan.follow_limit()
+        if not self.plan.compiled:
+            self.plan.plan()
+            self.plan.compile()
 
     def run(self, flat):
+        """Inside a hold."""
         step = self.plan.step
         inputs = [(storage, flat[index], offset) for storage, index, offset in self.inputs]
-        step.bind([*self.owned.bindings(self.owned.tensors()), *inputs, *self.constants])
-        with hold(gives_back=True), self.on_stream():
+        self.owned.bind(step)
+        step.bind([*inputs, *self.constants])
+        with self.on_stream():
             step.run(0)
             results = {r: step.result(r) for r in self.captured.output_results}
         return self.captured.rebuild_outputs(results, flat)

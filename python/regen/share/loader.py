@@ -44,7 +44,7 @@ def loader(
         slot_bytes: room for one batch; without it, four times the first one.
         device: "cpu", or "cuda[:N]": each batch is copied there once.
         start: how the producer is started: "fork", "spawn" (as multiprocessing does: the script needs its
-            `if __name__ == "__main__":`), or "auto": fork, unless CUDA is in use.
+            `if __name__ == "__main__":`), or "auto": fork, unless CUDA is in use. With a GPU always "spawn".
     """
     _check("batch_size", batch_size, batch_size is None or _whole(batch_size, 1), "a whole number from 1, or None")
     _check("slots", slots, _whole(slots, 2) and slots <= 4096, "a whole number from 2 to 4096")
@@ -57,6 +57,7 @@ def loader(
     _check("join", join, join in ("now", "epoch"), "'now' or 'epoch'")
     _check("start", start, start in ("auto", "fork", "spawn"), "'auto', 'fork' or 'spawn'")
     gpu = _gpu_index(device)
+    _check("start", start, gpu < 0 or start != "fork", "'auto' or 'spawn' on a GPU, which a forked process cannot use")
     batches = Batches(dataset, batch_size, shuffle, seed, drop_last, num_workers, collate_fn)
     options = {"slots": slots, "slot_bytes": slot_bytes, "epochs": epochs, "consumers": consumers, "gpu": gpu}
     if start == "auto":
@@ -95,6 +96,8 @@ class SharedLoader:
         self.lost = 0  # batches that this job was too slow for
         self.epoch = None  # of the last batch
         self._length = number_of_batches(batches)
+        if options["gpu"] >= 0 and torch.cuda.is_available():
+            torch.cuda.init()  # the first batch is memory that torch did not allocate, and its operators want torch's allocator
         self._inside = False
         path = _runtime.feed_socket(name)
         settings = json.dumps({**batches.settings(), "epochs": options["epochs"], "gpu": options["gpu"]}, sort_keys=True)

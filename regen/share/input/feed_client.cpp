@@ -1,19 +1,17 @@
 #include "regen/share/input/feed_client.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <filesystem>
 #include <thread>
 #include <utility>
 
 #include "regen/base/text.h"
+#include "regen/share/file_lock.h"
+#include "regen/share/input/feed_mark.h"
 
 namespace regen::share {
 namespace {
@@ -70,6 +68,7 @@ Status FeedClient::connect() {
                            " s");
     }
     std::this_thread::sleep_for(std::chrono::nanoseconds(pause));
+    if (interrupted_ && interrupted_()) return interrupted_error();
   }
 }
 
@@ -101,25 +100,18 @@ Result<bool> FeedClient::say_hello(FeedSocket socket) {
   return true;
 }
 
-// One at a time for each path, so that a lost producer is replaced once. The kernel takes the lock
-// from whoever dies with it.
+// One at a time for each path, so that a lost producer is replaced once. The lock ends with this
+// process: a producer that it forked has no part in it, whenever this one is killed.
 Result<bool> FeedClient::start_producer() {
   const std::string path = request_.path + ".start";
   ::mkdir(std::filesystem::path(path).parent_path().c_str(), 0700);  // it may be there
-  const Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file.valid()) {
-    return bad_input("cannot open " + in_quotes(path) + ": " + std::strerror(errno) +
-                     ", expected a folder of this user");
-  }
-  while (::flock(file.number(), LOCK_EX) != 0) {
-    if (errno == EINTR && interrupted_ && interrupted_()) return interrupted_error();
-  }
+  const auto turn = FileLock::take(path);
+  if (!turn.ok() && turn.error().code == ErrorCode::kLimit) return false;
+  if (!turn.ok()) return bad_input(turn.error().message + ", expected a folder of this user");
   // Meanwhile somebody else may have started one.
-  const bool alone = !FeedSocket::connect(request_.path).ok();
-  const Status started = alone ? starter_(next_.value_or(Position{})) : Status();
-  ::flock(file.number(), LOCK_UN);  // also of copies that a forked producer has
-  if (!started.ok()) return started.error();
-  return alone;
+  if (FeedSocket::connect(request_.path).ok()) return false;
+  REGEN_TRY(starter_(next_.value_or(FeedMark::after_crash(request_.path))));
+  return true;
 }
 
 Result<std::optional<FeedFrame>> FeedClient::receive(FeedSocket& socket) const {

@@ -96,7 +96,7 @@ class FeedClient {
   // False: nobody was there, or it went before it answered.
   Result<bool> connect_once();
   Result<bool> say_hello(FeedSocket socket);
-  // Whether it was this consumer that started it.
+  // Whether it was this consumer that started it; false also while another one is at it.
   Result<bool> start_producer();
   // The next frame; nothing when the producer is gone.
   Result<std::optional<FeedFrame>> receive(FeedSocket& socket) const;

@@ -44,6 +44,8 @@ void FeedQueue::add(ConsumerId id, SlowPolicy policy, Join join) {
 }
 
 void FeedQueue::add(ConsumerId id, SlowPolicy policy, Position next) {
+  // The input has begun, under a producer before this one. Others that came then may be dead.
+  options_.first_consumers = 0;
   follow(next);
   Consumer& consumer = insert(id, policy);
   consumer.began = true;
@@ -167,6 +169,37 @@ std::optional<std::uint32_t> FeedQueue::take_from_slow() {
   return std::nullopt;
 }
 
+// What waits in queues further on can be made again, so that nobody who came back with an earlier
+// position has to wait until those ahead of it have read.
+std::optional<std::uint32_t> FeedQueue::take_back() {
+  if (!somebody_is_out()) return std::nullopt;
+  std::optional<std::uint32_t> slot;
+  while (!slot) {
+    std::optional<Position> last;
+    for (const auto& [id, consumer] : consumers_) {
+      for (const FeedItem& item : consumer.queue) {
+        if (item.kind != Kind::kBatch || item.position < cursor_) continue;
+        last = std::max(last.value_or(item.position), item.position);
+      }
+    }
+    if (!last) break;
+    for (auto& [id, consumer] : consumers_) shorten(consumer, *last);
+    slot = free_slot();
+  }
+  return slot;
+}
+
+// Its queue ends before the position, and it waits for that.
+void FeedQueue::shorten(Consumer& consumer, Position end) {
+  while (!consumer.queue.empty() && consumer.queue.back().position >= end) {
+    const FeedItem& item = consumer.queue.back();
+    if (item.kind == Kind::kBatch) --slots_[item.slot].references;
+    consumer.lost += item.lost;
+    consumer.next = item.position;
+    consumer.queue.pop_back();
+  }
+}
+
 // What comes after it tells the consumer.
 void FeedQueue::lose_oldest(Consumer& consumer) {
   const auto oldest = oldest_batch(consumer);
@@ -192,6 +225,7 @@ std::optional<FeedQueue::Fill> FeedQueue::begin() {
   }
   filling_ = free_slot();
   if (!filling_) filling_ = take_from_slow();
+  if (!filling_) filling_ = take_back();
   if (!filling_) return {};
   Slot& slot = slots_[*filling_];
   slot.serial = ++serials_;

@@ -73,7 +73,8 @@ class FeedQueue {
   struct Options {
     std::uint32_t slots = 8;
     std::int64_t epochs = INT64_MAX;
-    std::int64_t first_consumers = 1;  // nothing is made until so many have come
+    // Nothing is made until so many have come, or one that has a position.
+    std::int64_t first_consumers = 1;
     Position start = {};
   };
   struct Fill {
@@ -108,6 +109,7 @@ class FeedQueue {
   void publish();
   void end_epoch();             // there is nothing at the position of begin()
   void fail(std::string text);  // for everybody, once the queues are empty
+  bool failed() const { return !failure_.empty(); }
 
   std::vector<Delivery> take_deliveries();
 
@@ -119,6 +121,8 @@ class FeedQueue {
   // Ends it for the consumers that are stuck.
   void fail_stuck(const std::string& text);
 
+  // What would be made next if nobody had another wish.
+  Position position() const { return cursor_; }
   std::int64_t active() const;
   std::int64_t published() const { return published_; }
   std::uint32_t references(std::uint32_t slot) const;
@@ -149,6 +153,8 @@ class FeedQueue {
   std::optional<Position> wanted() const;
   std::optional<std::uint32_t> free_slot();
   std::optional<std::uint32_t> take_from_slow();
+  std::optional<std::uint32_t> take_back();
+  void shorten(Consumer& consumer, Position end);
   static void lose_oldest(Consumer& consumer);
   static std::deque<FeedItem>::iterator oldest_batch(Consumer& consumer);
   bool somebody_is_out() const;

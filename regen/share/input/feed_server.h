@@ -9,7 +9,7 @@
 //     server->publish();                                // or end_epoch(), or fail(text)
 //   }                                                   // everybody has left
 //
-// One mutex guards the books (FeedQueue). Only the serving thread reads and writes sockets.
+// Only the serving thread reads and writes sockets (FeedGuests); FeedBooks is where the two meet.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ class FeedServer {
   FeedServer(FeedServer&&) noexcept;
   ~FeedServer();
 
-  // `extras` goes to every consumer with the memory.
+  // Before all that follows. `extras` goes to every consumer with the memory.
   Status start(std::uint32_t slots, std::uint64_t slot_bytes, const std::string& extras = "");
 
   // What to make next; nothing when everybody has left, or after fail().
@@ -58,10 +58,12 @@ class FeedServer {
   std::uint64_t slot_bytes() const;
 
  private:
-  class Core;
-  explicit FeedServer(std::unique_ptr<Core> core);
+  struct Opened;
+  struct Service;
+  explicit FeedServer(std::unique_ptr<Opened> opened);
 
-  std::unique_ptr<Core> core_;
+  std::unique_ptr<Opened> opened_;
+  std::unique_ptr<Service> service_;
 };
 
 }  // namespace regen::share

@@ -8,10 +8,12 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <span>
+#include <vector>
 
 #include "regen/base/text.h"
-#include "regen/share/address.h"
 #include "regen/share/input/feed_segment.h"
+#include "regen/share/unix_socket.h"
 
 namespace regen::share {
 namespace {
@@ -37,20 +39,6 @@ static_assert(sizeof(RawFrame) == 48);
 
 bool known_kind(std::uint16_t kind, bool from_consumer) {
   return from_consumer ? kind >= 1 && kind <= 5 : kind >= 65 && kind <= 69;
-}
-
-ucred peer_of(int socket) {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) peer = {};
-  return peer;
-}
-
-// The process at the other end, as a descriptor that outlives no reuse of its number.
-Descriptor process_of(int socket) {
-  const ucred peer = peer_of(socket);
-  if (peer.pid <= 0) return {};
-  return Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
 }
 
 }  // namespace
@@ -113,90 +101,52 @@ Result<FeedFrame> decode(std::string_view packet, bool from_consumer) {
 }
 
 FeedSocket::FeedSocket(Descriptor socket) : socket_(std::move(socket)) {
-  process_ = process_of(number());
+  other_process_ = peer_of(number()).pid;
+  if (other_process_ <= 0) return;
+  process_ = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, other_process_, 0)));
+  ended_ = !process_.valid() && errno == ESRCH;
 }
 
 Result<FeedSocket> FeedSocket::connect(const std::string& path) {
-  REGEN_ASSIGN(const sockaddr_un address, socket_address(path));
-  Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  int failed = -1;
-  do {
-    failed =
-        ::connect(socket.number(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
-  } while (failed != 0 && errno == EINTR);
-  if (failed != 0) {
-    const std::string reason = std::strerror(errno);
-    if (errno == ENOENT || errno == ECONNREFUSED) {
-      return missing("no producer at " + in_quotes(path) + ": " + reason);
-    }
-    return bad_input("may not use the socket " + in_quotes(path) + ": " + reason);
-  }
+  REGEN_ASSIGN(Descriptor connected, connect_to(path, SOCK_SEQPACKET, {"producer"}));
   // Somebody else may have made the folder first.
-  const uid_t owner = peer_of(socket.number()).uid;
+  const uid_t owner = peer_of(connected.number()).uid;
   if (owner != ::getuid() && owner != 0) {
     return bad_input("the producer at " + in_quotes(path) + " is of user " + std::to_string(owner) +
                      ", expected " + std::to_string(::getuid()) +
                      " (or another REGEN_INPUT_FOLDER)");
   }
-  return FeedSocket(std::move(socket));
+  FeedSocket socket(std::move(connected));
+  if (socket.other_process_ended()) return missing("no producer at " + in_quotes(path) + ": ended");
+  return socket;
 }
 
 bool FeedSocket::send(const FeedFrame& frame, int descriptor) const {
-  std::string packet = encode(frame);
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  iovec part{packet.data(), packet.size()};
-  msghdr head{};
-  head.msg_iov = &part;
-  head.msg_iovlen = 1;
-  if (descriptor >= 0) {
-    head.msg_control = control.data();
-    head.msg_controllen = control.size();
-    cmsghdr* extra = CMSG_FIRSTHDR(&head);
-    extra->cmsg_level = SOL_SOCKET;
-    extra->cmsg_type = SCM_RIGHTS;
-    extra->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(extra), &descriptor, sizeof descriptor);
-  }
-  ssize_t count = -1;
-  do {
-    count = ::sendmsg(number(), &head, MSG_NOSIGNAL | MSG_DONTWAIT);
-  } while (count < 0 && errno == EINTR);
-  return count == static_cast<ssize_t>(packet.size());
+  const std::string packet = encode(frame);
+  const std::span<const int> extra(&descriptor, descriptor >= 0 ? 1 : 0);
+  return send_to(number(), packet, extra, MSG_DONTWAIT) == std::ssize(packet);
 }
 
 Result<Arrival> FeedSocket::receive(FeedFrame& frame, bool from_consumer) {
   std::array<char, sizeof(RawFrame) + kMaxFrameText + 1> buffer;
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control;
-  iovec part{buffer.data(), buffer.size()};
-  msghdr head{};
-  head.msg_iov = &part;
-  head.msg_iovlen = 1;
-  head.msg_control = control.data();
-  head.msg_controllen = control.size();
-  ssize_t count = -1;
-  do {
-    count = ::recvmsg(number(), &head, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  } while (count < 0 && errno == EINTR);
+  std::vector<Descriptor> extra;
+  const ssize_t count = receive_from(number(), buffer, extra, MSG_DONTWAIT);
   if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return Arrival::kNothing;
   if (count <= 0) return Arrival::kGone;
-  const cmsghdr* extra = CMSG_FIRSTHDR(&head);
-  if (extra != nullptr && extra->cmsg_level == SOL_SOCKET && extra->cmsg_type == SCM_RIGHTS) {
-    int sent = -1;
-    std::memcpy(&sent, CMSG_DATA(extra), sizeof sent);
-    received_ = Descriptor(sent);
-  }
+  if (!extra.empty()) received_ = std::move(extra.front());
   REGEN_ASSIGN(frame, decode({buffer.data(), static_cast<std::size_t>(count)}, from_consumer));
   return Arrival::kFrame;
 }
 
 bool FeedSocket::wait() const {
+  if (ended_) return true;
   std::array<pollfd, 2> both{pollfd{number(), POLLIN, 0}, pollfd{process(), POLLIN, 0}};
   return ::poll(both.data(), process() >= 0 ? 2 : 1, -1) > 0 || errno != EINTR;
 }
 
 bool FeedSocket::other_process_ended() const {
   pollfd one{process(), POLLIN, 0};
-  return process() >= 0 && ::poll(&one, 1, 0) > 0;
+  return ended_ || (process() >= 0 && ::poll(&one, 1, 0) > 0);
 }
 
 }  // namespace regen::share

@@ -74,7 +74,10 @@ class FeedSocket {
 
   // Sleeps until a packet may be there or the other side is gone; false when a signal came first.
   bool wait() const;
+  // Also when a child of it still has a copy of its socket, or of the one it listened at.
   bool other_process_ended() const;
+  // Its number; 0 where the kernel does not say.
+  std::int64_t other_process() const { return other_process_; }
 
   int number() const { return socket_.number(); }
   // Readable when the process at the other end ends, however many copies of its socket its children
@@ -84,6 +87,8 @@ class FeedSocket {
  private:
   Descriptor socket_;
   Descriptor process_;
+  std::int64_t other_process_ = 0;
+  bool ended_ = false;  // before it was looked for
   Descriptor received_;
 };
 

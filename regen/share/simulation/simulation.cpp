@@ -1,20 +1,15 @@
 #include "regen/share/simulation/simulation.h"
 
 #include <algorithm>
-#include <cmath>
-#include <deque>
-#include <limits>
 #include <queue>
 #include <tuple>
+#include <utility>
 
 #include "regen/base/text.h"
-#include "regen/share/split.h"
+#include "regen/share/simulation/fleet.h"
 
 namespace regen::share {
 namespace {
-
-constexpr Nanoseconds kNever = std::numeric_limits<Nanoseconds>::max();
-constexpr Bytes kSplitParts = 4096;  // as the scheduler's
 
 struct Event {
   // At one time: what ends goes before what begins.
@@ -29,35 +24,14 @@ struct Event {
   }
 };
 
-struct Job {
-  std::size_t point = 0;
-  Nanoseconds remaining = 0;             // of all steps; of inference, of the request at work
-  std::deque<Nanoseconds> pending = {};  // requests, the one at work first
-  std::int64_t requests_made = 0;
-  std::int64_t requests_done = 0;
-};
-
-struct Device {
-  std::unique_ptr<Turns> turns;
-  std::vector<std::size_t> jobs = {};  // in the order of admission
-  std::optional<std::size_t> holder = {};
-  Nanoseconds granted = 0;  // when the holder got it
-  Nanoseconds counted = 0;  // until when its work is counted
-  std::optional<Nanoseconds> yields_at = {};
-  std::uint64_t version = 0;
-};
-
 class Simulator {
  public:
   Simulator(const Trace& trace, const SimulationOptions& options)
-      : trace_(trace), options_(options), jobs_(trace.jobs.size()) {
+      : options_(options), fleet_(trace, options) {
     replay_.jobs.resize(trace.jobs.size());
     replay_.busy.resize(static_cast<std::size_t>(options.devices));
-    for (std::int64_t i = 0; i < options.devices; ++i) {
-      devices_.push_back({.turns = make_turns(options.policy, options.turn)});
-    }
-    for (std::size_t i = 0; i < jobs_.size(); ++i) {
-      events_.push({spec(i).arrival, Event::Kind::kArrival, i});
+    for (std::size_t i = 0; i < fleet_.jobs(); ++i) {
+      events_.push({fleet_.spec(i).arrival, Event::Kind::kArrival, i});
     }
   }
 
@@ -65,12 +39,11 @@ class Simulator {
     while (!events_.empty()) {
       const Event event = events_.top();
       events_.pop();
-      if (event.kind == Event::Kind::kDevice && event.version != devices_[event.index].version) {
-        continue;
-      }
+      const bool of_device = event.kind == Event::Kind::kDevice;
+      if (of_device && event.version != fleet_.device(event.index).version) continue;
       ++replay_.events;
       now_ = event.time;
-      if (event.kind == Event::Kind::kDevice) on_device(event.index);
+      if (of_device) on_device(fleet_.device(event.index));
       if (event.kind == Event::Kind::kRequest) on_request(event.index);
       if (event.kind == Event::Kind::kArrival) on_arrival(event.index);
     }
@@ -78,52 +51,25 @@ class Simulator {
   }
 
  private:
-  const TraceJob& spec(std::size_t job) const { return trace_.jobs[job]; }
-  bool inference(std::size_t job) const { return spec(job).kind == JobKind::kInference; }
-  Nanoseconds step_time(std::size_t job) const { return spec(job).points[jobs_[job].point].time; }
-  Bytes bytes(std::size_t job) const { return spec(job).points[jobs_[job].point].bytes; }
-
-  // Device time still to do.
-  Nanoseconds left(std::size_t job) const {
-    const Job& state = jobs_[job];
-    if (!inference(job)) return state.remaining;
-    const std::int64_t open =
-        spec(job).steps - state.requests_done - (state.pending.empty() ? 0 : 1);
-    return state.remaining + open * step_time(job);
-  }
-
-  // For the queues by rank: what the job is worth now.
-  Nanoseconds rank(std::size_t job) const {
-    const Job& state = jobs_[job];
-    if (options_.policy == Policy::kShortest) {
-      if (!inference(job)) return state.remaining;
-      return state.remaining + (std::ssize(state.pending) - 1) * step_time(job);
-    }
-    if (options_.policy != Policy::kDeadline) return 0;
-    if (!spec(job).deadline) return kNever;
-    return (inference(job) ? state.pending.front() : spec(job).arrival) + *spec(job).deadline;
-  }
-
   // Counts the holder's work up to now.
-  void count(Device& device) {
+  void count(FleetDevice& device) {
     if (!device.holder) return;
-    const Nanoseconds worked = now_ - device.counted;
-    device.counted = now_;
-    jobs_[*device.holder].remaining -= worked;
-    replay_.jobs[*device.holder].used += worked;
-    replay_.busy[index_of(device)] += worked;
-    if (options_.policy == Policy::kShortest && jobs_[*device.holder].remaining > 0) {
-      device.turns->set_rank(JobId(*device.holder), rank(*device.holder), now_);
-    }
-  }
-  std::size_t index_of(const Device& device) const {
-    return static_cast<std::size_t>(&device - devices_.data());
+    const std::size_t job = *device.holder;
+    const Nanoseconds worked = now_ - std::exchange(device.counted, now_);
+    fleet_.job(job).remaining -= worked;
+    replay_.jobs[job].used += worked;
+    replay_.busy[fleet_.index_of(device)] += worked;
+    if (fleet_.job(job).remaining > 0) tell_rank(device, job);
   }
 
-  void on_device(std::size_t index) {
-    Device& device = devices_[index];
+  // What a job is worth changes with its work; only the queues by rank listen.
+  void tell_rank(FleetDevice& device, std::size_t job) {
+    device.turns->set_rank(JobId(job), fleet_.rank(job), now_);
+  }
+
+  void on_device(FleetDevice& device) {
     count(device);
-    if (device.holder && jobs_[*device.holder].remaining == 0) {
+    if (device.holder && fleet_.job(*device.holder).remaining == 0) {
       finish_work(device, *device.holder);
     } else if (device.yields_at && *device.yields_at <= now_) {
       give_way(device);
@@ -133,7 +79,7 @@ class Simulator {
     settle(device);
   }
 
-  void give_way(Device& device) {
+  void give_way(FleetDevice& device) {
     const std::size_t job = *std::exchange(device.holder, std::nullopt);
     device.yields_at.reset();
     // Who has not begun loses nothing.
@@ -142,21 +88,21 @@ class Simulator {
   }
 
   // Carries out what the queue says, and plans the device's next event.
-  void settle(Device& device) {
+  void settle(FleetDevice& device) {
     for (auto orders = device.turns->take_orders(); !orders.empty();
          orders = device.turns->take_orders()) {
       for (const Order& order : orders) obey(device, order);
     }
     Nanoseconds next = device.turns->next_event().value_or(kNever);
-    if (device.holder) next = std::min(next, device.counted + jobs_[*device.holder].remaining);
+    if (device.holder) next = std::min(next, device.counted + fleet_.job(*device.holder).remaining);
     if (device.yields_at) next = std::min(next, *device.yields_at);
     ++device.version;
-    if (next != kNever) {
-      events_.push({std::max(next, now_), Event::Kind::kDevice, index_of(device), device.version});
-    }
+    if (next == kNever) return;
+    events_.push(
+        {std::max(next, now_), Event::Kind::kDevice, fleet_.index_of(device), device.version});
   }
 
-  void obey(Device& device, const Order& order) {
+  void obey(FleetDevice& device, const Order& order) {
     const std::size_t job = order.job.index();
     if (order.kind == Order::Kind::kGrant) {
       device.holder = job;
@@ -175,40 +121,42 @@ class Simulator {
     }
   }
 
-  // The holder has no work left: a training is done, a request is.
-  void finish_work(Device& device, std::size_t job) {
-    Job& state = jobs_[job];
-    if (inference(job)) {
-      replay_.requests.push_back({job, state.pending.front(), now_});
-      state.pending.pop_front();
-      if (++state.requests_done < spec(job).steps) {
-        if (!state.pending.empty()) {
-          state.remaining = step_time(job);
-          device.turns->set_rank(JobId(job), rank(job), now_);
-          return;
-        }
-        release(device, job);
-        device.turns->rest(JobId(job), now_);
-        return;
-      }
-    }
-    release(device, job);
+  // The holder has no work left: a training is done, or a request is.
+  void finish_work(FleetDevice& device, std::size_t job) {
+    if (fleet_.inference(job) && !finish_request(device, job)) return;
+    device.holder.reset();
+    device.yields_at.reset();
     device.turns->remove(JobId(job), now_);
     std::erase(device.jobs, job);
     replay_.jobs[job].finished = now_;
     settle(device);
-    place_waiting(device);
-    regrow(device);
+    for (const std::size_t next : fleet_.by_urgency(waiting_)) {
+      if (!fleet_.fits(device, next)) continue;
+      std::erase(waiting_, next);
+      admit(device, next);
+    }
+    if (fleet_.shrunk(device)) divide(device);
   }
 
-  void release(Device& device, std::size_t job) {
-    if (device.holder != job) return;
+  // Whether it was the last one.
+  bool finish_request(FleetDevice& device, std::size_t job) {
+    FleetJob& state = fleet_.job(job);
+    replay_.requests.push_back({job, state.pending.front(), now_});
+    state.pending.pop_front();
+    if (++state.requests_done == fleet_.spec(job).steps) return true;
+    if (!state.pending.empty()) {
+      state.remaining = fleet_.step_time(job);
+      tell_rank(device, job);
+      return false;
+    }
     device.holder.reset();
     device.yields_at.reset();
+    device.turns->rest(JobId(job), now_);
+    return false;
   }
 
   void on_arrival(std::size_t job) {
-    if (Device* device = best_device(job)) {
+    if (FleetDevice* device = fleet_.best_device(job, now_)) {
       admit(*device, job);
     } else {
       waiting_.push_back(job);
@@ -216,176 +164,61 @@ class Simulator {
   }
 
   void on_request(std::size_t job) {
-    Job& state = jobs_[job];
-    Device& device = devices_[replay_.jobs[job].device];
+    FleetJob& state = fleet_.job(job);
+    FleetDevice& device = fleet_.device(replay_.jobs[job].device);
     count(device);
-    state.pending.push_back(request_time(spec(job), state.requests_made++));
+    state.pending.push_back(request_time(fleet_.spec(job), state.requests_made++));
     plan_request(job);
     if (state.pending.size() == 1) {
-      state.remaining = step_time(job);
-      device.turns->want(JobId(job), rank(job), now_);
+      state.remaining = fleet_.step_time(job);
+      device.turns->want(JobId(job), fleet_.rank(job), now_);
     } else {
-      device.turns->set_rank(JobId(job), rank(job), now_);
+      tell_rank(device, job);
     }
     settle(device);
   }
 
   // Requests that came while the job waited for a device are there at once.
   void plan_request(std::size_t job) {
-    const std::int64_t made = jobs_[job].requests_made;
-    if (made == spec(job).steps) return;
-    events_.push({std::max(now_, request_time(spec(job), made)), Event::Kind::kRequest, job});
+    const std::int64_t made = fleet_.job(job).requests_made;
+    if (made == fleet_.spec(job).steps) return;
+    const Nanoseconds time = std::max(now_, request_time(fleet_.spec(job), made));
+    events_.push({time, Event::Kind::kRequest, job});
   }
 
-  // Placement.
-  Bytes used_bytes(const Device& device) const {
-    Bytes sum = 0;
-    for (const std::size_t job : device.jobs) sum += bytes(job);
-    return sum;
-  }
-  Bytes least_bytes(const Device& device) const {
-    Bytes sum = 0;
-    for (const std::size_t job : device.jobs) sum += fewest_bytes(spec(job));
-    return sum;
-  }
-  Nanoseconds load(const Device& device) const {
-    Nanoseconds sum = device.holder ? device.counted - now_ : 0;  // done since it was counted
-    for (const std::size_t job : device.jobs) sum += left(job);
-    return sum;
-  }
-  bool fits_whole(const Device& device, std::size_t job) const {
-    const Bytes best = spec(job).points[best_point(spec(job))].bytes;
-    return best <= options_.device_bytes - used_bytes(device);
-  }
-  bool fits_somehow(const Device& device, std::size_t job) const {
-    return fewest_bytes(spec(job)) <= options_.device_bytes - least_bytes(device);
-  }
-  bool takes(const Device& device) const {
-    return options_.policy != Policy::kFcfs || device.jobs.empty();
-  }
-
-  Device* best_device(std::size_t job) {
-    Device* best = nullptr;
-    std::pair<bool, Nanoseconds> best_key;
-    for (Device& device : devices_) {
-      if (!takes(device)) continue;
-      const bool whole = fits_whole(device, job);
-      if (!whole && !fits_somehow(device, job)) continue;
-      const std::pair key(!whole, load(device));
-      if (best == nullptr || key < best_key) {
-        best = &device;
-        best_key = key;
-      }
-    }
-    return best;
-  }
-
-  void admit(Device& device, std::size_t job) {
+  void admit(FleetDevice& device, std::size_t job) {
     count(device);
-    Job& state = jobs_[job];
-    const bool whole = fits_whole(device, job);
-    state.point = best_point(spec(job));
+    const TraceJob& spec = fleet_.spec(job);
+    const bool whole = fleet_.fits_whole(device, job);
+    FleetJob& state = fleet_.job(job);
+    state.point = best_point(spec);
+    if (!fleet_.inference(job)) state.remaining = least_time(spec);
     device.jobs.push_back(job);
-    replay_.jobs[job].device = index_of(device);
+    replay_.jobs[job].device = fleet_.index_of(device);
     replay_.jobs[job].placed = now_;
-    if (!inference(job)) state.remaining = spec(job).steps * step_time(job);
+    device.turns->add(JobId(job), spec, now_);
     if (!whole) divide(device);
-    device.turns->add(JobId(job), spec(job), now_);
-    if (inference(job)) {
+    if (fleet_.inference(job)) {
       plan_request(job);
     } else {
-      device.turns->want(JobId(job), rank(job), now_);
+      device.turns->want(JobId(job), fleet_.rank(job), now_);
     }
     settle(device);
   }
 
-  // Who is tried first when there is room.
-  std::pair<Nanoseconds, std::size_t> turn_to_be_placed(std::size_t job) const {
-    switch (options_.policy) {
-      case Policy::kPriority:
-        return {-spec(job).priority, job};
-      case Policy::kDeadline:
-        return {spec(job).deadline ? spec(job).arrival + *spec(job).deadline : kNever, job};
-      case Policy::kShortest:
-        return {least_time(spec(job)), job};
-      default:
-        return {0, job};
-    }
-  }
-
-  void place_waiting(Device& device) {
-    std::vector<std::size_t> order(waiting_.begin(), waiting_.end());
-    // Stable: of equals, the one that came first.
-    std::stable_sort(order.begin(), order.end(), [this](std::size_t a, std::size_t b) {
-      return turn_to_be_placed(a).first < turn_to_be_placed(b).first;
-    });
-    for (const std::size_t job : order) {
-      if (!takes(device)) break;
-      if (!fits_whole(device, job) && !fits_somehow(device, job)) continue;
-      std::erase(waiting_, job);
-      admit(device, job);
-    }
-  }
-
-  void regrow(Device& device) {
-    const bool shrunk =
-        std::any_of(device.jobs.begin(), device.jobs.end(),
-                    [this](std::size_t job) { return jobs_[job].point != best_point(spec(job)); });
-    if (!shrunk) return;
+  void divide(FleetDevice& device) {
     count(device);
-    divide(device);
+    fleet_.divide(device);
+    for (const std::size_t job : device.jobs) {
+      if (!fleet_.inference(job) || !fleet_.job(job).pending.empty()) tell_rank(device, job);
+    }
     settle(device);
   }
 
-  // Of a device whose work is counted: the points that take the least time in all; the smallest
-  // ones where rounding leaves no other.
-  void divide(Device& device) {
-    std::vector<SplitJob> parts;
-    for (const std::size_t job : device.jobs) {
-      const std::int64_t level = options_.policy == Policy::kPriority ? spec(job).priority : 0;
-      parts.push_back({level, spec(job).points});
-    }
-    const Bytes granule = std::max<Bytes>(1, options_.device_bytes / kSplitParts);
-    const auto chosen = split(parts, options_.device_bytes, granule);
-    for (std::size_t i = 0; i < device.jobs.size(); ++i) {
-      set_point(device.jobs[i], chosen.ok() ? chosen->chosen[i] : smallest_point(device.jobs[i]));
-    }
-    if (options_.policy != Policy::kShortest) return;
-    for (const std::size_t job : device.jobs) {
-      if (!inference(job) || !jobs_[job].pending.empty()) {
-        device.turns->set_rank(JobId(job), rank(job), now_);
-      }
-    }
-  }
-
-  std::size_t smallest_point(std::size_t job) const {
-    const auto& points = spec(job).points;
-    const auto smaller = [](const MemoryPoint& a, const MemoryPoint& b) {
-      return std::pair(a.bytes, a.time) < std::pair(b.bytes, b.time);
-    };
-    return static_cast<std::size_t>(std::min_element(points.begin(), points.end(), smaller) -
-                                    points.begin());
-  }
-
-  // What is left to do takes longer or shorter in the ratio of the steps.
-  void set_point(std::size_t job, std::size_t point) {
-    Job& state = jobs_[job];
-    if (state.point == point) return;
-    const long double ratio = static_cast<long double>(spec(job).points[point].time) /
-                              static_cast<long double>(step_time(job));
-    if (state.remaining > 0) {
-      state.remaining =
-          std::max<Nanoseconds>(1, std::llround(static_cast<long double>(state.remaining) * ratio));
-    }
-    state.point = point;
-  }
-
-  const Trace& trace_;
   const SimulationOptions& options_;
+  Fleet fleet_;
   Nanoseconds now_ = 0;
-  std::vector<Job> jobs_;
-  std::vector<Device> devices_;
-  std::vector<std::size_t> waiting_;
+  std::vector<std::size_t> waiting_;  // for a device
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   Replay replay_;
 };

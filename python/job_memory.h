@@ -1,0 +1,36 @@
+// What a job in Python has on its device: the arena of the step that is compiled, and its state if
+// that was packed.
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include "regen/execute/executor.h"
+#include "regen/execute/state_arena.h"
+#include "regen/share/movable_memory.h"
+
+namespace regen {
+
+// Called from any thread: an idle job makes room on the thread that listens to the daemon.
+class JobMemory final : public share::MovableMemory {
+ public:
+  // The step that is compiled; none when it goes. `persistent` bytes stay when its arena is
+  // spilled.
+  void set_executor(Executor* executor, Bytes persistent);
+  void clear_executor(const Executor* executor);
+  // None: the state does not leave.
+  void set_state(std::shared_ptr<StateArena> state);
+
+  // A part that cannot go stays, and counts.
+  Bytes make_room(share::Depth depth) override;
+  // The state; whoever runs the step restores its arena.
+  Status come_back() override;
+
+ private:
+  std::mutex mutex_;
+  Executor* executor_ = nullptr;
+  std::shared_ptr<StateArena> state_;
+  Bytes persistent_ = 0;
+};
+
+}  // namespace regen

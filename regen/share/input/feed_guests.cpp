@@ -1,0 +1,234 @@
+#include "regen/share/input/feed_guests.h"
+
+#include <sys/socket.h>
+
+#include <chrono>
+#include <utility>
+
+#include "regen/base/json.h"
+#include "regen/base/text.h"
+
+namespace regen::share {
+namespace {
+
+using asio::posix::stream_descriptor;
+
+constexpr std::size_t kMaxConsumers = 1000;
+
+// One line that names the first difference.
+Status check_settings(const std::string& ours, const std::string& theirs) {
+  if (ours == theirs) return {};
+  REGEN_ASSIGN(const Json mine, parse_json(ours, "settings of the shared input"));
+  REGEN_ASSIGN(const Json asked, parse_json(theirs, "settings of the consumer"));
+  REGEN_TRY(JsonCursor(asked, "settings of the consumer").expect_object());
+  for (const auto& [key, value] : mine.items()) {
+    if (asked.contains(key) && asked[key] == value) continue;
+    return bad_input("the shared input has " + key + " " + excerpt(value) + ", this job asks for " +
+                     (asked.contains(key) ? excerpt(asked[key]) : "none") +
+                     ", expected the same or another name");
+  }
+  return bad_input("the shared input has other settings than this job");
+}
+
+FeedFrame error_frame(const std::string& text) {
+  return {.kind = FrameKind::kError, .text = text};
+}
+
+FeedFrame frame_of(const FeedItem& item) {
+  FeedFrame frame{.slot = item.slot,
+                  .serial = item.serial,
+                  .position = item.position,
+                  .lost = item.lost,
+                  .text = item.text};
+  using Kind = FeedItem::Kind;
+  frame.kind = item.kind == Kind::kBatch      ? FrameKind::kBatch
+               : item.kind == Kind::kEpochEnd ? FrameKind::kEpochEnd
+               : item.kind == Kind::kEnd      ? FrameKind::kEnd
+                                              : FrameKind::kError;
+  return frame;
+}
+
+}  // namespace
+
+// It counts once it has said hello.
+struct FeedGuests::Guest {
+  Guest(asio::io_context& loop, FeedSocket connected)
+      : socket(std::move(connected)),
+        readable(loop, Descriptor::copy_of(socket.number()).release()),
+        process(loop),
+        patience(loop) {
+    if (socket.process() >= 0) process.assign(Descriptor::copy_of(socket.process()).release());
+  }
+  FeedSocket socket;
+  stream_descriptor readable;
+  stream_descriptor process;
+  asio::steady_timer patience;
+  bool known = false;
+  bool reads = false;  // is in the mark
+};
+
+FeedGuests::FeedGuests(asio::io_context& loop, Descriptor listener, Terms terms, FeedBooks& books,
+                       FeedMark& mark)
+    : terms_(std::move(terms)),
+      loop_(loop),
+      listener_(loop, listener.release()),
+      nobody_(loop),
+      stuck_(loop),
+      books_(books),
+      mark_(mark) {
+  wait_for_first();
+  accept();
+}
+
+void FeedGuests::settle() {
+  const FeedBooks::Due due = books_.settle();
+  watch_for_stuck(due.stuck);
+  for (const auto& [id, item] : due.deliveries) {
+    const auto found = guests_.find(id);
+    // It reads one answer for each request: a socket that is full has a consumer that cheats.
+    if (found != guests_.end() && !found->second->socket.send(frame_of(item))) close(id);
+  }
+}
+
+void FeedGuests::watch_for_stuck(bool stuck) {
+  if (stuck == watching_) return;
+  watching_ = stuck;
+  if (!stuck) {
+    stuck_.cancel();
+    return;
+  }
+  stuck_.expires_after(std::chrono::nanoseconds(terms_.patience));
+  stuck_.async_wait([this](asio::error_code cancelled) {
+    if (cancelled) return;
+    books_.with([this](FeedQueue& queue) {
+      if (!queue.stuck()) return;
+      queue.fail_stuck("consumers keep batches in all " + std::to_string(terms_.slots) +
+                       " slots of the shared input while they wait for more, expected fewer "
+                       "batches kept (copies of them) or more slots");
+    });
+    settle();
+  });
+}
+
+void FeedGuests::wait_for_first() {
+  nobody_.expires_after(std::chrono::nanoseconds(terms_.patience));
+  nobody_.async_wait([this](asio::error_code cancelled) {
+    if (!cancelled) books_.end();
+  });
+}
+
+void FeedGuests::accept() {
+  listener_.async_wait(stream_descriptor::wait_read, [this](asio::error_code failed) {
+    if (failed) return;
+    Descriptor socket(::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (socket.valid()) welcome(FeedSocket(std::move(socket)));
+    accept();
+  });
+}
+
+void FeedGuests::welcome(FeedSocket socket) {
+  if (socket.other_process_ended()) return;
+  if (guests_.size() >= kMaxConsumers) {
+    (void)socket.send(error_frame("the shared input has " + std::to_string(kMaxConsumers) +
+                                  " consumers, expected no more"));
+    return;
+  }
+  const ConsumerId id(next_id_++);
+  const auto guest = std::make_shared<Guest>(loop_, std::move(socket));
+  guests_.emplace(id, guest);
+  if (guest->process.is_open()) {
+    guest->process.async_wait(stream_descriptor::wait_read,
+                              [this, id, guest](asio::error_code failed) {
+                                if (!failed) close(id);
+                              });
+  }
+  guest->patience.expires_after(std::chrono::nanoseconds(terms_.patience));
+  guest->patience.async_wait([this, id, guest](asio::error_code cancelled) {
+    if (!cancelled && !guest->known) close(id);
+  });
+  read(id, guest);
+}
+
+void FeedGuests::read(ConsumerId id, const Shared& guest) {
+  guest->readable.async_wait(stream_descriptor::wait_read,
+                             [this, id, guest](asio::error_code failed) {
+                               if (!failed && guests_.contains(id)) on_readable(id, guest);
+                             });
+}
+
+void FeedGuests::on_readable(ConsumerId id, const Shared& guest) {
+  FeedFrame frame;
+  const auto arrival = guest->socket.receive(frame, true);
+  // Who comes while the last one goes is to look for another producer.
+  const bool late = !guest->known && books_.over();
+  if (late || (arrival.ok() && *arrival == Arrival::kGone)) return close(id);
+  Status done;
+  if (!arrival.ok()) done = arrival.error();
+  if (arrival.ok() && *arrival == Arrival::kFrame) done = take(id, *guest, frame);
+  if (!done.ok()) {
+    (void)guest->socket.send(error_frame(done.error().message));
+    return close(id);
+  }
+  settle();
+  if (guests_.contains(id)) read(id, guest);
+}
+
+Status FeedGuests::take(ConsumerId id, Guest& guest, const FeedFrame& frame) {
+  if (!guest.known) return hello(id, guest, frame);
+  if (frame.kind == FrameKind::kBye) forget_reader(guest);
+  return books_.with([&](FeedQueue& queue) -> Status {
+    switch (frame.kind) {
+      case FrameKind::kWant:
+        return queue.want(id);
+      case FrameKind::kReturn:
+        return queue.give_back(id, frame.slot, frame.serial);
+      case FrameKind::kMove:
+        queue.move(id, frame.position);
+        return {};
+      case FrameKind::kBye:
+        queue.leave(id);
+        return {};
+      default:
+        return bad_input("said hello twice, expected it once");
+    }
+  });
+}
+
+Status FeedGuests::hello(ConsumerId id, Guest& guest, const FeedFrame& frame) {
+  if (frame.kind != FrameKind::kHello) return bad_input("said no hello, expected it first");
+  REGEN_TRY(check_settings(terms_.settings, frame.text));
+  const FeedFrame answer{.kind = FrameKind::kWelcome, .text = terms_.extras};
+  if (!guest.socket.send(answer, terms_.memory)) return bad_input("does not listen");
+  guest.known = true;
+  guest.patience.cancel();
+  nobody_.cancel();
+  books_.with([&](FeedQueue& queue) {
+    if (frame.resumes) {
+      queue.add(id, frame.policy, frame.position);
+    } else {
+      queue.add(id, frame.policy, frame.join);
+    }
+  });
+  guest.reads = true;
+  mark_.add_reader(guest.socket.other_process());
+  return {};
+}
+
+void FeedGuests::forget_reader(Guest& guest) {
+  if (std::exchange(guest.reads, false)) mark_.remove_reader(guest.socket.other_process());
+}
+
+void FeedGuests::close(ConsumerId id) {
+  const auto found = guests_.find(id);
+  if (found == guests_.end()) return;
+  const Shared guest = found->second;
+  guests_.erase(found);
+  guest->readable.close();
+  if (guest->process.is_open()) guest->process.close();
+  guest->patience.cancel();
+  forget_reader(*guest);
+  if (guest->known) books_.with([id](FeedQueue& queue) { queue.remove(id); });
+  settle();
+}
+
+}  // namespace regen::share

@@ -1,0 +1,117 @@
+#include "regen/share/input/feed_mark.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "regen/share/roster.h"
+
+namespace regen::share {
+namespace {
+
+constexpr std::uint64_t kMagic = 0x314b52414d444652;  // "RFDMARK1"
+constexpr std::size_t kMostReaders = 200;             // more have the same position anyway
+
+// In one page, and each part written by one call: a kill leaves the old part or the new one.
+struct Content {
+  std::uint64_t magic;
+  std::int64_t epoch;
+  std::int64_t index;
+  struct Readers {
+    std::uint64_t count;
+    struct {
+      std::int64_t process;
+      std::uint64_t start;
+    } of[kMostReaders];
+  } readers;
+};
+static_assert(sizeof(Content) <= 4096);
+
+std::string file_of(const std::string& socket) {
+  return socket + ".mark";
+}
+
+// Nothing where there is no mark, or a damaged one.
+std::optional<Content> read_content(const std::string& path) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  Content content{};
+  if (!file.valid() || ::pread(file.number(), &content, sizeof content, 0) != sizeof content)
+    return std::nullopt;
+  const bool good = content.magic == kMagic && content.epoch >= 0 && content.index >= 0 &&
+                    content.readers.count <= kMostReaders;
+  return good ? std::optional(content) : std::nullopt;
+}
+
+// Not somebody else with its number, nor a dead one that nobody has buried.
+bool lives(std::int64_t process, std::uint64_t start) {
+  const Descriptor end(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+  pollfd ended{end.number(), POLLIN, 0};
+  return end.valid() && ::poll(&ended, 1, 0) == 0 && process_start(process) == start;
+}
+
+std::set<std::pair<std::int64_t, std::uint64_t>> living_readers(const Content& content) {
+  std::set<std::pair<std::int64_t, std::uint64_t>> living;
+  for (std::size_t i = 0; i < content.readers.count; ++i) {
+    const auto& [process, start] = content.readers.of[i];
+    if (start != 0 && lives(process, start)) living.emplace(process, start);
+  }
+  return living;
+}
+
+}  // namespace
+
+FeedMark::FeedMark(const std::string& socket, Position start) : path_(file_of(socket)) {
+  if (const auto before = read_content(path_)) absent_ = living_readers(*before);
+  file_ = Descriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  const Content content{.magic = kMagic, .epoch = start.epoch, .index = start.index, .readers = {}};
+  (void)!::pwrite(file_.number(), &content, offsetof(Content, readers), 0);
+  write_readers();
+}
+
+FeedMark::~FeedMark() {
+  ::unlink(path_.c_str());
+}
+
+void FeedMark::stand_at(Position position) const {
+  const std::int64_t both[2] = {position.epoch, position.index};
+  (void)!::pwrite(file_.number(), both, sizeof both, offsetof(Content, epoch));
+}
+
+void FeedMark::add_reader(std::int64_t process) {
+  const Reader reader(process, process_start(process));
+  absent_.erase(reader);
+  present_.insert(reader);
+  write_readers();
+}
+
+void FeedMark::remove_reader(std::int64_t process) {
+  const auto found = present_.lower_bound({process, 0});
+  if (found == present_.end() || found->first != process) return;
+  present_.erase(found);
+  write_readers();
+}
+
+void FeedMark::write_readers() const {
+  Content::Readers readers{};
+  const auto put = [&readers](const Reader& reader) {
+    if (readers.count == kMostReaders) return;
+    readers.of[readers.count++] = {reader.first, reader.second};
+  };
+  for (const Reader& reader : present_) put(reader);
+  for (const Reader& reader : absent_) put(reader);
+  (void)!::pwrite(file_.number(), &readers, sizeof readers, offsetof(Content, readers));
+}
+
+Position FeedMark::after_crash(const std::string& socket) {
+  const auto content = read_content(file_of(socket));
+  if (!content || living_readers(*content).empty()) return {};
+  return {content->epoch, content->index};
+}
+
+}  // namespace regen::share

@@ -1,0 +1,47 @@
+// Where a shared input stands, in a small file beside its socket, for the next producer. A consumer
+// that lost its producer comes back with its position; but it may come after a newcomer that has
+// none. If the newcomer's producer began at the beginning, the other would have to wait until the
+// newcomer has read as much. So it begins at the mark, as long as a reader of the crashed producer
+// lives.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "regen/share/input/feed_queue.h"
+#include "regen/share/page.h"
+
+namespace regen::share {
+
+// Of the producer that has its door open. The file goes with it, unless it is killed; a disk that
+// is full is not worth stopping for.
+class FeedMark {
+ public:
+  FeedMark(const std::string& socket, Position start);
+  FeedMark(const FeedMark&) = delete;
+  ~FeedMark();
+
+  // From one thread, ...
+  void stand_at(Position position) const;
+  // ... and these from one thread, which may be another.
+  void add_reader(std::int64_t process);
+  void remove_reader(std::int64_t process);
+
+  // Where to begin without a position of one's own: the mark of a killed producer that had a reader
+  // who still lives, or else the beginning.
+  static Position after_crash(const std::string& socket);
+
+ private:
+  using Reader = std::pair<std::int64_t, std::uint64_t>;  // a process and when it started
+
+  void write_readers() const;
+
+  std::string path_;
+  Descriptor file_;
+  std::multiset<Reader> present_;
+  std::set<Reader> absent_;  // readers of the crashed producer that have not come back yet
+};
+
+}  // namespace regen::share
