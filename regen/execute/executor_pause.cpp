@@ -39,15 +39,17 @@ void Executor::await_room_for(double seconds) {
   }
 }
 
-// With the queues empty the arena holds the whole state of the step, and nobody works on it.
+// What is on the device ends beside the work of whoever comes next: to wait for it first would
+// leave the device without work until that one has heard of its turn. Whoever takes the memory away
+// meanwhile (spill()) waits for it.
 Status Executor::pause() {
   const double begin = host_timing_ ? now_seconds() : 0;
-  device_->synchronize();
-  issued_.finish_all();
-  window_ends_.clear();
   ++pauses_;
-  REGEN_TRY(gate_->wait());
-  REGEN_TRY(restore());  // whoever was asked for room meanwhile has called spill()
+  if (Status status = gate_->wait(); !status.ok()) {
+    device_->synchronize();  // the caller finds what the step has left
+    return status;
+  }
+  REGEN_TRY(restore());
   if (host_timing_) host_time_.seconds -= now_seconds() - begin;
   return {};
 }

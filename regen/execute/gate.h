@@ -12,9 +12,9 @@ class Gate {
 
   // Asked before each window, so it must cost next to nothing: one load.
   virtual bool open() const = 0;
-  // Called when it is not open and the device has done all that the step has issued. Returns when
-  // the step may go on where it was; an error ends the step there. May take long, and is called
-  // without Python's lock.
+  // Called when it is not open. What the step has issued, a window at most, may still be on the
+  // device. Returns when the step may go on where it was; an error ends the step there. May take
+  // long, and is called without Python's lock.
   virtual Status wait() = 0;
 };
 

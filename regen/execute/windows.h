@@ -40,7 +40,6 @@ class IssuedWork {
   double expected_end() const { return windows_.front().end; }
   void issue(double seconds, double now);
   void finish_oldest() { windows_.pop_front(); }
-  void finish_all() { windows_.clear(); }
 
  private:
   struct Window {

@@ -78,7 +78,7 @@ def test_cases_at_a_time_give_the_rows_of_one_after_the_other(tmp_path):
     one = experiment(tmp_path / "one", "auto_against_all.py", *options)
     two = experiment(tmp_path / "two", "auto_against_all.py", *options, "--jobs", 3)
     assert one[one.index("###"):] == two[two.index("###"):]  # above the table are the networks as they finish
-    in_order = [sorted(rows_of(tmp_path / folder / "auto_against_all.csv"), key=lambda row: (row["network"], int(row["budget_bytes"])))
+    in_order = [sorted(rows_of(tmp_path / folder / "auto_against_all.csv"), key=lambda row: (row["network"], row["budget_share"]))
                 for folder in ("one", "two")]
     assert in_order[0] == in_order[1] and len(in_order[0]) == 4
 

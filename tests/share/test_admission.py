@@ -324,16 +324,18 @@ def asked_by_hand(device, **options):
     return other
 
 
-def asked_when(device, name, state, needs):
-    """Again if the other job was not in this state: it may have been between two steps. The urgent one, and the other."""
-    for _ in range(50):
+def asked_when(device, name, resting, needs):
+    """Again until the other job rests, or had to give way in the middle of a step (it is between two steps now and then,
+    and then waits before it has begun). The urgent one, and the other."""
+    for _ in range(200):
+        before = device.jobs()[name]["preemptions"]
         urgent = asked_by_hand(device, **needs)
         job = device.jobs()[name]
-        if job["state"] == state:
+        if job["state"] == "idle" if resting else job["preemptions"] > before:
             return urgent, job
         urgent.send(wire.IDLE, left_bytes=1000)
         urgent.close()
-    raise AssertionError(f"{name} was never {state}")
+    raise AssertionError(f"{name} was never {'idle' if resting else 'in the middle of a step'}")
 
 
 @pytest.mark.parametrize("resting", [False, True])
@@ -346,7 +348,7 @@ def test_a_job_spills_for_one_that_is_more_urgent(tmp_path, trainings, curves, r
             training.say(200)
         # Beside the least that it can live with this does not fit; beside what it keeps for good it does.
         needs = dict(memory=device.size - training.fixed, persistent_bytes=1000, deepest="spill")
-        other, job = asked_when(device, name, "idle" if resting else "waiting", needs)
+        other, job = asked_when(device, name, resting, needs)
         assert job["held_bytes"] <= training.fixed < training.points[0][0]
         other.send(wire.IDLE, left_bytes=1000)
         other.close()
