@@ -14,9 +14,7 @@ SECONDS  ?= 60
 PYTHON   := .venv/bin/python
 JOBS     ?= $(shell nproc)
 
-.PHONY: all setup configure build program runtime test-readers demo test bench fuzz format clean results \
-        experiments experiment-fig4 experiment-fig5 experiment-gap experiment-gaps experiment-rounding \
-        experiment-lower-sets experiment-monet experiment-str experiment-auto experiment-against
+.PHONY: all setup configure build program runtime test-readers demo test bench fuzz format clean results experiments
 
 all: build
 
@@ -45,35 +43,11 @@ demo: runtime
 experiments: experiment-gap experiment-lower-sets experiment-fig5 experiment-rounding experiment-gaps experiment-fig4 \
              experiment-monet experiment-str experiment-auto experiment-against
 
-experiment-fig4: program
-	@$(PYTHON) experiments/checkmate_fig4.py $(ARGS)
-
-experiment-fig5: program
-	@$(PYTHON) experiments/checkmate_fig5.py $(ARGS)
-
-experiment-gap: program
-	@$(PYTHON) experiments/integrality_gap.py $(ARGS)
-
-experiment-gaps: program
-	@$(PYTHON) experiments/exact_gaps.py $(ARGS)
-
-experiment-rounding: program
-	@$(PYTHON) experiments/rounding.py $(ARGS)
-
-experiment-lower-sets: program
-	@$(PYTHON) experiments/lower_sets_table.py $(ARGS)
-
-experiment-monet: program
-	@$(PYTHON) experiments/monet_tables.py $(ARGS)
-
-experiment-str: program
-	@$(PYTHON) experiments/str_sweeps.py $(ARGS)
-
-experiment-auto: program
-	@$(PYTHON) experiments/auto_scale.py $(ARGS)
-
-experiment-against: program
-	@$(PYTHON) experiments/auto_against_all.py $(ARGS)
+# experiment-NAME runs experiments/SCRIPT.py.
+SCRIPTS := fig4=checkmate_fig4 fig5=checkmate_fig5 gap=integrality_gap gaps=exact_gaps rounding=rounding lower-sets=lower_sets_table \
+           monet=monet_tables str=str_sweeps auto=auto_scale against=auto_against_all
+experiment-%: program
+	@$(PYTHON) experiments/$(or $(patsubst $*=%,%,$(filter $*=%,$(SCRIPTS))),$(error no experiment is called '$*')).py $(ARGS)
 
 # fig2, fig3, fig6, fig7, fig8, fig9, fig10, table1; ARGS="--device cuda" on a GPU. They run networks, so not in `make experiments`.
 experiment-switchflow-%: runtime

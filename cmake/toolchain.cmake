@@ -23,22 +23,9 @@ endif()
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # What it must be told to keep results that come from precompiled headers.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
 endif()
 find_program(MOLD_PROGRAM mold)
 if(MOLD_PROGRAM)
   add_link_options(-fuse-ld=mold)
 endif()
-
-# regen_precompile(TARGET HEADER...) compiles these once for all sources of the target: for headers that take longer to read than
-# most sources to compile. Sources include what they need all the same; the preset debug does without this.
-option(REGEN_PRECOMPILE "Precompile the headers of torch and of the option parser" ON)
-function(regen_precompile target)
-  if(REGEN_PRECOMPILE)
-    target_precompile_headers(${target} PRIVATE ${ARGN})
-    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-      target_compile_options(${target} PRIVATE -fpch-preprocess)  # for the compiler cache
-    endif()
-  endif()
-endfunction()

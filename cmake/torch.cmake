@@ -69,7 +69,6 @@ endif()
 # with CUDA; where there is none they are left out, and a test has the compiler check them.
 function(regen_use_torch name)
   target_link_libraries(regen_${name} PUBLIC regen_torch)
-  regen_precompile(regen_${name} <ATen/ATen.h> <ATen/core/dispatch/Dispatcher.h>)
   if(REGEN_TORCH_CUDA STREQUAL "none")
     get_target_property(sources regen_${name} SOURCES)
     set(cuda_sources ${sources})

@@ -1,6 +1,6 @@
 #include "python/feed_batch.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/from_blob.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/autograd/python_variable.h>
 

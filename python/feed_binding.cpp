@@ -1,6 +1,6 @@
 #include "python/feed_binding.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/from_blob.h>
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 

@@ -1,7 +1,9 @@
 #include "cli/runtime/left_behind.h"
 
-#include <ATen/ATen.h>
 #include <ATen/Context.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/ne.h>
 
 #include <bit>
 #include <cstdio>

@@ -1,6 +1,6 @@
 #include "cli/runtime/measured_run.h"
 
-#include <ATen/ATen.h>
+#include <ATen/Context.h>
 
 #include <algorithm>
 #include <chrono>

@@ -50,6 +50,42 @@ class Owned:
         return [(storage, tensor, offset) for (storage, offset), tensor in zip(self.storages, tensors)]
 
 
+class Bindings:
+    """Where a captured program finds all tensors that it does not make."""
+
+    def __init__(self, captured, model, state=None, same=False):
+        """`state`: of the optimizer, for what the program calls state. `same`: parameters may not be replaced by others."""
+        program = captured.program
+        values = program["values"]
+        self.inputs = [(values[v]["storage"], index, values[v]["offset"]) for index, v in captured.input_values.items()]
+        names = {id(t): n for n, t in [*model.named_buffers(), *model.named_parameters()]}
+        self.owned, self.constants, self.places = Owned(), [], {}
+        for storage, tensor in captured.tensors.items():
+            name, role = program["storages"][storage]["name"], program["storages"][storage]["role"]
+            if role == "state":
+                self.own(storage, (state, captured.state_of[storage]), tensor, name)
+            elif role != "input" and id(tensor) in names:
+                self.own(storage, place_of(model, names[id(tensor)]), tensor, name, same and role == "parameter")
+            elif role != "input":
+                self.constants.append((storage, tensor, tensor.storage_offset()))
+
+    def own(self, storage, place, tensor, name, same=False):
+        self.places[storage] = place
+        self.owned.add(storage, place, tensor, name, same)
+
+    def bind(self, step, flat):
+        """To the tensors as they are now; `flat` are the arguments of this call."""
+        self.owned.bind(step)
+        step.bind([*self.of_inputs(flat), *self.constants])
+
+    def of_inputs(self, flat):
+        return [(storage, flat[index], offset) for storage, index, offset in self.inputs]
+
+    def let_go(self):
+        self.constants = []
+        self.owned.let_go()
+
+
 def layout_of(tensor):
     return tensor.shape, tensor.stride(), tensor.dtype
 

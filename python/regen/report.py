@@ -29,14 +29,13 @@ class PlanReport:
         size = _runtime.format_bytes
         lines = [
             f"plan by {report['planner']} ({report['status']}), {report['steps']} steps",
-            f"  budget      {size(self.runner.budget + self.caller_bytes)}" + (
-                f", of which {size(self.caller_bytes)} for what the caller holds" if self.caller_bytes else ""),
+            f"  budget      {self.budget_text(size)}",
             f"  peak        {size(self.predicted_peak)} predicted{self.measured(self.measured_peak, size)}; "
             f"unplanned {size(step.unplanned_bytes + self.caller_bytes)}, no plan below {size(step.bound_bytes + self.caller_bytes)}",
             f"  time        {milliseconds(report['cost'])} predicted{self.measured(self.measured_seconds, milliseconds)}, "
             f"{milliseconds(step.base_seconds)} keeping everything ({report['overhead'] * 100:+.2f} %), "
             f"proven at least {milliseconds(report['lower_bound'])}",
-            f"  kept        {self.kept_text()}",
+            *self.kept_lines(),
             f"  recomputed  {report['recomputed']} ops",
             f"  moved       {size(report['offloaded_bytes'])} to the host and back",
         ]
@@ -55,9 +54,17 @@ class PlanReport:
                 lines.append(f"  unforeseen  {memory['deviations']} allocations ({memory['deviating'].strip()})")
         return "\n".join(lines)
 
-    def kept_text(self):
-        count, total = kept_across_boundary(self.runner.step)
-        return f"{count} tensors ({_runtime.format_bytes(total)}) from the forward to the backward pass"
+    def budget_text(self, size):
+        if self.runner.budget is None:
+            return "none"
+        held = f", of which {size(self.caller_bytes)} for what the caller holds" if self.caller_bytes else ""
+        return size(self.runner.budget + self.caller_bytes) + held
+
+    def kept_lines(self):
+        kept = kept_across_boundary(self.runner.step)
+        if kept is None:
+            return []
+        return [f"  kept        {kept[0]} tensors ({_runtime.format_bytes(kept[1])}) from the forward to the backward pass"]
 
     @staticmethod
     def measured(value, text):
@@ -78,17 +85,17 @@ def milliseconds(seconds):
 
 
 def kept_across_boundary(step):
-    """Number and bytes of the planned tensors on the device when the first op of the backward pass runs."""
+    """Number and bytes of the planned tensors on the device when the first op of the backward pass runs; None without one."""
     graph, plan = json.loads(step.graph_json()), json.loads(step.plan_json())
     live = set()
     for instruction in plan["steps"]:
         kind, number = instruction[0], int(re.match(r"\d+", instruction[1:])[0])
         if kind == "c":
             if graph["ops"][number].get("phase") in ("loss", "backward"):
-                break
+                return len(live), sum(graph["tensors"][t]["bytes"] for t in live)
             live.update(graph["ops"][number].get("outputs", []))
         elif kind == "r":
             live.discard(number)
         elif kind == "f":
             live.add(number)
-    return len(live), sum(graph["tensors"][t]["bytes"] for t in live)
+    return None

@@ -6,9 +6,10 @@ from regen.admission import admission_of
 from regen.capture import capture_step
 from regen.job import hold
 from regen.measured_step import StepMeter
-from regen.owned import Owned, place_of
+from regen.owned import Bindings
 from regen.report import PlanReport
 from regen.runner import Runner
+from regen.runners import Runners
 from regen.settings import Settings
 from regen.wrap import signature
 
@@ -25,22 +26,16 @@ def step(model, loss_fn, optimizer, args, budget=None, *, clip_grad_norm=None, c
         clip_grad_norm=clip_grad_norm, clip_grad_value=clip_grad_value, early=early))
 
 
-class TrainingStep:
+class TrainingStep(Runners):
     """One runner for each kind of batch, of which one holds the arena."""
 
     def __init__(self, model, loss_fn, optimizer, args, settings, capture_options):
+        super().__init__(admission_of(self))
         self.model, self.loss_fn, self.optimizer = model, loss_fn, optimizer
-        self.admission = admission_of(self)
         self.settings = settings if self.admission is None else self.admission.settings(settings)
         self.capture_options = capture_options
-        self.runners = {}
-        self.active = None
         self.share_of = None
         self.prepare(args)
-
-    @property
-    def plan(self):
-        return "no step has been planned yet" if self.active is None else self.active.report()
 
     regen = property(lambda self: self)
 
@@ -62,22 +57,9 @@ class TrainingStep:
             return runner.run(args)
 
     def activate(self, runner):
-        if self.active is not runner:
-            self.release()
         if self.admission is not None:
             self.admission.pack(self.model, self.optimizer)
-        runner.make_ready()
-        self.active = runner
-
-    def save_plan(self, path):
-        """Writes the plan in use, for `step(..., plan_file=path)`."""
-        self.active.runner.write_plan(path)
-
-    def release(self):
-        """Gives the arena back until the next step."""
-        if self.active is not None:
-            self.active.runner.release()
-            self.active = None
+        super().activate(runner)
 
     def spill(self):
         """Gives the arena's memory back to the device and keeps its address, its plan and what is live in it; needs
@@ -90,20 +72,14 @@ class TrainingStep:
             self.active.runner.step.restore()
 
     def runner_for(self, args):
-        key = signature(self.model, *tree_flatten(args))
-        if key not in self.runners:
-            self.release()  # measuring needs room, and quiet
-            for runner in self.runners.values():
-                runner.runner.improvement.stop()
-            captured = capture_step(
-                self.model, self.loss_fn, self.optimizer, args, cache=self.settings.cache, **self.capture_options)
-            made = self.runners[key] = StepRunner(captured, self.settings, self.model, self.optimizer, self.share_of, self.admission)
-            self.share_of = made.runner.share_of  # the first sample's, also for other shapes
-            if self.admission is not None:
-                self.admission.introduce(made.runner)
-        elif self.admission is not None:
-            self.admission.tell()
-        return self.runners[key]
+        return self.runner_of(signature(self.model, *tree_flatten(args)), lambda: self.make_runner(args))
+
+    def make_runner(self, args):
+        captured = capture_step(
+            self.model, self.loss_fn, self.optimizer, args, cache=self.settings.cache, **self.capture_options)
+        made = StepRunner(captured, self.settings, self.model, self.optimizer, self.share_of, self.admission)
+        self.share_of = made.runner.share_of  # the first sample's, also for other shapes
+        return made
 
 
 class StepRunner:
@@ -116,29 +92,13 @@ class StepRunner:
         self.meter = StepMeter(self.runner.device)
         self.steps = 0
         self.present = sum(s["bytes"] for s in captured.program["storages"] if s["role"] != "computed")
-        self.find_bindings(model)
-
-    def find_bindings(self, model):
-        program = self.captured.program
-        values = program["values"]
-        self.inputs = [(values[v]["storage"], index, values[v]["offset"]) for index, v in self.captured.input_values.items()]
-        names = {id(t): n for n, t in [*model.named_buffers(), *model.named_parameters()]}
-        state = OptimizerState(self.optimizer)
-        self.owned, self.constants = Owned(), []
-        for storage, tensor in self.captured.tensors.items():
-            name, role = program["storages"][storage]["name"], program["storages"][storage]["role"]
-            if role == "state":
-                self.owned.add(storage, (state, self.captured.state_of[storage]), tensor, name)
-            elif id(tensor) in names:
-                self.owned.add(storage, place_of(model, names[id(tensor)]), tensor, name, same=role == "parameter")
-            elif role != "input":
-                self.constants.append((storage, tensor, tensor.storage_offset()))
+        self.bindings = Bindings(captured, model, OptimizerState(optimizer), same=True)
 
     def let_go(self):
         """No step will be taken: nothing of it stays in memory, though the error on its way still knows this object."""
         self.captured.updates.undo(self.optimizer)
-        self.captured.tensors, self.constants = {}, []
-        self.owned.let_go()
+        self.captured.tensors = {}
+        self.bindings.let_go()
 
     def make_ready(self):
         """Inside a hold."""
@@ -152,6 +112,9 @@ class StepRunner:
         self.runner.step.restore()
         self.runner.look_for_better_plan()
 
+    def release(self):
+        self.runner.release()
+
     def report(self):
         return PlanReport(self.runner, measured_peak=self.meter.peak_bytes, measured_seconds=self.meter.seconds)
 
@@ -159,9 +122,7 @@ class StepRunner:
         """Inside a hold."""
         flat, _ = tree_flatten((args, {}))
         step = self.runner.step
-        inputs = [(storage, flat[index], offset) for storage, index, offset in self.inputs]
-        self.owned.bind(step)
-        step.bind([*inputs, *self.constants])
+        self.bindings.bind(step, flat)
         if self.captured.program["scalars"]:
             step.set_scalars(self.captured.scalars(self.optimizer))
         self.steps += 1

@@ -11,6 +11,7 @@ from regen.admission import admission_of
 from regen.caller_memory import CallerMemory
 from regen.capture import capture, device_of
 from regen.errors import CaptureError
+from regen.runners import Runners
 from regen.settings import Settings
 from regen.wrap_runner import GRADIENT_CHUNK, WrapPlan, WrapRunner
 
@@ -57,16 +58,15 @@ class WrappedForward:
         return wrapped_copy, (plain_view(self, hooks=True), self.regen.fresh())
 
 
-class Wrapped:
+class Wrapped(Runners):
     """What `model.regen` is: one runner for each kind of input, of which one holds the arena."""
 
     def __init__(self, settings, gradient_chunk, group, trains_in_eval):
+        super().__init__()
         self.settings = settings
         self.gradient_chunk = gradient_chunk
         self.group = group
         self.trains_in_eval = trains_in_eval
-        self.runners = {}
-        self.active = None
         self.caller = None
         self.shared = None  # the runner whose plan all ranks have
         self.passes = 0
@@ -76,22 +76,6 @@ class Wrapped:
 
     def __deepcopy__(self, memo):
         return self.fresh()
-
-    @property
-    def plan(self):
-        if self.active is None:
-            return "no step has been planned yet"
-        return self.active.report()
-
-    def save_plan(self, path):
-        """Writes the plan in use, for `wrap(..., plan_file=path)`."""
-        self.active.plan.write_plan(path)
-
-    def release(self):
-        """Gives the arena back until the next forward pass."""
-        if self.active is not None:
-            self.active.release()
-            self.active = None
 
     def make_way(self):
         """The plain model is about to run: it has the arena's room, unless a backward pass is still to come."""
@@ -123,19 +107,8 @@ class Wrapped:
         self.caller.begin_step(runner.own_bytes)
         return runner.forward(flat)
 
-    def activate(self, runner):
-        if self.active is not runner:
-            self.release()
-        runner.make_ready()
-        self.active = runner
-
     def runner_for(self, model, args, kwargs, key, group=None):
-        if key not in self.runners:
-            self.release()  # measuring needs room, and quiet
-            for runner in self.runners.values():
-                runner.plan.improvement.stop()
-            self.runners[key] = self.make_runner(model, args, kwargs, group)
-        return self.runners[key]
+        return self.runner_of(key, lambda: self.make_runner(model, args, kwargs, group))
 
     def make_runner(self, model, args, kwargs, group):
         if self.caller is None:

@@ -10,7 +10,7 @@ from regen import _runtime
 from regen.budget import device_budget
 from regen.job import hold
 from regen.measured_step import StepClock
-from regen.owned import Owned, place_of, place_value
+from regen.owned import Bindings, place_of, place_value
 from regen.program_builder import referenced_values
 from regen.report import PlanReport
 from regen.runner import RUNTIME_RESERVE, Runner
@@ -77,31 +77,16 @@ class WrapRunner:
         self.steps = 0  # forward passes so far; names the one whose values are in the arena
         self.seconds = None
         self.last_call = lambda: None  # a weak reference
-        self.find_bindings(model)
+        self.bindings = Bindings(captured, model)
+        self.grad_places = {name: place_of(model, name) for _, kind, name in captured.gradient_results if kind == "parameter"}
         self.find_sizes()
         self.let_go_of_samples()
 
     # Where tensors are found.
 
-    def find_bindings(self, model):
-        program = self.captured.program
-        values = program["values"]
-        self.inputs = [(values[v]["storage"], index, values[v]["offset"]) for index, v in self.captured.input_values.items()]
-        names = {id(t): n for n, t in [*model.named_buffers(), *model.named_parameters()]}
-        self.owned, self.constants = Owned(), []
-        self.storage_places = {}
-        for storage, tensor in self.captured.tensors.items():
-            role = program["storages"][storage]["role"]
-            if role in ("parameter", "buffer") and id(tensor) in names:
-                self.storage_places[storage] = place_of(model, names[id(tensor)])
-                self.owned.add(storage, self.storage_places[storage], tensor, program["storages"][storage]["name"])
-            elif role != "input":
-                self.constants.append((storage, tensor, tensor.storage_offset()))
-        self.grad_places = {name: place_of(model, name) for _, kind, name in self.captured.gradient_results if kind == "parameter"}
-
     def let_go_of_samples(self):
         """Nothing of the caller's is kept: parameters may move, inputs may go."""
-        kept = {storage for storage, _, _ in self.constants}
+        kept = {storage for storage, _, _ in self.bindings.constants}
         self.captured.tensors = {s: t for s, t in self.captured.tensors.items() if s in kept}
         self.captured.parameters = {}
 
@@ -207,11 +192,11 @@ class WrapRunner:
         if self.caller.is_known():
             self.plan.look_for_better_plan()
         step = self.plan.step
-        owned = self.owned.tensors()
+        owned = self.bindings.owned.tensors()
         self.steps += 1
         step.forget()
-        inputs = [(storage, flat[index], offset) for storage, index, offset in self.inputs]
-        step.bind([*self.owned.bindings(owned), *inputs, *self.constants])
+        inputs = self.bindings.of_inputs(flat)
+        step.bind([*self.bindings.owned.bindings(owned), *inputs, *self.bindings.constants])
         call = StepCall(self, self.steps, owned, inputs)
         self.last_call = weakref.ref(call)
         link = None
@@ -223,9 +208,9 @@ class WrapRunner:
         return self.rebuild(dict(zip(self.captured.output_results, outputs)), flat)
 
     def rebuild(self, results, flat):
-        returned = {r.source for r in self.captured.outputs if r.kind == "tensor"} & self.storage_places.keys()
+        returned = {r.source for r in self.captured.outputs if r.kind == "tensor"} & self.bindings.places.keys()
         for storage in returned:
-            self.captured.tensors[storage] = place_value(self.storage_places[storage])
+            self.captured.tensors[storage] = place_value(self.bindings.places[storage])
         outputs = self.captured.rebuild_outputs(results, flat)
         for storage in returned:
             del self.captured.tensors[storage]
@@ -298,7 +283,7 @@ class StepCall:
         self.tangents_given = frozenset(i for i, tangent in enumerate(tangents) if tangent is not None)
         self.held = self.bound_tangents(tangents)
         # Memory that was let go and taken again between the passes (FSDP) may be elsewhere.
-        step.bind(self.held + self.runner.owned.bindings(self.owned))
+        step.bind(self.held + self.runner.bindings.owned.bindings(self.owned))
 
     def gradient(self, step, result):
         """None, as plain PyTorch has it, when no output that it comes from was used."""
@@ -324,7 +309,7 @@ class StepCall:
 
     def check_unchanged(self):
         """As plain PyTorch does: what the backward pass reads must be as the forward pass left it."""
-        for name, tensor, version in zip(self.runner.owned.names, self.owned, self.versions):
+        for name, tensor, version in zip(self.runner.bindings.owned.names, self.owned, self.versions):
             if tensor._version != version and isinstance(tensor, torch.nn.Parameter):
                 raise RuntimeError(
                     f"regen: '{name}' was changed in place between the forward pass and the end of the backward pass that "

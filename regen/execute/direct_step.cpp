@@ -1,6 +1,5 @@
 #include "regen/execute/direct_step.h"
 
-#include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/GradMode.h>

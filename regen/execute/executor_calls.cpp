@@ -1,5 +1,5 @@
 // One operator after the other, each with its memory, its random numbers and its algorithm.
-#include <ATen/ATen.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
 #include <cstring>

@@ -1,6 +1,6 @@
 #include "regen/execute/instructions.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <map>

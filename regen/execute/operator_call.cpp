@@ -1,6 +1,6 @@
 #include "regen/execute/operator_call.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/from_blob.h>
 
 #include <algorithm>
 #include <cstring>

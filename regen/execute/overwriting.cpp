@@ -1,6 +1,7 @@
 #include "regen/execute/overwriting.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
 
 #include <algorithm>
 

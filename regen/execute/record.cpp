@@ -1,7 +1,10 @@
 #include "regen/execute/record.h"
 
-#include <ATen/ATen.h>
 #include <ATen/Context.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
 
 #include <algorithm>
 #include <map>

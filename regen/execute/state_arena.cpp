@@ -1,6 +1,6 @@
 #include "regen/execute/state_arena.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/empty.h>
 
 #include <cstring>
 #include <map>

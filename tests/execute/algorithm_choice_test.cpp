@@ -1,6 +1,6 @@
 // Algorithms found by refusing scratch memory, chosen by plans and taken at run time: the numbers
 // that come out tell which algorithm made them.
-#include <ATen/ATen.h>
+#include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 #include "choosy_op.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/empty_like.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
 #include <torch/library.h>

@@ -1,7 +1,7 @@
 // Results in the place of what a call reads last: found by trial, planned, and run with the same
 // bits.
-#include <ATen/ATen.h>
 #include <ATen/Context.h>
+#include <ATen/ops/empty_like.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/library.h>

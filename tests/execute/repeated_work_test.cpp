@@ -1,7 +1,7 @@
 // Stretches of a step that are launched as a whole.
 #include "regen/execute/repeated_work.h"
 
-#include <ATen/ATen.h>
+#include <ATen/Context.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

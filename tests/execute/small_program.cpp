@@ -1,6 +1,8 @@
 #include "small_program.h"
 
-#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/rand.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>

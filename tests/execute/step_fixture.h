@@ -1,8 +1,8 @@
 // A program on the CPU from its recording to what steps under plans leave behind.
 #pragma once
 
-#include <ATen/ATen.h>
 #include <ATen/Context.h>
+#include <ATen/core/Tensor.h>
 #include <gtest/gtest.h>
 
 #include <cstring>

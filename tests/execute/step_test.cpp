@@ -1,7 +1,10 @@
 // Hand-written steps from recording to results: under every plan the same bits as the bare
 // operators give.
-#include <ATen/ATen.h>
 #include <ATen/Context.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

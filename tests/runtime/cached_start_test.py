@@ -27,7 +27,8 @@ def result(process):
 def test_processes_share_a_cache(kind, tmp_path):
     first, beside = map(result, [start(kind, tmp_path), start(kind, tmp_path)])  # at the same time
     again, uncached = map(result, [start(kind, tmp_path), start(kind, "")])
-    assert first["traces"] == uncached["traces"] == 1 and again["traces"] == 0
+    assert first["traces"] + beside["traces"] in (1, 2)  # one of them may find what the other has left
+    assert uncached["traces"] == 1 and again["traces"] == 0
     assert first["program"] == beside["program"] == again["program"]
     assert again["plan"] in (first["plan"], beside["plan"])
     assert first["bits"] == beside["bits"] == again["bits"] == uncached["bits"]

@@ -1,7 +1,7 @@
-"""A training job as a user would write it, for the tests of sharing: share_worker.py KIND STEPS OUT [PAUSES]
+"""A training job as a user would write it, for the tests of sharing: share_worker.py KIND STEPS OUT PAUSES RECONNECTIONS
 
-Makes at least so many steps, and more until it has given way so often. Says the number of each step when it is done, and leaves
-what it ends with in OUT."""
+Makes at least so many steps, and more until it has given way, and lost its daemon, so often. Says the number of each step when it
+is done, and leaves what it ends with in OUT."""
 
 import os
 import pathlib
@@ -37,7 +37,7 @@ def steps_of(kind, model, optimizer):
 
 def main():
     kind, steps, out = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-    pauses = int(sys.argv[4]) if len(sys.argv) > 4 else 0
+    pauses, reconnections = int(sys.argv[4]), int(sys.argv[5])  # it goes on until it has seen so many
     torch.set_num_threads(1)
     job = regen.share.job(required=True)
     model = make()
@@ -45,7 +45,7 @@ def main():
     step = steps_of(kind, model, optimizer)
     torch.manual_seed(3)
     number = 0
-    while number < steps or job.pauses < pauses:
+    while number < steps or job.pauses < pauses or job.reconnections < reconnections:
         step(*batch(seed=number))
         print(number, flush=True)
         number += 1

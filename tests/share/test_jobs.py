@@ -298,11 +298,18 @@ def test_inference_within_the_least_budget():
     model, x = make().eval(), batch()[0]
     options = dict(planner="checkmate", work_limit=20_000, cache=False)
     roomy = regen.share.infer(model, (x,), "1MiB", **options)
-    least = roomy.active.plan.least_budget()
+    least = roomy.active.runner.least_budget()
     tight = regen.share.infer(model, (x,), least, **options)
-    assert tight.active.plan.predicted_peak <= least < roomy.active.plan.step.unplanned_bytes
+    assert tight.active.runner.predicted_peak <= least < roomy.active.runner.step.unplanned_bytes
     for predict in (roomy, tight):
         assert_same_outputs(predict(x), plainly(model, x))
+
+
+def test_the_plan_of_an_inference_is_shown():
+    model, x = make().eval(), batch()[0]
+    within = str(regen.share.infer(model, (x,), "1MiB", cache=False).plan)
+    assert "budget      1.00 MiB" in within and "peak" in within and "backward" not in within
+    assert "budget      none" in str(regen.share.infer(model, (x,), cache=False).plan)
 
 
 def test_inference_of_what_cannot_be_is_refused():
@@ -339,10 +346,10 @@ def test_a_request_has_the_device_and_gives_it_back(enrolled, daemon):
 # --- processes
 
 class Worker:
-    def __init__(self, daemon, folder, name, kind, steps, *options, pauses=0):
+    def __init__(self, daemon, folder, name, kind, steps, *options, pauses=0, reconnections=0):
         self.out = folder / f"{name}.pt"
         command = [str(BINARY), "share", "run", "--socket", daemon.socket, "--name", name, "--memory", "1GiB", *options, "--",
-                   sys.executable, str(WORKER), kind, str(steps), str(self.out), str(pauses)]
+                   sys.executable, str(WORKER), kind, str(steps), str(self.out), str(pauses), str(reconnections)]
         self.errors = open(folder / f"{name}.txt", "w+")
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.errors, text=True)
         self.steps = 0
@@ -410,8 +417,8 @@ def test_jobs_survive_each_other_and_their_daemon(daemon, tmp_path):
     draw = random.Random(20)
     steps = 120
     workers = [
-        Worker(daemon, tmp_path, "light", "step", steps, "--weight", "1"),
-        Worker(daemon, tmp_path, "heavy", "wrap", steps, "--weight", "3"),
+        Worker(daemon, tmp_path, "light", "step", steps, "--weight", "1", reconnections=2),
+        Worker(daemon, tmp_path, "heavy", "wrap", steps, "--weight", "3", reconnections=2),
         Worker(daemon, tmp_path, "urgent", "step", steps, "--priority", "1"),
     ]
     try:
@@ -421,10 +428,13 @@ def test_jobs_survive_each_other_and_their_daemon(daemon, tmp_path):
         urgent.process.wait()
         workers.append(Worker(daemon, tmp_path, "again", "wrap", steps, "--priority", "1"))
         heavy.reach(draw.randrange(1, steps // 4))
+        for worker in (light, workers[3]):
+            worker.reach(1)  # who has not met a daemon would not wait for one
         daemon.stop(signal.SIGKILL)
         again = Daemon(tmp_path, "--device", "gpu0:16GiB")
         try:
             heavy.reach(steps // 2)
+            assert eventually(lambda: all(jobs(again).get(name, {}).get("grants", 0) > 0 for name in ("light", "heavy")))
             again.stop(signal.SIGTERM)
             third = Daemon(tmp_path, "--device", "gpu0:16GiB", "--turn", "0.001")
             try:
@@ -438,7 +448,5 @@ def test_jobs_survive_each_other_and_their_daemon(daemon, tmp_path):
             worker.end()
     assert not urgent.out.exists()
     for outcome in left:
-        assert outcome["steps"] == steps
+        assert outcome["steps"] >= steps
         assert_undisturbed(outcome)
-    assert sum(outcome["pauses"] for outcome in left) > 0
-    assert left[1]["reconnections"] >= 2

@@ -9,8 +9,10 @@ from regen.admission import admission_of
 from regen.budget import device_budget
 from regen.capture import capture_inference
 from regen.job import hold, job
-from regen.owned import Owned, place_of
+from regen.owned import Bindings
+from regen.report import PlanReport
 from regen.runner import Runner
+from regen.runners import Runners
 from regen.settings import Settings
 from regen.wrap import same_random_numbers, signature
 
@@ -43,17 +45,15 @@ class InferencePlan(Runner):
         return device_budget(self.settings.budget, self.share_of, self.device, self.job_limit)
 
 
-class Inference:
+class Inference(Runners):
     """One runner for each kind of request, of which one holds the arena."""
 
     def __init__(self, model, args, kwargs, settings):
         if model.training:
             raise ValueError(f"regen.share.infer: {type(model).__name__} is in training mode; expected model.eval()")
+        super().__init__(admission_of(self, deepest="spill"))
         self.model = model
-        self.admission = admission_of(self, deepest="spill")
         self.settings = settings if self.admission is None else self.admission.settings(settings)
-        self.runners = {}
-        self.active = None
         args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
         flat, spec = tree_flatten((args, kwargs))
         runner = self.runner_for(args, kwargs, signature(model, flat, spec))
@@ -68,28 +68,12 @@ class Inference:
             return runner.run(flat)
 
     def runner_for(self, args, kwargs, key):
-        if key not in self.runners:
-            self.release()  # measuring needs room
-            captured = capture_inference(self.model, args, kwargs)
-            with same_random_numbers(self.model):
-                self.runners[key] = InferenceRunner(captured, self.settings, self.model, self.admission)
-            if self.admission is not None:
-                self.admission.introduce(self.runners[key].plan)
-        elif self.admission is not None:
-            self.admission.tell()
-        return self.runners[key]
+        return self.runner_of(key, lambda: self.make_runner(args, kwargs))
 
-    def activate(self, runner):
-        if self.active is not runner:
-            self.release()
-        runner.make_ready()
-        self.active = runner
-
-    def release(self):
-        """Gives the arena back until the next request."""
-        if self.active is not None:
-            self.active.plan.release()
-            self.active = None
+    def make_runner(self, args, kwargs):
+        captured = capture_inference(self.model, args, kwargs)
+        with same_random_numbers(self.model):
+            return InferenceRunner(captured, self.settings, self.model, self.admission)
 
 
 class InferenceRunner:
@@ -101,34 +85,26 @@ class InferenceRunner:
         # Of high priority, so that its kernels go before those of other streams of this process.
         self.stream = torch.cuda.Stream(self.device, priority=-1) if self.device.startswith("cuda") else None
         with self.on_stream():  # cuBLAS has a workspace for each stream: it belongs to what is recorded
-            self.plan = InferencePlan(captured, settings, admission=admission)
-        self.find_bindings(model)
-
-    def find_bindings(self, model):
-        program = self.captured.program
-        values = program["values"]
-        self.inputs = [(values[v]["storage"], index, values[v]["offset"]) for index, v in self.captured.input_values.items()]
-        names = {id(t): n for n, t in [*model.named_buffers(), *model.named_parameters()]}
-        self.owned, self.constants = Owned(), []
-        for storage, tensor in self.captured.tensors.items():
-            if id(tensor) in names:
-                self.owned.add(storage, place_of(model, names[id(tensor)]), tensor, program["storages"][storage]["name"])
-            elif program["storages"][storage]["role"] != "input":
-                self.constants.append((storage, tensor, tensor.storage_offset()))
+            self.runner = InferencePlan(captured, settings, admission=admission)
+        self.bindings = Bindings(captured, model)
 
     def make_ready(self):
         """Inside a hold."""
-        self.plan.follow_limit()
-        if not self.plan.compiled:
-            self.plan.plan()
-            self.plan.compile()
+        self.runner.follow_limit()
+        if not self.runner.compiled:
+            self.runner.plan()
+            self.runner.compile()
+
+    def release(self):
+        self.runner.release()
+
+    def report(self):
+        return PlanReport(self.runner)
 
     def run(self, flat):
         """Inside a hold."""
-        step = self.plan.step
-        inputs = [(storage, flat[index], offset) for storage, index, offset in self.inputs]
-        self.owned.bind(step)
-        step.bind([*inputs, *self.constants])
+        step = self.runner.step
+        self.bindings.bind(step, flat)
         with self.on_stream():
             step.run(0)
             results = {r: step.result(r) for r in self.captured.output_results}
