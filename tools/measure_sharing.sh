@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Runs the tests that need a GPU and measures what docs/results.md says of sharing one, each part with a time limit and a log of
+# its own: tools/measure_sharing.sh FOLDER [PART...]. All parts take about 25 minutes on an H200. Build first (tools/build_runtime.sh).
+set -uo pipefail
+cd "$(dirname "$0")/.."
+out=${1:?"a folder for the logs"}
+shift
+parts=${*:-tests latency weights admission input figures}
+mkdir -p "$out"
+python=${PYTHON:-python3}
+export PYTHONPATH=$PWD/python${PYTHONPATH:+:$PYTHONPATH}
+
+# measure NAME SECONDS COMMAND...
+measure() {
+  local name=$1 limit=$2 begin=$SECONDS
+  shift 2
+  timeout --kill-after=5 "$limit" "$@" > "$out/$name.log" 2>&1
+  printf '%-12s exit %3d after %4d s: %s\n' "$name" $? $((SECONDS - begin)) "$*" | tee -a "$out/summary.txt"
+}
+
+for part in $parts; do
+  case $part in
+    tests)
+      measure tests 240 "$python" -m pytest -q -n 4 --dist loadfile tests/runtime/state_cuda_test.py tests/runtime/cuda_test.py \
+        tests/runtime/feed_cuda_test.py ;;
+    latency)
+      measure latency 420 "$python" benchmarks/share_latency.py --device cuda --seconds 3 --only requests preemption
+      measure captured 200 "$python" benchmarks/share_latency.py --device cuda --seconds 3 --only requests --capture --ways regen regen+mps ;;
+    weights) measure weights 180 "$python" benchmarks/share_latency.py --device cuda --seconds 10 --only weights ;;
+    admission) measure admission 150 "$python" benchmarks/share_admission.py --device cuda ;;
+    input) measure input 200 "$python" benchmarks/shared_input.py --device cuda ;;
+    figures)
+      for figure in fig2 fig3 fig6 fig7 fig8 fig9 fig10 table1; do
+        measure "$figure" 240 "$python" "experiments/switchflow_$figure.py" --device cuda --out "$out"
+      done ;;
+    *) echo "no part is called '$part', expected some of tests latency weights admission input figures" >&2; exit 2 ;;
+  esac
+done
