@@ -23,6 +23,7 @@
 
 #include "regen/base/result.h"
 #include "regen/base/units.h"
+#include "regen/execute/gate.h"
 #include "regen/execute/memory_block.h"
 
 namespace regen {
@@ -93,9 +94,11 @@ class ExecutionDevice {
   // caller itself, which is held up here.
   virtual void wait(Queue waiter, const Event& event) = 0;
   virtual bool done(const Event& event) = 0;
-  // The caller itself waits until the event is done, which is expected in so many seconds: it sleeps
-  // while that is far away, and looks closely when it is near.
-  virtual void await(const Event& event, double expected_seconds) = 0;
+  // The caller itself waits until the event is done, which is expected in so many seconds: it
+  // sleeps while that is far away, and looks closely when it is near. With a gate it waits no
+  // longer than until that closes, and returns false then; a CPU's compute queue is the caller
+  // itself, so there is nothing to wait for.
+  virtual bool await(const Event& event, double expected_seconds, const Gate* gate) = 0;
   // Until every queue is empty.
   virtual void synchronize() = 0;
   // Until the device has done all that this process gave it, by these queues or any other way.

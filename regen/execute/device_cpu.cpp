@@ -219,9 +219,10 @@ class ThreadedCpuDevice final : public CpuDevice {
     return is_done(event);
   }
 
-  void await(const Event& event, double /*expected_seconds*/) override {
+  bool await(const Event& event, double /*expected_seconds*/, const Gate* /*gate*/) override {
     if (!is_done(event)) queue(event.queue)->block_until(event.ticket);
     rethrow();
+    return true;
   }
 
   void synchronize() override {

@@ -33,10 +33,11 @@ namespace {
 constexpr double kCyclesPerSecond = 2e9;  // roughly; only for how long a queue is held up
 constexpr Bytes kAlignment = 512;         // as torch's caching allocator rounds
 // To be woken by the driver takes up to a tenth of a millisecond, as long as many operators do: so
-// who waits sleeps until so long before the expected end, and then looks for so long before
-// sleeping until the driver wakes it.
+// who waits looks all the time from so long before the expected end until so long after it, and
+// naps for so long at other times.
 constexpr double kNearSeconds = 200e-6;
 constexpr double kLookSeconds = 600e-6;
+constexpr double kNapSeconds = 100e-6;
 
 void free_device(void* data, Bytes /*bytes*/) {
   static_cast<void>(cudaFree(data));
@@ -185,22 +186,23 @@ class CudaDevice final : public ExecutionDevice {
     return point == nullptr || cuda_event_done(point);
   }
 
-  void await(const Event& event, double expected_seconds) override {
+  bool await(const Event& event, double expected_seconds, const Gate* gate) override {
     const c10::cuda::CUDAGuard guard(index_);
     cudaEvent_t point = nullptr;
     {
       const std::lock_guard lock(mutex_);
       point = find(event);
     }
-    if (point == nullptr || cuda_event_done(point)) return;
-    if (expected_seconds > kNearSeconds) {
-      std::this_thread::sleep_for(std::chrono::duration<double>(expected_seconds - kNearSeconds));
-    }
     const double begin = now_seconds();
-    while (now_seconds() - begin < kLookSeconds) {
-      if (cuda_event_done(point)) return;
+    while (point != nullptr && !cuda_event_done(point)) {
+      if (gate != nullptr && !gate->open()) return false;
+      const double left = begin + expected_seconds - now_seconds();
+      if (left > kNearSeconds || left < -kLookSeconds) {
+        const double far = left > 0 ? left - kNearSeconds : kNapSeconds;
+        std::this_thread::sleep_for(std::chrono::duration<double>(std::min(far, kNapSeconds)));
+      }
     }
-    C10_CUDA_CHECK(cudaEventSynchronize(point));
+    return true;
   }
 
   void finish() override {

@@ -19,7 +19,8 @@
 //
 // With a gate a step gives way between two windows of work (windows.h) and goes on exactly there:
 // nothing is run again, so that an update can be neither lost nor made twice. What is on
-// the device at a time is bounded (IssuedWork), and that is what a pause has to wait for.
+// the device at a time is bounded (IssuedWork): whoever comes next shares it with no more than
+// that.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -168,7 +169,8 @@ class Executor {
   void forget_repeated();
   void note_changed_scalars();
   Status run_in_windows(const Part& part, PlacementScope& placement);
-  void await_room_for(double seconds);
+  // False: the gate has closed before there was room.
+  bool await_room_for(double seconds, const Gate* gate);
   Status pause();
   std::string updates_made() const;
   void reserve_generators();

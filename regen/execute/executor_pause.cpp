@@ -22,8 +22,10 @@ Status Executor::run_in_windows(const Part& part, PlacementScope& placement) {
     const std::size_t last = w + 1 < part.windows.size() ? part.windows[w + 1] : part.last;
     const auto all = std::span(seconds_).subspan(first, last - first);
     const double seconds = std::accumulate(all.begin(), all.end(), 0.0);
-    await_room_for(seconds);
-    if (!gate_->open()) REGEN_TRY(pause());
+    if (!await_room_for(seconds, gate_.get()) || !gate_->open()) {
+      REGEN_TRY(pause());
+      await_room_for(seconds, nullptr);  // it has its turn: this window is run, whoever asks now
+    }
     run_instructions(first, last, placement);
     issued_.issue(seconds, now_seconds());
     window_ends_.push_back(device_->record(Queue::kCompute));
@@ -31,12 +33,14 @@ Status Executor::run_in_windows(const Part& part, PlacementScope& placement) {
   return {};
 }
 
-void Executor::await_room_for(double seconds) {
+bool Executor::await_room_for(double seconds, const Gate* gate) {
   for (std::size_t left = issued_.in_the_way_of(seconds); left > 0; --left) {
-    device_->await(window_ends_.front(), issued_.expected_end() - now_seconds());
+    const double expected = issued_.expected_end() - now_seconds();
+    if (!device_->await(window_ends_.front(), expected, gate)) return false;
     window_ends_.pop_front();
     issued_.finish_oldest();
   }
+  return true;
 }
 
 // What is on the device ends beside the work of whoever comes next: to wait for it first would

@@ -68,9 +68,14 @@ class LaggingDevice : public ExecutionDevice {
     if (event.queue != Queue::kCompute) inner_->wait(waiter, event);
   }
   bool done(const Event& event) override { return inner_->done(event); }
-  void await(const Event& event, double /*expected_seconds*/) override {
-    ASSERT_EQ(event.queue, Queue::kCompute);
+  bool await(const Event& event, double /*expected_seconds*/, const Gate* gate) override {
+    EXPECT_EQ(event.queue, Queue::kCompute);
+    if (asks && gate != nullptr && !gate->open()) {
+      ++interrupted;
+      return false;
+    }
     finished = std::max<std::size_t>(finished, event.ticket);
+    return true;
   }
   void synchronize() override {
     inner_->synchronize();
@@ -90,6 +95,8 @@ class LaggingDevice : public ExecutionDevice {
 
   std::size_t started = 0;   // windows, counted by the gate
   std::size_t finished = 0;  // windows known to be done
+  bool asks = false;         // who waits for a window asks the gate, once
+  std::size_t interrupted = 0;
 
  private:
   std::shared_ptr<ExecutionDevice> inner_;
@@ -243,6 +250,31 @@ TEST_P(PauseTest, NeverMoreThanTwoWindowsAreOnTheDevice) {
   EXPECT_EQ(gate->waits(), closed);
   EXPECT_GT(closed, 3U);
   EXPECT_TRUE(beside);  // whoever comes next need not wait for what was issued
+}
+
+TEST_P(PauseTest, WhoWaitsForTheDeviceGivesWayToo) {
+  PausedStep fixture(make_chain(options()));
+  const Plan plan = tight_plan(fixture, kind());
+  const auto expected = fixture.run(plan);
+  ASSERT_TRUE(fixture.data().reload().ok());
+  const auto device = std::make_shared<LaggingDevice>(fixture.device());
+  device->asks = true;
+  auto executor = Executor::compile(fixture.shared_recording(), fixture.shared_step(), plan, device,
+                                    {.reserve = 1 << 14});
+  ASSERT_TRUE(executor.ok()) << executor.error().message;
+  ASSERT_TRUE(bind(**executor, fixture.data()).ok());
+  std::size_t closed = 0;
+  const auto gate = std::make_shared<FakeGate>([&](std::size_t asked) {
+    ++device->started;
+    const bool opens = asked % 3 != 2;
+    closed += opens ? 0 : 1;
+    return opens;
+  });
+  (*executor)->set_gate(gate, kEachOp);
+  expect_same_bits(fixture.run_steps(**executor, 2), expected);
+  EXPECT_GT(device->interrupted, 2U);
+  EXPECT_LT(device->interrupted, closed) << "at other times it is found closed when there is room";
+  EXPECT_EQ(gate->waits(), closed);
 }
 
 INSTANTIATE_TEST_SUITE_P(Plans, PauseTest,
