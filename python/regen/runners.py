@@ -28,8 +28,12 @@ class Runners:
         """Inside a hold."""
         if self.active is not runner:
             self.release()
+        self.pack_state()
         runner.make_ready()
         self.active = runner
+
+    def pack_state(self):
+        """Once nobody else holds the arena, and before the runner takes it: into one place what may have to leave."""
 
     @property
     def plan(self):

@@ -56,10 +56,9 @@ class TrainingStep(Runners):
             self.activate(runner)
             return runner.run(args)
 
-    def activate(self, runner):
+    def pack_state(self):
         if self.admission is not None:
             self.admission.pack(self.model, self.optimizer)
-        super().activate(runner)
 
     def spill(self):
         """Gives the arena's memory back to the device and keeps its address, its plan and what is live in it; needs

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from eventually import eventually
 from regen.share.batches import Batches
 from tests.runtime.feed_cuda_worker import BATCH, Noise, digest
 
@@ -81,14 +82,6 @@ def producer():
         if probe.connect_ex(os.path.join(os.environ["REGEN_INPUT_FOLDER"], "input-test.sock")) != 0:
             return None
         return struct.unpack("iII", probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
-
-
-def eventually(condition):
-    for _ in range(1200):
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def expected():

@@ -18,6 +18,7 @@ import torch
 
 import regen
 import wire
+from eventually import eventually
 from examples.models import build
 from regen.check import same_bits
 from regen_program import BINARY
@@ -31,14 +32,6 @@ CACHE = pathlib.Path(tempfile.mkdtemp(prefix="regen-admission-"))
 atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
 # What a step gives the caller, who has it beside the plan.
 LOSS = 64
-
-
-def eventually(condition):
-    for _ in range(6000):
-        if condition():
-            return True
-        time.sleep(0.005)
-    return False
 
 
 class Device:

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 import regen
 import regen.job
 import wire
+from eventually import eventually
 from regen import _runtime
 from regen.check import same_bits
 from regen_program import BINARY
@@ -134,14 +135,6 @@ def jobs(daemon):
 
 def the_job(daemon, name="tested"):
     return jobs(daemon)[name]
-
-
-def eventually(condition):
-    for _ in range(4000):
-        if condition():
-            return True
-        time.sleep(0.005)
-    return False
 
 
 def test_a_program_that_is_no_job_is_told_so():

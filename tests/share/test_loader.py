@@ -15,6 +15,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 import regen.share
+from eventually import eventually
 from regen import _runtime
 from regen.share.batches import Batches
 
@@ -52,14 +53,6 @@ class Images:
 
 def count(dataset):
     return os.path.getsize(dataset.reads)
-
-
-def eventually(condition):
-    for _ in range(2000):
-        if condition():
-            return True
-        time.sleep(0.005)
-    return False
 
 
 def producers(folder):

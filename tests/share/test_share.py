@@ -6,23 +6,15 @@ import socket
 import stat
 import subprocess
 import sys
-import time
 
 import pytest
 
 import wire
+from eventually import eventually
 from regen_program import BINARY
 from share_daemon import Daemon
 
 GIB = 2**30
-
-
-def eventually(condition):
-    for _ in range(2000):
-        if condition():
-            return True
-        time.sleep(0.005)
-    return False
 
 
 def status(regen, daemon):
