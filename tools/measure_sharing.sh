@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Runs the tests that need a GPU and measures what docs/results.md says of sharing one, each part with a time limit and a log of
-# its own: tools/measure_sharing.sh FOLDER [PART...]. All parts take about 25 minutes on an H200. Build first (tools/build_runtime.sh).
+# its own: tools/measure_sharing.sh FOLDER [PART...]. Parts are listed below. Build first (tools/build_runtime.sh).
 set -uo pipefail
 cd "$(dirname "$0")/.."
 out=${1:?"a folder for the logs"}
 shift
-parts=${*:-tests latency weights admission input figures}
+all="tests preemption latency weights admission state input figures"
+parts=${*:-$all}
 mkdir -p "$out"
 python=${PYTHON:-python3}
 export PYTHONPATH=$PWD/python${PYTHONPATH:+:$PYTHONPATH}
@@ -21,18 +22,21 @@ measure() {
 for part in $parts; do
   case $part in
     tests)
-      measure tests 240 "$python" -m pytest -q -n 4 --dist loadfile tests/runtime/state_cuda_test.py tests/runtime/cuda_test.py \
-        tests/runtime/feed_cuda_test.py ;;
+      measure tests 300 "$python" -m pytest -q tests/runtime/state_cuda_test.py tests/runtime/cuda_test.py \
+        tests/runtime/feed_cuda_test.py
+      measure execute 120 build-gpu/tests/execute_test --gtest_filter='*Cuda*:*Pages*' ;;
+    preemption) measure preemption 150 "$python" benchmarks/preempted_training.py --device cuda --batch 64 --preemptions 10000 ;;
     latency)
       measure latency 420 "$python" benchmarks/share_latency.py --device cuda --seconds 3 --only requests preemption
       measure captured 200 "$python" benchmarks/share_latency.py --device cuda --seconds 3 --only requests --capture --ways regen regen+mps ;;
     weights) measure weights 180 "$python" benchmarks/share_latency.py --device cuda --seconds 10 --only weights ;;
     admission) measure admission 150 "$python" benchmarks/share_admission.py --device cuda ;;
+    state) measure state 120 "$python" benchmarks/state_move.py --device cuda --rounds 8 ;;
     input) measure input 200 "$python" benchmarks/shared_input.py --device cuda ;;
     figures)
       for figure in fig2 fig3 fig6 fig7 fig8 fig9 fig10 table1; do
         measure "$figure" 240 "$python" "experiments/switchflow_$figure.py" --device cuda --out "$out"
       done ;;
-    *) echo "no part is called '$part', expected some of tests latency weights admission input figures" >&2; exit 2 ;;
+    *) echo "no part is called '$part', expected some of $all" >&2; exit 2 ;;
   esac
 done

@@ -404,6 +404,11 @@ def test_a_thousand_preemptions_leave_the_weights_of_an_undisturbed_run(daemon, 
     assert_undisturbed(left)
 
 
+def has_served(daemon, name):
+    """A job that a daemon only knows from the one before has not had the device yet."""
+    return jobs(daemon).get(name, {}).get("grants", 0) > 0
+
+
 def test_jobs_survive_each_other_and_their_daemon(daemon, tmp_path):
     """Three trainings of two priorities and two weights; two are killed at random moments and one of them started again, the daemon is
     killed and started again: who is not killed ends as if it had been alone."""
@@ -427,7 +432,8 @@ def test_jobs_survive_each_other_and_their_daemon(daemon, tmp_path):
         again = Daemon(tmp_path, "--device", "gpu0:16GiB")
         try:
             heavy.reach(steps // 2)
-            assert eventually(lambda: all(jobs(again).get(name, {}).get("grants", 0) > 0 for name in ("light", "heavy")))
+            assert eventually(lambda: has_served(again, "light") and has_served(again, "heavy"))
+            assert eventually(lambda: sum(job["preemptions"] for job in jobs(again).values()) > 0)  # they compete until it is gone
             again.stop(signal.SIGTERM)
             third = Daemon(tmp_path, "--device", "gpu0:16GiB", "--turn", "0.001")
             try:
@@ -443,3 +449,5 @@ def test_jobs_survive_each_other_and_their_daemon(daemon, tmp_path):
     for outcome in left:
         assert outcome["steps"] >= steps
         assert_undisturbed(outcome)
+    assert sum(outcome["pauses"] for outcome in left) > 0
+    assert left[0]["reconnections"] >= 2 and left[1]["reconnections"] >= 2
