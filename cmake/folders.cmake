@@ -33,11 +33,12 @@ function(regen_test name)
 endfunction()
 
 # The same in two entries, for programs that take long to start: loading torch takes longer than most test cases.
+# One thread of torch each: threads that spin for each other lose whole turns of the scheduler where others use the cores.
 function(regen_test_in_halves name)
   regen_test_program(${name} ${ARGN})
   foreach(half 0 1)
     add_test(NAME ${name}_half_${half} COMMAND ${name}_test --gtest_brief=1)
     set_tests_properties(${name}_half_${half} PROPERTIES TIMEOUT 600
-                         ENVIRONMENT "GTEST_TOTAL_SHARDS=2;GTEST_SHARD_INDEX=${half}")
+                         ENVIRONMENT "GTEST_TOTAL_SHARDS=2;GTEST_SHARD_INDEX=${half};OMP_NUM_THREADS=1")
   endforeach()
 endfunction()
