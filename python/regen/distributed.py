@@ -169,11 +169,12 @@ class SharedPlan(WrapPlan):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def agree(self):
-        """On what the caller holds, at most; True when there has to be another plan, which is made when asked for."""
+        """On what the caller holds, at most; True when there has to be another plan, which is made when asked for: for all ranks or
+        for none, also where one had to plan alone before its first step."""
         self.caller.bytes = max(self.gather(self.caller.bytes))
-        again = self.predicted_peak > self.gross_budget
-        self.planned = not again
-        return again
+        plans = self.gather(self.hash if self.predicted_peak <= self.gross_budget else None)
+        self.planned = plans[0] is not None and len(set(plans)) == 1
+        return not self.planned
 
     def gather(self, mine):
         found = [None] * dist.get_world_size(self.group)

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 WORKER = pathlib.Path(__file__).with_name("distributed_worker.py")
-CASES = ("ddp", "improved", "improvement_refused", "overlap", "different_models", "budget_too_small", "fsdp")
+CASES = ("ddp", "improved", "improvement_refused", "overlap", "unequal_callers", "different_models", "budget_too_small", "fsdp")
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +58,15 @@ def test_a_rank_without_room_keeps_all_from_the_better_plan(results):
     assert refused["offered"] == [True, True]  # a better one was there
     assert refused["kept"] == [True, True] and refused["meets"] == [False, False]
     assert refused["equal"] == [True, True]
+
+
+def test_ranks_whose_callers_hold_different_bytes_plan_together_again(results):
+    unequal = results["unequal_callers"]
+    before, first, *later = unequal["hashes"]
+    assert before[0] == before[1] and first[0] == before[0] != first[1]  # rank 1 had to, alone
+    assert unequal["bytes"][0][0] < unequal["bytes"][0][1] and all(a == b for a, b in unequal["bytes"][1:])
+    assert all(a == b for a, b in later)
+    assert unequal["fits"] == [True, True] and unequal["equal"] == [True, True]
 
 
 def test_the_trace_shows_the_first_all_reduce_before_the_last_backward_op(results):

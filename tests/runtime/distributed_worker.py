@@ -173,6 +173,23 @@ def test_overlap():
             "first_reduce_us": reduces[0] - products[0], "last_product_us": products[-1] - products[0]}
 
 
+def test_unequal_callers():
+    """The caller of one rank holds more before its first step, so that it plans alone; before the second, all plan again."""
+    wrapped = regen.wrap(make(), (batch(0)[0],), 0.7, planner="checkmate", work_limit=WORK)
+    planned = DistributedDataParallel(wrapped, bucket_cap_mb=0.02)
+    optimizer = torch.optim.AdamW(planned.parameters(), lr=0.01)
+    plan = wrapped.regen.active.plan
+    if dist.get_rank() == 1:
+        plan.caller.note(1_500_000)  # more than is ever measured
+    hashes, bytes_ = [everywhere(plan.hash)], []
+    for step in range(3):
+        one_step(planned, optimizer, step)
+        hashes.append(everywhere(plan.hash))
+        bytes_.append(everywhere(plan.caller.bytes))
+    return {"equal": as_plain(planned, 3, 4), "hashes": hashes, "bytes": bytes_,
+            "fits": everywhere(plan.predicted_peak <= plan.gross_budget)}
+
+
 def test_different_models():
     try:
         regen.wrap(make(3 + dist.get_rank()), (batch(0)[0],), 0.9, reserve=0, planner="checkmate", work_limit=WORK)
