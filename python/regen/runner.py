@@ -95,8 +95,7 @@ class Runner:
         """Plans for all bytes that the job may be given. One that was given is the only one."""
         if self.settings.plan_file is None:
             budget = None if self.settings.budget is None else device_budget(self.settings.budget, self.share_of, self.device)
-            seconds = LEAST_SECONDS if self.settings.work_limit else CURVE_SECONDS
-            self.step.make_curve(self.request(self.settings.planner, budget, seconds, self.settings.work_limit))
+            self.step.make_curve(self.limited_request(self.settings.planner, budget, CURVE_SECONDS))
 
     def points(self):
         """(bytes, seconds for a step) of the plans that are known."""
@@ -179,7 +178,7 @@ class Runner:
         return self.least[key]
 
     def search_least(self, name):
-        report = self.step.least_budget(self.request(name, None, LEAST_SECONDS, self.settings.work_limit))
+        report = self.step.least_budget(self.limited_request(name, None, LEAST_SECONDS))
         return report, self.step.plan_json() if has_plan(report) else None
 
     def known_least(self, plan):
@@ -198,6 +197,11 @@ class Runner:
         request.work = self.settings.work_limit if seconds is None else work
         request.to_host, request.to_device, request.both = self.link()
         return request
+
+    def limited_request(self, planner, budget, seconds):
+        """In so many seconds, unless the settings count work."""
+        work = self.settings.work_limit
+        return self.request(planner, budget, 0.0 if work else seconds, work)
 
     @property
     def first_seconds(self):

@@ -49,5 +49,7 @@ class Settings:
         return BACKGROUND_SECONDS if self.improve is True else float(self.improve)
 
     def first_seconds(self, background_seconds):
-        """For a plan that is waited for."""
-        return self.time_limit or (FIRST_SECONDS if background_seconds else WHOLE_SECONDS)
+        """For a plan that is waited for; 0: for as long as its counted work takes, which gives the same plan on a slow machine."""
+        if self.time_limit or self.work_limit:
+            return self.time_limit
+        return FIRST_SECONDS if background_seconds else WHOLE_SECONDS

@@ -87,7 +87,7 @@ class Chain : public StepFixture {
 
   Outcome solve(const std::string& planner, std::optional<Bytes> budget = {}) {
     auto outcome = solve_addressed(planner, {.graph = &graph(), .budget = budget},
-                                   {.alignment = device_->alignment()}, {.seconds = 5});
+                                   {.alignment = device_->alignment()}, {.work = 300'000});
     EXPECT_TRUE(outcome.ok()) << outcome.error().message;
     return *outcome;
   }
@@ -355,7 +355,7 @@ TEST(AlgorithmChoice, AStepOfDefaultsIsNotTouchedByChoicesOfOthers) {
 TEST(AlgorithmChoice, TheLeastBudgetCountsTheSmallestWays) {
   Chain chain(choosy_chain(3));
   const Outcome least = *least_budget("checkmate", {.graph = &chain.graph()},
-                                      {.alignment = chain.device().alignment()}, {.seconds = 2});
+                                      {.alignment = chain.device().alignment()}, {.work = 300'000});
   ASSERT_TRUE(least.plan);
   EXPECT_LT(least.simulation.peak_bytes, kTight);
   chain.run(*least.plan);

@@ -58,14 +58,14 @@ class StepFixture {
   Outcome solve(const std::string& planner, std::optional<Bytes> budget = {}) {
     const Problem problem{.graph = &graph(), .link = kTestLink, .budget = budget};
     auto outcome =
-        solve_addressed(planner, problem, {.alignment = device_->alignment()}, {.seconds = 1});
+        solve_addressed(planner, problem, {.alignment = device_->alignment()}, {.work = 100'000});
     EXPECT_TRUE(outcome.ok()) << outcome.error().message;
     return *outcome;
   }
   // The plan for the least budget that the planner meets.
   Outcome tightest(const std::string& planner) {
     auto outcome = least_budget(planner, {.graph = &graph(), .link = kTestLink},
-                                {.alignment = device_->alignment()}, {.seconds = 1});
+                                {.alignment = device_->alignment()}, {.work = 100'000});
     EXPECT_TRUE(outcome.ok()) << outcome.error().message;
     return *outcome;
   }

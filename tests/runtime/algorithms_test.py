@@ -92,7 +92,7 @@ def equal(a, b):
 
 
 def test_a_budget_below_the_default_scratch_fits_with_any():
-    options = dict(reserve=0, time_limit=2, cache=False)
+    options = dict(reserve=0, work_limit=300_000, cache=False)
     refused = regen.will_it_fit(Chain(), (sample(),), TIGHT, **options)
     assert not refused and refused.least_budget > 4 * MIB
     fits = regen.will_it_fit(Chain(), (sample(),), TIGHT, algorithms="any", **options)
@@ -103,7 +103,7 @@ def test_wrap_runs_what_the_plan_has_chosen_within_the_budget():
     x, plain, model = sample(), Chain(), Chain()
     by_default = left_behind(plain, x)
     memory.clear()
-    wrapped = regen.wrap(model, (x,), TIGHT, reserve=0, time_limit=2, algorithms="any", debug=True, cache=False)
+    wrapped = regen.wrap(model, (x,), TIGHT, reserve=0, work_limit=300_000, algorithms="any", debug=True, cache=False)
     found = left_behind(wrapped, x)
     runner = wrapped.regen.plan.runner
     assert runner.report["other_algorithms"] == 3
@@ -117,7 +117,7 @@ def test_wrap_runs_what_the_plan_has_chosen_within_the_budget():
 def test_step_trains_with_the_chosen_algorithms():
     x, target, planned, plain = sample(), sample() * 2, Chain(), Chain()
     optimizers = [torch.optim.SGD(m.parameters(), lr=0.01) for m in (planned, plain)]
-    step = regen.step(planned, torch.nn.functional.mse_loss, optimizers[0], (x, target), budget=TIGHT, time_limit=2,
+    step = regen.step(planned, torch.nn.functional.mse_loss, optimizers[0], (x, target), budget=TIGHT, work_limit=300_000,
                       algorithms="any", cache=False)
     found = [step(x, target).clone() for _ in range(3)]
     assert step.plan.runner.step.memory()["deviations"] == 0
@@ -133,14 +133,14 @@ def test_step_trains_with_the_chosen_algorithms():
 def test_by_default_the_bits_are_those_of_a_plain_run():
     x, plain, model = sample(), Chain(), Chain()
     expected = left_behind(plain, x)
-    wrapped = regen.wrap(model, (x,), "16MiB", reserve=0, time_limit=2, cache=False)
+    wrapped = regen.wrap(model, (x,), "16MiB", reserve=0, work_limit=300_000, cache=False)
     assert equal(left_behind(wrapped, x), expected)
     assert wrapped.regen.plan.runner.report["other_algorithms"] == 0
 
 
 def test_measurements_with_alternatives_serve_both_from_one_cache(tmp_path):
     x = sample()
-    options = dict(reserve=0, time_limit=2, cache=tmp_path)
+    options = dict(reserve=0, work_limit=300_000, cache=tmp_path)
     regen.wrap(Chain(), (x,), TIGHT, algorithms="any", **options)
     again = regen.wrap(Chain(), (x,), TIGHT, algorithms="any", **options)
     assert again.regen.plan.runner.report["other_algorithms"] == 3

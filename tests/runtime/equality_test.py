@@ -77,7 +77,7 @@ class Case:
         model, self.args, self.loss_fn = build_deep(name)
         if name == "bert_evaluated":
             assert not model.training
-        self.wrapped = regen.wrap(model, self.args[:-1], "1GiB", planner="keep_all", work_limit=WORK, time_limit=0.3, cache=False,
+        self.wrapped = regen.wrap(model, self.args[:-1], "1GiB", planner="keep_all", work_limit=WORK, cache=False,
                                   debug=True, reserve=0)
         self.least_of = {}
         self.measure_caller()

@@ -63,7 +63,7 @@ def plain_step(model, optimizer):
 
 
 def planned_step(model, optimizer):
-    return regen.step(model, F.cross_entropy, optimizer, batches(1)[0], budget=0.8, planner="checkmate", time_limit=0.3, releasable=True)
+    return regen.step(model, F.cross_entropy, optimizer, batches(1)[0], budget=0.8, planner="checkmate", work_limit=20_000, releasable=True)
 
 
 def train(make_step, kind, between, steps=4):

@@ -58,7 +58,7 @@ class Training:
         self.train = resumable(step, path, EVERY, model=self.model, optimizer=self.optimizer, also={"schedule": Schedule(self.schedule)})
 
     def planned(self):
-        settings = dict(budget=1.0, planner="checkmate", time_limit=0.2, releasable=True)
+        settings = dict(budget=1.0, planner="checkmate", work_limit=20_000, releasable=True)
         return regen.step(self.model, loss_fn, self.optimizer, self.batch(0), **settings)
 
     def plain(self, x, place, target):

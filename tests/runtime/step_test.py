@@ -20,7 +20,7 @@ from regen.check import same_bits
 
 MODELS = names() if os.environ.get("REGEN_EXHAUSTIVE") == "1" else ["resnet50", "denoising_autoencoder", "vit", "lstm", "moe", "in_place"]
 LINKS = {"recompute": ("checkmate", None), "swap": ("vdnn", (1e12, 1e12, 2e12)), "both": ("vdnn", (1e8, 1e8, 2e8))}
-make_step = functools.partial(regen.step, work_limit=20_000, time_limit=0.3, debug=True)
+make_step = functools.partial(regen.step, work_limit=20_000, debug=True)
 
 
 def sgd(model):
