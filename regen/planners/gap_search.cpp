@@ -1,6 +1,7 @@
 #include "regen/planners/gap_search.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "regen/base/parallel.h"
@@ -138,7 +139,7 @@ IdVector<TensorId, char> GapSearch::early_values(double share) const {
   return moved;
 }
 
-void GapSearch::improve(std::uint64_t seed, double good_enough) {
+void GapSearch::improve(std::uint64_t seed, double good_enough, const Patience& patience) {
   if (starts_.empty() || space_.inner.empty()) return;
   std::ranges::stable_sort(starts_, {}, [](const GapState& s) { return s.plan.cost; });
   std::vector<GapIsland> islands;
@@ -146,25 +147,34 @@ void GapSearch::improve(std::uint64_t seed, double good_enough) {
     islands.emplace_back(space_, starts_[i % starts_.size()], seed * kIslands + i);
   }
   // The more there is to decide, the longer it may take to find something better.
-  const int patience =
-      static_cast<int>(std::min<std::size_t>(100 + 20 * space_.inner.size(), 40'000));
-  const auto tired = [&](const GapIsland& i) { return i.since_better() > patience; };
+  const int tries = static_cast<int>(std::min<std::size_t>(100 + 20 * space_.inner.size(), 40'000));
+  const auto tired = [&](const GapIsland& i) { return i.since_better() > tries; };
+  const Limits wait = share_of(effort_, patience.share);
+  std::optional<Effort> idle(wait);  // since something better was found
   for (int round = 1; !effort_.exhausted() && best_->cost > good_enough; ++round) {
-    explore_all(islands, good_enough);
+    const double before = std::min(best_->cost, patience.known);
+    const std::int64_t work = effort_.work();
+    explore_all(islands, good_enough, *idle);
+    idle->add(effort_.work() - work);
+    if (best_->cost < before) idle.emplace(wait);
+    if (idle->exhausted()) break;
     std::ranges::stable_sort(islands, {}, &GapIsland::cost);
     if (round % kRoundsPerSettler == 0) islands.back().settle(islands.front().best());
     if (std::ranges::all_of(islands, tired)) break;
   }
 }
 
-void GapSearch::explore_all(std::vector<GapIsland>& islands, double good_enough) {
+void GapSearch::explore_all(std::vector<GapIsland>& islands, double good_enough,
+                            const Effort& idle) {
   Limits limits = effort_.limits();
   // Those that wait for a core need their part of the time too.
   const auto threads = static_cast<std::size_t>(available_threads());
   const std::size_t turns = (islands.size() + threads - 1) / threads;
-  limits.seconds = effort_.seconds_left() / static_cast<double>(turns);
+  const double seconds = std::min(effort_.seconds_left(), idle.seconds_left());
+  limits.seconds = seconds / static_cast<double>(turns);
   if (limits.work != Limits{}.work) {
-    limits.work = effort_.work_left() / static_cast<std::int64_t>(islands.size()) + 1;
+    const std::int64_t work = std::min(effort_.work_left(), idle.work_left());
+    limits.work = work / static_cast<std::int64_t>(islands.size()) + 1;
   }
   const int tries = space_.large() ? kCycleOfLarge : kCycle;
   parallel_for(islands.size(), 0,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -13,6 +14,12 @@ namespace regen {
 
 class GapBlocks;
 class GapIsland;
+
+// For how long a search may find nothing better than what is known already.
+struct Patience {
+  double share = 1;  // of the effort that is left
+  double known = std::numeric_limits<double>::infinity();
+};
 
 class GapSearch {
  public:
@@ -32,7 +39,7 @@ class GapSearch {
   void start_from_hints(const std::vector<double>& again);
   // Until the effort is exhausted, a plan is good enough, or for long nothing better was found. On
   // all cores; how many there are makes no difference to what is found with a given work.
-  void improve(std::uint64_t seed, double good_enough);
+  void improve(std::uint64_t seed, double good_enough, const Patience& patience);
 
   const std::optional<GapPlan>& best() const { return best_; }
 
@@ -44,7 +51,7 @@ class GapSearch {
   void add_blocks(const GapBlocks& blocks);
   void offer(const GapState& state);
   IdVector<TensorId, char> early_values(double share) const;
-  void explore_all(std::vector<class GapIsland>& islands, double good_enough);
+  void explore_all(std::vector<class GapIsland>& islands, double good_enough, const Effort& idle);
 
   GapSpace space_;
   Effort& effort_;

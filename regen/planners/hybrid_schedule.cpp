@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "regen/planners/recompute.h"
 
@@ -43,6 +44,30 @@ HybridSchedule uniform_schedule(const Frontier& frontier, const std::vector<Stag
                           .away = KeepMatrix(frontier.num_ops, frontier.num_values)};
   for (const StageGap& gap : gaps) {
     if (frontier.bytes[gap.value] > 0) set_way(schedule, gap, way);
+  }
+  return schedule;
+}
+
+HybridSchedule schedule_of(const Frontier& frontier, const std::vector<StageGap>& gaps,
+                           const Plan& plan) {
+  std::vector<OpId> sequence;
+  IdVector<OpId, char> ran(frontier.num_ops, 0);
+  IdVector<TensorId, std::vector<std::size_t>> fetched_in(frontier.graph->num_tensors());
+  std::size_t stage = 0;
+  for (const Step& step : plan.steps) {
+    if (step.kind() == StepKind::kFetch) fetched_in[step.tensor()].push_back(stage);
+    if (step.kind() != StepKind::kCompute) continue;
+    sequence.push_back(step.op());
+    if (!std::exchange(ran[step.op()], 1)) ++stage;
+  }
+  HybridSchedule schedule{.keep = keep_of_sequence(frontier, sequence),
+                          .away = KeepMatrix(frontier.num_ops, frontier.num_values)};
+  for (const StageGap& gap : gaps) {
+    if (way_of(schedule, gap) == GapWay::kDrop) continue;
+    const bool moved =
+        std::ranges::any_of(fetched_in[frontier.tensor[gap.value]],
+                            [&](std::size_t s) { return gap.first <= s && s <= gap.last; });
+    if (moved) set_way(schedule, gap, GapWay::kMove);
   }
   return schedule;
 }

@@ -42,6 +42,10 @@ void set_way(HybridSchedule& schedule, const StageGap& gap, GapWay way);
 HybridSchedule uniform_schedule(const Frontier& frontier, const std::vector<StageGap>& gaps,
                                 GapWay way);
 
+// What a plan hands from stage to stage, and which gaps its values spend on the host.
+HybridSchedule schedule_of(const Frontier& frontier, const std::vector<StageGap>& gaps,
+                           const Plan& plan);
+
 // What a hybrid schedule is worth. `problem` and `frontier` must outlive it.
 class HybridEvaluator {
  public:

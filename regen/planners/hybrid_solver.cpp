@@ -100,6 +100,7 @@ void HybridSolver::ask_others() {
   plain.options.accounting = Accounting::kPlain;
   plain.observer = {};
   Effort quick;
+  if (starts_from_plan()) offer_plan(Proposal{.plan = *problem_.start});
   for (const auto planner : {plan_keep_all, plan_chen_greedy, plan_capuchin, plan_vdnn}) {
     if (closed()) return;
     offer_plan(planner(plain, quick));
@@ -107,11 +108,17 @@ void HybridSolver::ask_others() {
   }
 }
 
-// From four sides: everything kept and repaired, what the best of the others runs, with what it
-// keeps on the device or free to move, and everything free to move.
+bool HybridSolver::starts_from_plan() const {
+  return problem_.start && problem_.start->fingerprint == graph_.fingerprint();
+}
+
+// From the plan that was given, and from four sides: everything kept and repaired, what the best of
+// the others runs, with what it keeps on the device or free to move, and everything free to move.
 void HybridSolver::start_search() {
   const std::vector<StageGap>& gaps = search_.gaps();
-  std::vector<HybridSchedule> starts{uniform_schedule(frontier_, gaps, GapWay::kKeep)};
+  std::vector<HybridSchedule> starts;
+  if (starts_from_plan()) starts.push_back(schedule_of(frontier_, gaps, *problem_.start));
+  starts.push_back(uniform_schedule(frontier_, gaps, GapWay::kKeep));
   if (best_.best()) {
     HybridSchedule others{.keep = keep_of_sequence(frontier_, sequence_of(best_.best()->plan)),
                           .away = KeepMatrix(frontier_.num_ops, frontier_.num_values)};

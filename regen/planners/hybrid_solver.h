@@ -24,6 +24,7 @@ class HybridSolver {
   void offer(Candidate candidate);
   void offer_search();
   void offer_plan(Result<Proposal> proposal);
+  bool starts_from_plan() const;
   void ask_others();
   void start_search();
   void search_all_steps();

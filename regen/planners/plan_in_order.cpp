@@ -48,7 +48,7 @@ constexpr Proposer kSlowProposers[] = {
 };
 // Asked once more when the search over gaps has found nothing for long and there is time left.
 constexpr Proposer kLastProposers[] = {
-    {"str", 0.7, 200, 500},
+    {"str", 0.7, 500},
     {"checkmate", 0.5, 200, 1'500},
 };
 // Asked before anything else that takes long, while no plan fits: rounding finds some where
@@ -59,6 +59,8 @@ constexpr Proposer kRescuers[] = {
     {"str_lp", 0.4, 100, 300},
     {"checkmate", 0.4, 1'500},
 };
+// Of what is left, how long the search over gaps may find nothing better than such a plan.
+constexpr double kPatience = 0.25;
 constexpr double kBoundShare = 0.3;                  // of what the quick ones leave
 constexpr double kEveryOrderShare = 0.02;            // of all that there was
 constexpr std::size_t kMostOpsInEveryOrder = 3'000;  // beyond these its tables are too large
@@ -99,23 +101,24 @@ class PlanInOrder {
       if (for_this_graph) search->start_from(*start);
       take(*search);
     }
-    REGEN_TRY(ask_all(kQuickProposers, search ? &*search : nullptr));
+    REGEN_TRY(ask_all(kQuickProposers, quiet_, search ? &*search : nullptr));
     REGEN_TRY(rescue(search ? &*search : nullptr));
     if (search && !nothing_better()) {
       find_bound(*search);
-      REGEN_TRY(ask_all(kSlowProposers, &*search));
-      improve(*search, problem_.options.seed);
+      REGEN_TRY(ask_all(kSlowProposers, quiet_, &*search));
+      improve(*search, problem_.options.seed, others_may_know() ? kPatience : 1);
       if (!nothing_better() && !effort_.exhausted()) {
-        REGEN_TRY(ask_all(kLastProposers, &*search));
-        improve(*search, problem_.options.seed + 1);
+        REGEN_TRY(ask_last(*search));
+        improve(*search, problem_.options.seed + 1, 1);
       }
     }
     return proposal();
   }
 
  private:
-  void improve(GapSearch& search, std::uint64_t seed) {
-    search.improve(seed, bound_ * (1 + kSame));
+  void improve(GapSearch& search, std::uint64_t seed, double patience) {
+    const double known = best_.best() ? best_.best()->simulation.cost : kNoPlan;
+    search.improve(seed, bound_ * (1 + kSame), {.share = patience, .known = known});
     take(search);
     tell();
   }
@@ -128,21 +131,45 @@ class PlanInOrder {
     return {.interrupt = effort_.limits().interrupt, .enough = effort_.limits().enough};
   }
 
-  Status ask_all(std::span<const Proposer> proposers, GapSearch* search) {
+  Status ask_all(std::span<const Proposer> proposers, const Problem& problem, GapSearch* search) {
     for (const Proposer& proposer : proposers) {
-      if (graph_.num_ops() > (far() ? proposer.most_ops_if_far : proposer.most_ops)) continue;
+      if (!asked_for(proposer)) continue;
       if (nothing_better()) break;
-      REGEN_TRY(ask(proposer, search));
+      REGEN_TRY(ask(proposer, problem, search));
     }
     return {};
+  }
+
+  // From where the others have come, along other ways.
+  Status ask_last(GapSearch& search) {
+    Problem problem = quiet_;
+    ++problem.options.seed;
+    Plan known;
+    if (best_.best()) {
+      known = best_.best()->plan;
+      known.fingerprint = graph_.fingerprint();
+      problem.start = &known;
+    }
+    return ask_all(kLastProposers, problem, &search);
   }
 
   Status rescue(GapSearch* search) {
     for (const Proposer& proposer : kRescuers) {
       if (fits() || effort_.exhausted()) break;
-      if (graph_.num_ops() <= proposer.most_ops_if_far) REGEN_TRY(ask(proposer, search));
+      if (graph_.num_ops() <= proposer.most_ops_if_far) REGEN_TRY(ask(proposer, quiet_, search));
     }
     return {};
+  }
+
+  // The best plan is one of those who are asked last.
+  bool others_may_know() const {
+    return best_.best() && std::ranges::any_of(kLastProposers, [&](const Proposer& proposer) {
+             return best_.best()->note == proposer.name && asked_for(proposer);
+           });
+  }
+
+  bool asked_for(const Proposer& proposer) const {
+    return graph_.num_ops() <= (far() ? proposer.most_ops_if_far : proposer.most_ops);
   }
 
   bool far() const { return !fits() || best_.best()->simulation.cost > bound_ * (1 + kFar); }
@@ -159,8 +186,8 @@ class PlanInOrder {
     tell();
   }
 
-  Status ask(const Proposer& proposer, GapSearch* search) {
-    auto outcome = solve(proposer.name, quiet_, limits_of(proposer));
+  Status ask(const Proposer& proposer, const Problem& problem, GapSearch* search) {
+    auto outcome = solve(proposer.name, problem, limits_of(proposer));
     if (!outcome.ok()) return {};  // a graph that this one cannot take
     effort_.add(outcome->work);
     // Its bound is for the same plans as ours: any movement, first runs in the order of the graph.

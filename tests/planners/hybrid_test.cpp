@@ -7,6 +7,7 @@
 #include "regen/models/zoo.h"
 #include "regen/plan/explain.h"
 #include "regen/plan/validate.h"
+#include "regen/planners/hybrid_schedule.h"
 #include "regen/planners/planner.h"
 #include "regen/planners/transfer_program.h"
 #include "tests/support/frontier_oracle.h"
@@ -162,6 +163,56 @@ TEST(Str, IsNeverWorseThanCapuchinAndVdnn) {
       EXPECT_LE(ours.simulation.cost, theirs.simulation.cost) << other;
     }
   }
+}
+
+// Whatever is kept, moved and dropped: the schedule of the plan that comes of it gives one that is
+// worth the same.
+TEST(HybridSchedule, OfAPlanGivesThePlan) {
+  std::size_t moves = 0;
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Random random(seed);
+    const Graph graph = testing::random_mirrored_graph(random, 6);
+    const Problem problem{.graph = &graph,
+                          .link = {.to_host = 2, .to_device = 2, .both = 3},
+                          .budget = structural_bound(graph).bytes + random.between(0, 30)};
+    const Frontier frontier = make_frontier(graph, true);
+    const std::vector<StageGap> gaps = find_stage_gaps(frontier);
+    HybridSchedule schedule = uniform_schedule(frontier, gaps, GapWay::kKeep);
+    for (const StageGap& gap : gaps) {
+      set_way(schedule, gap, static_cast<GapWay>(random.between(0, 2)));
+    }
+    const auto made = HybridEvaluator(problem, frontier).evaluate(schedule);
+    if (!made) continue;  // it drops what cannot be made again
+    const auto again =
+        HybridEvaluator(problem, frontier).evaluate(schedule_of(frontier, gaps, made->plan));
+    ASSERT_TRUE(again);
+    EXPECT_EQ(again->simulation.cost, made->simulation.cost);
+    EXPECT_EQ(again->simulation.peak_bytes, made->simulation.peak_bytes);
+    EXPECT_EQ(again->simulation.offloaded_bytes, made->simulation.offloaded_bytes);
+    moves += made->simulation.offloaded_bytes > 0;
+  }
+  EXPECT_GT(moves, 50U);
+}
+
+TEST(Str, GoesOnFromThePlanItIsGivenIfThatIsForTheGraph) {
+  const Graph graph = zoo_graph("vgg_unet", {.batch = 1}).value();
+  Problem problem{.graph = &graph,
+                  .link = {.to_host = 0.002, .to_device = 0.002, .both = 0.0035},
+                  .budget = graph.fixed_bytes() + 450'000'000};
+  const auto known = solve("str", problem, {.work = 3'000'000}).value();
+  const auto short_of_work = solve("str", problem, {.work = 1}).value();
+  ASSERT_TRUE(claims(known));
+  Plan start = *known.plan;
+  start.fingerprint = graph.fingerprint();
+  problem.start = &start;
+  const auto gone_on = solve("str", problem, {.work = 1}).value();
+  ASSERT_TRUE(claims(gone_on));
+  EXPECT_LE(gone_on.simulation.cost, known.simulation.cost);
+  EXPECT_LT(gone_on.simulation.cost, short_of_work.simulation.cost);
+  ++start.fingerprint;
+  EXPECT_EQ(solve("str", problem, {.work = 1}).value().simulation.cost,
+            short_of_work.simulation.cost);
 }
 
 // The published program prices no copy: on a link of a thousandth of a byte it finds none hidden.
