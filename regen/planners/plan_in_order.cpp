@@ -59,8 +59,10 @@ constexpr Proposer kRescuers[] = {
     {"str_lp", 0.4, 100, 300},
     {"checkmate", 0.4, 1'500},
 };
-// Of what is left, how long the search over gaps may find nothing better than such a plan.
+// Of what is left, how long the search over gaps may find nothing better before these are asked:
+// than a plan of theirs, and than one of its own.
 constexpr double kPatience = 0.25;
+constexpr double kOwnPatience = 0.5;
 constexpr double kBoundShare = 0.3;                  // of what the quick ones leave
 constexpr double kEveryOrderShare = 0.02;            // of all that there was
 constexpr std::size_t kMostOpsInEveryOrder = 3'000;  // beyond these its tables are too large
@@ -106,7 +108,7 @@ class PlanInOrder {
     if (search && !nothing_better()) {
       find_bound(*search);
       REGEN_TRY(ask_all(kSlowProposers, quiet_, &*search));
-      improve(*search, problem_.options.seed, others_may_know() ? kPatience : 1);
+      improve(*search, problem_.options.seed, patience());
       if (!nothing_better() && !effort_.exhausted()) {
         REGEN_TRY(ask_last(*search));
         improve(*search, problem_.options.seed + 1, 1);
@@ -161,10 +163,16 @@ class PlanInOrder {
     return {};
   }
 
+  double patience() const {
+    const auto asked = [&](const Proposer& proposer) { return asked_for(proposer); };
+    if (std::ranges::none_of(kLastProposers, asked)) return 1;
+    return others_know_best() ? kPatience : kOwnPatience;
+  }
+
   // The best plan is one of those who are asked last.
-  bool others_may_know() const {
+  bool others_know_best() const {
     return best_.best() && std::ranges::any_of(kLastProposers, [&](const Proposer& proposer) {
-             return best_.best()->note == proposer.name && asked_for(proposer);
+             return best_.best()->note == proposer.name;
            });
   }
 
