@@ -27,11 +27,13 @@ def result(process):
 def test_processes_share_a_cache(kind, tmp_path):
     first, beside = map(result, [start(kind, tmp_path), start(kind, tmp_path)])  # at the same time
     again, uncached = map(result, [start(kind, tmp_path), start(kind, "")])
+    later = result(start(kind, tmp_path))
     assert first["traces"] + beside["traces"] in (1, 2)  # one of them may find what the other has left
-    assert uncached["traces"] == 1 and again["traces"] == 0
-    assert first["program"] == beside["program"] == again["program"]
-    assert again["plan"] in (first["plan"], beside["plan"])
-    assert first["bits"] == beside["bits"] == again["bits"] == uncached["bits"]
+    assert uncached["traces"] == 1 and again["traces"] == later["traces"] == 0
+    assert first["program"] == beside["program"] == again["program"] == later["program"]
+    # Two that measure at the same time leave some times of each: who comes next may plan otherwise than both, but the same ever after.
+    assert later["plan"] == again["plan"]
+    assert first["bits"] == beside["bits"] == again["bits"] == later["bits"] == uncached["bits"]
     assert len(list(tmp_path.glob("graph-*.json"))) == 1 and not list(tmp_path.glob(".*"))
 
 
