@@ -318,8 +318,8 @@ def asked_by_hand(device, **options):
 
 
 def asked_when(device, name, resting, needs):
-    """Again until the other job rests, or had to give way in the middle of a step (it is between two steps now and then,
-    and then waits before it has begun). The urgent one, and the other."""
+    """Again until the other job rests, or was asked to give way while it had the device: in the middle of a step or, now and then,
+    between two of them. The urgent one, and the other."""
     for _ in range(200):
         before = device.jobs()[name]["preemptions"]
         urgent = asked_by_hand(device, **needs)
@@ -328,7 +328,7 @@ def asked_when(device, name, resting, needs):
             return urgent, job
         urgent.send(wire.IDLE, left_bytes=1000)
         urgent.close()
-    raise AssertionError(f"{name} was never {'idle' if resting else 'in the middle of a step'}")
+    raise AssertionError(f"{name} was never {'idle' if resting else 'asked to give way'}")
 
 
 @pytest.mark.parametrize("resting", [False, True])
@@ -349,7 +349,6 @@ def test_a_job_spills_for_one_that_is_more_urgent(tmp_path, trainings, curves, r
             training.say(200)
         steps = [training.hear() for _ in range(200)]
         assert steps[-1]["rooms"] > before["rooms"]
-        assert resting or steps[-1]["pauses"] > before["pauses"], "in the middle of a step"
         assert_as_alone(training, training.end())
     assert not watch.faults
 
