@@ -1,6 +1,5 @@
 #include "regen/share/daemon_loop.h"
 
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,10 +17,6 @@ constexpr std::size_t kMostConnections = 2000;
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 constexpr auto kFirstLook = std::chrono::milliseconds(5);
 constexpr auto kLongestLook = std::chrono::milliseconds(250);
-// The end of the process as something to wait for; a connection alone may be kept open by children.
-Descriptor process_descriptor(std::int64_t process) {
-  return Descriptor(process > 0 ? static_cast<int>(::syscall(SYS_pidfd_open, process, 0)) : -1);
-}
 
 }  // namespace
 
@@ -69,19 +64,8 @@ void Daemon::expect_former_jobs() {
   }
 }
 
-Daemon::ProcessEnd Daemon::when_ended(std::int64_t process, std::function<void()> then) {
-  Descriptor file = process_descriptor(process);
-  if (!file.valid()) return nullptr;
-  auto end = std::make_unique<asio::posix::stream_descriptor>(loop_);
-  asio::error_code failed;
-  end->assign(file.number(), failed);
-  if (failed) return nullptr;
-  file.release();
-  end->async_wait(asio::posix::stream_descriptor::wait_read,
-                  [then = std::move(then)](asio::error_code cancelled) {
-                    if (!cancelled) then();
-                  });
-  return end;
+ProcessEnd Daemon::when_ended(std::int64_t process, std::function<void()> then) {
+  return ProcessEnd(loop_, process_descriptor(process), std::move(then));
 }
 
 // The words go first: whoever holds a device stops at once and looks for another daemon.

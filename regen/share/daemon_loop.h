@@ -4,7 +4,6 @@
 
 #include <asio/io_context.hpp>
 #include <asio/local/stream_protocol.hpp>
-#include <asio/posix/stream_descriptor.hpp>
 #include <asio/signal_set.hpp>
 #include <asio/steady_timer.hpp>
 #include <chrono>
@@ -20,6 +19,7 @@
 #include "regen/share/device_use.h"
 #include "regen/share/door.h"
 #include "regen/share/page.h"
+#include "regen/share/process_end.h"
 #include "regen/share/prometheus.h"
 
 namespace regen::share {
@@ -38,7 +38,6 @@ class Daemon : public Connection::Listener {
 
  private:
   using ConnectionPointer = std::shared_ptr<Connection>;
-  using ProcessEnd = std::unique_ptr<asio::posix::stream_descriptor>;  // null when unknown
   // A registered job and where it is.
   struct Client {
     JobId job;
@@ -107,6 +106,7 @@ class Daemon : public Connection::Listener {
   std::map<std::string, Absent> absent_;  // by identity
   std::vector<Newcomer> newcomers_;       // who wait for the end of settling
   bool roster_changed_ = false;
+  bool carrying_out_ = false;
   bool settling_ = false;
   bool stopping_ = false;
   Nanoseconds started_ = clock_now();

@@ -1,6 +1,3 @@
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <csignal>
 #include <utility>
 
@@ -167,9 +164,11 @@ void Daemon::keep_roster() {
   }
 }
 
-// Sending may close a connection, which gives new orders; the loop takes those too. Words go first:
-// whoever is told of its turn finds out at once whether somebody waits behind it.
+// Sending may close a connection, which gives new orders; the loop takes those too, after the ones
+// that were given before. Words go first: whoever is told of its turn finds out at once whether
+// somebody waits behind it.
 void Daemon::carry_out_orders() {
+  if (std::exchange(carrying_out_, true)) return;
   for (auto orders = scheduler_.take_orders(); !orders.empty(); orders = scheduler_.take_orders()) {
     // Before anybody acts on it.
     for (const Order& order : orders) {
@@ -187,6 +186,7 @@ void Daemon::carry_out_orders() {
       carry_out(order, *found->second, clients_.at(found->second));
     }
   }
+  carrying_out_ = false;
   show_who_waits();
   set_timer();
 }
@@ -246,11 +246,11 @@ void Daemon::welcome(Connection& connection, Client& client) {
 // Only the end of a process ends its work on a device, so that nothing less would be safe.
 void Daemon::on_hung(Client& client) {
   const int signal = ++client.hung == 1 ? SIGTERM : SIGKILL;
-  const bool kill = options_.kill_hung && client.process != nullptr;
+  const bool kill = options_.kill_hung && client.process.known();
   log(who(client.job) + " has not given way for " +
       format_exact(to_seconds(options_.holder_patience * client.hung)) + " s" +
       (kill ? signal == SIGTERM ? ", asked to end" : ", killed" : ""));
-  if (kill) ::syscall(SYS_pidfd_send_signal, client.process->native_handle(), signal, nullptr, 0);
+  if (kill) client.process.send_signal(signal);
 }
 
 std::string Daemon::who(JobId job) const {

@@ -6,6 +6,8 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
+import uuid
 
 import pytest
 
@@ -71,6 +73,34 @@ def test_the_word_says_whether_somebody_waits(daemon):
     assert eventually(lambda: not holder.nobody_waits())
     other.close()
     assert eventually(holder.nobody_waits)
+
+
+def test_a_job_stays_while_others_come_and_go(daemon):
+    """What ends one connection is never taken for the end of another, or of a process that lives."""
+    over = threading.Event()
+
+    def look():
+        while not over.is_set():
+            asking = wire.Wire(daemon.socket)
+            asking.send(wire.STATUS)
+            asking.receive()
+            asking.close()
+
+    looking = [threading.Thread(target=look) for _ in range(2)]
+    for thread in looking:
+        thread.start()
+    try:
+        for _ in range(300):
+            job = wire.Wire(daemon.socket)
+            job.register("job", memory=10, identity=str(uuid.uuid4()))
+            job.send(wire.ACQUIRE)
+            assert job.receive() == (wire.GRANTED, {})
+            job.send(wire.IDLE)
+            job.close()
+    finally:
+        over.set()
+        for thread in looking:
+            thread.join()
 
 
 def test_a_client_cannot_write_its_word(daemon):

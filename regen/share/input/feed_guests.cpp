@@ -7,6 +7,7 @@
 
 #include "regen/base/json.h"
 #include "regen/base/text.h"
+#include "regen/share/process_end.h"
 
 namespace regen::share {
 namespace {
@@ -55,13 +56,10 @@ struct FeedGuests::Guest {
   Guest(asio::io_context& loop, FeedSocket connected)
       : socket(std::move(connected)),
         readable(loop, Descriptor::copy_of(socket.number()).release()),
-        process(loop),
-        patience(loop) {
-    if (socket.process() >= 0) process.assign(Descriptor::copy_of(socket.process()).release());
-  }
+        patience(loop) {}
   FeedSocket socket;
   stream_descriptor readable;
-  stream_descriptor process;
+  ProcessEnd process;
   asio::steady_timer patience;
   bool known = false;
   bool reads = false;  // is in the mark
@@ -136,11 +134,9 @@ void FeedGuests::welcome(FeedSocket socket) {
   const ConsumerId id(next_id_++);
   const auto guest = std::make_shared<Guest>(loop_, std::move(socket));
   guests_.emplace(id, guest);
-  if (guest->process.is_open()) {
-    guest->process.async_wait(stream_descriptor::wait_read,
-                              [this, id, guest](asio::error_code failed) {
-                                if (!failed) close(id);
-                              });
+  if (guest->socket.process() >= 0) {
+    guest->process =
+        ProcessEnd(loop_, Descriptor::copy_of(guest->socket.process()), [this, id] { close(id); });
   }
   guest->patience.expires_after(std::chrono::nanoseconds(terms_.patience));
   guest->patience.async_wait([this, id, guest](asio::error_code cancelled) {
@@ -224,7 +220,7 @@ void FeedGuests::close(ConsumerId id) {
   const Shared guest = found->second;
   guests_.erase(found);
   guest->readable.close();
-  if (guest->process.is_open()) guest->process.close();
+  guest->process = {};
   guest->patience.cancel();
   forget_reader(*guest);
   if (guest->known) books_.with([id](FeedQueue& queue) { queue.remove(id); });

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstddef>
@@ -10,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "regen/share/process_end.h"
 #include "regen/share/roster.h"
 
 namespace regen::share {
@@ -50,7 +50,7 @@ std::optional<Content> read_content(const std::string& path) {
 
 // Not somebody else with its number, nor a dead one that nobody has buried.
 bool lives(std::int64_t process, std::uint64_t start) {
-  const Descriptor end(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+  const Descriptor end = process_descriptor(process);
   pollfd ended{end.number(), POLLIN, 0};
   return end.valid() && ::poll(&ended, 1, 0) == 0 && process_start(process) == start;
 }

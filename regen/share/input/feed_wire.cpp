@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -13,6 +12,7 @@
 
 #include "regen/base/text.h"
 #include "regen/share/input/feed_segment.h"
+#include "regen/share/process_end.h"
 #include "regen/share/unix_socket.h"
 
 namespace regen::share {
@@ -103,7 +103,7 @@ Result<FeedFrame> decode(std::string_view packet, bool from_consumer) {
 FeedSocket::FeedSocket(Descriptor socket) : socket_(std::move(socket)) {
   other_process_ = peer_of(number()).pid;
   if (other_process_ <= 0) return;
-  process_ = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, other_process_, 0)));
+  process_ = process_descriptor(other_process_);
   ended_ = !process_.valid() && errno == ESRCH;
 }
 
