@@ -41,6 +41,7 @@ def add_options(parser):
     parser.add_argument("--tiny", action="store_true", help="small networks, to see that it runs")
     parser.add_argument("--memory", default="100GiB", help="of each job")
     parser.add_argument("--window", type=float, default=1e-3, metavar="SECONDS", help="of a step under the daemon (default 0.001)")
+    parser.add_argument("--turn", type=float, default=0.1, metavar="SECONDS", help="of equal jobs under the daemon (default 0.1)")
 
 
 def end_by_signal():
@@ -226,7 +227,7 @@ def crews_of(options, ways, say=print):
             if way.endswith("mps") and (MPS is None or options.device == "cpu"):
                 say(f"Left out: {way}, as NVIDIA's service is not here.")
             else:
-                crews.append(Crew(way, options))
+                crews.append(Crew(way, options, options.turn))
                 all_of_them.callback(crews[-1].close)
         started(crews)
         yield crews

@@ -34,7 +34,8 @@ Status Executor::run_in_windows(const Part& part, PlacementScope& placement) {
 }
 
 bool Executor::await_room_for(double seconds, const Gate* gate) {
-  for (std::size_t left = issued_.in_the_way_of(seconds); left > 0; --left) {
+  const double times = gate_->hurried() ? 1 : kUnhurried;
+  for (std::size_t left = issued_.in_the_way_of(seconds, times); left > 0; --left) {
     const double expected = issued_.expected_end() - now_seconds();
     if (!device_->await(window_ends_.front(), expected, gate)) return false;
     window_ends_.pop_front();

@@ -21,11 +21,11 @@ std::vector<std::size_t> cut_windows(std::span<const double> seconds, double bou
   return starts;
 }
 
-std::size_t IssuedWork::in_the_way_of(double seconds) const {
+std::size_t IssuedWork::in_the_way_of(double seconds, double times) const {
   double together = seconds;
   for (const Window& window : windows_) together += window.seconds;
   std::size_t done = 0;
-  while (!may_be_together(together, windows_.size() - done + 1)) {
+  while (!may_be_together(together, windows_.size() - done + 1, times * bound_)) {
     together -= windows_[done++].seconds;
   }
   return done;

@@ -23,6 +23,9 @@ namespace regen {
 // issued in: the more, the closer to it the device is kept.
 inline constexpr double kWindowSeconds = 1e-3;
 inline constexpr int kWindowParts = 4;
+// How many times that may be there while nobody can come who is in a hurry (Gate::hurried): enough
+// for the device to have work while the host goes from one step to the next.
+inline constexpr double kUnhurried = 4;
 
 // The first instruction of each window, ascending from 0; empty for an empty list.
 std::vector<std::size_t> cut_windows(std::span<const double> seconds, double bound);
@@ -35,7 +38,8 @@ class IssuedWork {
   explicit IssuedWork(double bound = kWindowSeconds) : bound_(bound) {}
 
   // How many of the oldest have to be done before a window of so many seconds may be issued.
-  std::size_t in_the_way_of(double seconds) const;
+  // `times`: of the bound.
+  std::size_t in_the_way_of(double seconds, double times = 1) const;
   // When the oldest ends, if all takes as long as predicted, by the clock of issue().
   double expected_end() const { return windows_.front().end; }
   void issue(double seconds, double now);
@@ -46,8 +50,8 @@ class IssuedWork {
     double seconds;
     double end;
   };
-  bool may_be_together(double seconds, std::size_t windows) const {
-    return windows == 1 || seconds <= bound_ || (windows == 2 && seconds <= 2 * bound_);
+  static bool may_be_together(double seconds, std::size_t windows, double bound) {
+    return windows == 1 || seconds <= bound || (windows == 2 && seconds <= 2 * bound);
   }
 
   double bound_;

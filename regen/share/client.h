@@ -68,6 +68,8 @@ class Client {
   bool holding() const { return holding_; }
   // Whether it holds the device and nobody waits for it.
   bool calm() const { return holding_ && page_.calm(); }
+  // Whether nobody is there who could interrupt it in the middle of its turn.
+  bool outranks_all() const { return page_.outranks_all(); }
   // For a thread that waits for the end of calm.
   ClientPage::Sleep sleep() const { return page_.sleep(); }
 

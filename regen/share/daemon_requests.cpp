@@ -192,9 +192,12 @@ void Daemon::carry_out_orders() {
 }
 
 void Daemon::show_who_waits() {
-  for (const auto& [job, wanted] : scheduler_.holders()) {
-    const auto found = connection_of_.find(job);
-    if (found != connection_of_.end()) clients_.at(found->second).page.set_wanted(wanted);
+  for (const HolderView& holder : scheduler_.holders()) {
+    const auto found = connection_of_.find(holder.job);
+    if (found == connection_of_.end()) continue;
+    ServerPage& page = clients_.at(found->second).page;
+    page.set_outranks_all(holder.outranks_all);
+    page.set_wanted(holder.wanted);
   }
 }
 

@@ -239,6 +239,15 @@ std::size_t DeviceQueue::waiting() const {
   }));
 }
 
+bool DeviceQueue::outranks_all(JobId id) const {
+  const std::int64_t priority = jobs_.at(id).claim.priority;
+  return std::none_of(jobs_.begin(), jobs_.end(), [id, priority](const auto& entry) {
+    const Claim& other = entry.second.claim;
+    if (entry.first == id || other.priority < priority) return false;
+    return other.priority > priority || other.deadline.has_value();
+  });
+}
+
 JobState DeviceQueue::state(JobId job) const {
   return jobs_.at(job).state;
 }

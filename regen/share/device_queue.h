@@ -74,6 +74,9 @@ class DeviceQueue {
   // Since when it is asked to give way; 0 when it is not.
   Nanoseconds asked_for(Nanoseconds now) const;
   std::size_t waiting() const;
+  // Whether no other job, whatever it does now, could ask this one to give way before its turn
+  // ends.
+  bool outranks_all(JobId job) const;
   JobState state(JobId job) const;
   JobCounts counts(JobId job, Nanoseconds now) const;
   // Time that anybody held the device, jobs that have left included.

@@ -76,6 +76,7 @@ class Holder final : public Gate {
   };
 
   bool open() const override { return client_.keep_going(); }
+  bool hurried() const override { return !client_.outranks_all(); }
   Status wait() override;
 
   // What tell() may say can spill or leave.

@@ -143,6 +143,10 @@ void ServerPage::put(std::uint32_t value) {
   if ((before & kCalm) != 0 && (value & kCalm) == 0) wake_sleepers(&memory_->content.go);
 }
 
+void ServerPage::set_outranks_all(bool outranks) {
+  memory_->content.outranks_all.store(outranks ? 1 : 0, std::memory_order_relaxed);
+}
+
 void ServerPage::set_limit(const ByteLimit& limit) {
   memory_->content.limit.store(limit.pack(), std::memory_order_release);
 }

@@ -9,6 +9,9 @@
 //   go value             it may go on, but somebody waits: it should not keep the device idle
 //   go value + kCalm     it may go on, and nobody waits
 //
+// The second word is 1 while no job that could interrupt this one is there, so that it may keep
+// more work on the device.
+//
 // A thread of the job can sleep while the word is calm; the daemon wakes it, and so does the kernel
 // when the daemon is killed (kCalm is the bit that tells it of sleepers).
 #pragma once
@@ -27,7 +30,7 @@ inline constexpr std::uint32_t kCalm = 0x80000000;  // FUTEX_WAITERS
 // What both sides see.
 struct PageContent {
   std::atomic<std::uint32_t> go;
-  std::uint32_t unused;
+  std::atomic<std::uint32_t> outranks_all;
   std::atomic<std::uint64_t> limit;  // ByteLimit::pack()
 
   static_assert(std::atomic<std::uint32_t>::is_always_lock_free &&
@@ -66,6 +69,8 @@ class ServerPage {
   void set_go(bool go);
   // Whether somebody waits behind a job that may go on.
   void set_wanted(bool wanted);
+  // Whether nobody could come for whom it had to stop in the middle of its turn.
+  void set_outranks_all(bool outranks);
   void set_limit(const ByteLimit& limit);
 
  private:
@@ -89,6 +94,7 @@ class ClientPage {
 
   bool go() const { return (content_->go.load(std::memory_order_acquire) & ~kCalm) == go_value_; }
   bool calm() const { return content_->go.load(std::memory_order_acquire) == (go_value_ | kCalm); }
+  bool outranks_all() const { return content_->outranks_all.load(std::memory_order_relaxed) == 1; }
   ByteLimit limit() const {
     return ByteLimit::unpack(content_->limit.load(std::memory_order_acquire));
   }

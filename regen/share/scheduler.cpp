@@ -306,13 +306,13 @@ void Scheduler::follow(DeviceEntry& device, const Order& order, Nanoseconds now)
   orders_.push_back(order);
 }
 
-std::vector<std::pair<JobId, bool>> Scheduler::holders() const {
-  std::vector<std::pair<JobId, bool>> found;
+std::vector<HolderView> Scheduler::holders() const {
+  std::vector<HolderView> found;
   for (const DeviceEntry& device : devices_) {
     const auto holder = device.queue.holder();
     if (!holder) continue;
     const bool others = device.queue.waiting() > 0 || device.memory.facts(*holder).shrinking;
-    found.emplace_back(*holder, others);
+    found.push_back({*holder, others, device.queue.outranks_all(*holder)});
   }
   return found;
 }

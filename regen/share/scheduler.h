@@ -45,6 +45,13 @@ Json to_json(const JobChange& change);
 // Other fields than its own are somebody else's.
 Result<JobChange> change_from_json(const JsonCursor& object);
 
+// What the holder of a device sees of the others.
+struct HolderView {
+  JobId job;
+  bool wanted = false;        // somebody waits for the device
+  bool outranks_all = false;  // DeviceQueue::outranks_all
+};
+
 class Scheduler {
  public:
   // At least one device, names different.
@@ -86,8 +93,7 @@ class Scheduler {
   void set_closed(std::size_t device, bool closed, Nanoseconds now);
 
   std::vector<Order> take_orders() { return std::exchange(orders_, {}); }
-  // Who holds a device, and whether somebody waits for it.
-  std::vector<std::pair<JobId, bool>> holders() const;
+  std::vector<HolderView> holders() const;
   std::optional<Nanoseconds> next_event() const;
   std::vector<DeviceStatus> status(Nanoseconds now) const;
   // Why a newcomer is out (Order::Kind::kExpire).

@@ -21,6 +21,7 @@ class FakeGate : public Gate {
   explicit FakeGate(std::function<bool(std::size_t)> opens) : opens_(std::move(opens)) {}
 
   bool open() const override { return opens_(asked_++); }
+  bool hurried() const override { return is_hurried; }
   Status wait() override {
     ++waits_;
     if (meanwhile) meanwhile();
@@ -29,6 +30,7 @@ class FakeGate : public Gate {
   std::size_t asked() const { return asked_; }
   std::size_t waits() const { return waits_; }
   std::size_t fail_at = 0;
+  bool is_hurried = true;
   std::function<void()> meanwhile;  // while the step waits
 
  private:
@@ -250,6 +252,34 @@ TEST_P(PauseTest, NeverMoreThanTwoWindowsAreOnTheDevice) {
   EXPECT_EQ(gate->waits(), closed);
   EXPECT_GT(closed, 3U);
   EXPECT_TRUE(beside);  // whoever comes next need not wait for what was issued
+}
+
+TEST_P(PauseTest, MoreIsOnTheDeviceWhileNobodyIsInAHurry) {
+  PausedStep fixture(make_chain(options()));
+  const Plan plan = tight_plan(fixture, kind());
+  std::vector<std::size_t> most;
+  for (const bool hurried : {true, false}) {
+    ASSERT_TRUE(fixture.data().reload().ok());
+    const auto device = std::make_shared<LaggingDevice>(fixture.device());
+    auto executor = Executor::compile(fixture.shared_recording(), fixture.shared_step(), plan,
+                                      device, {.reserve = 1 << 14});
+    ASSERT_TRUE(executor.ok()) << executor.error().message;
+    ASSERT_TRUE(bind(**executor, fixture.data()).ok());
+    most.push_back(0);
+    const auto gate = std::make_shared<FakeGate>([&](std::size_t) {
+      ++device->started;
+      most.back() = std::max(most.back(), device->started - device->finished);
+      return true;
+    });
+    gate->is_hurried = hurried;
+    (*executor)->set_gate(gate, fixture.graph().base_cost() / 20);
+    for (std::size_t part = 0; part < (*executor)->num_parts(); ++part) {
+      const Status status = (*executor)->run(part);
+      ASSERT_TRUE(status.ok()) << status.error().message;
+    }
+    EXPECT_EQ(gate->waits(), 0U);
+  }
+  EXPECT_GE(most[1], 2 * most[0]);
 }
 
 TEST_P(PauseTest, WhoWaitsForTheDeviceGivesWayToo) {

@@ -35,6 +35,19 @@ TEST(DeviceQueue, AJobAloneIsNeverInterrupted) {
   EXPECT_EQ(queue.counts(kA, 1'000'005).used, 1'000'000);
 }
 
+TEST(DeviceQueue, KnowsWhoCannotBeInterrupted) {
+  DeviceQueue queue = queue_of({{.priority = 1}, {.priority = 1}, {.priority = 2}});
+  EXPECT_FALSE(queue.outranks_all(kA)) << "whether or not the other wants the device now";
+  EXPECT_TRUE(queue.outranks_all(kC));
+  queue.remove(kC, 1);
+  EXPECT_TRUE(queue.outranks_all(kA)) << "equals wait for the end of a turn";
+  queue.add(kC, {.priority = 0, .deadline = 5}, 2);
+  EXPECT_TRUE(queue.outranks_all(kA));
+  queue.set_claim(kC, 1, 1, 3);
+  EXPECT_FALSE(queue.outranks_all(kA)) << "deadlines go first among equals";
+  EXPECT_TRUE(queue.outranks_all(kC));
+}
+
 TEST(DeviceQueue, AHigherPriorityAsksAtOnce) {
   DeviceQueue queue = queue_of({{.priority = 1}, {.priority = 7}});
   queue.want(kA, 0);

@@ -75,6 +75,20 @@ def test_the_word_says_whether_somebody_waits(daemon):
     assert eventually(holder.nobody_waits)
 
 
+def test_the_page_says_whether_somebody_could_interrupt(daemon):
+    holder, equal, urgent = (wire.Wire(daemon.socket) for _ in range(3))
+    holder.register("a")
+    holder.send(wire.ACQUIRE)
+    holder.receive()
+    assert eventually(holder.outranks_all)
+    equal.register("b")
+    assert holder.outranks_all()
+    urgent.register("c", priority=1)
+    assert eventually(lambda: not holder.outranks_all()), "before it asks for the device"
+    urgent.close()
+    assert eventually(holder.outranks_all)
+
+
 def test_a_job_stays_while_others_come_and_go(daemon):
     """What ends one connection is never taken for the end of another, or of a process that lives."""
     over = threading.Event()

@@ -50,6 +50,9 @@ class Wire:
     def nobody_waits(self):
         return struct.unpack("<I", self.page[:4])[0] == self.go | CALM
 
+    def outranks_all(self):
+        return struct.unpack("<I", self.page[4:8])[0] == 1
+
     def limit(self):
         """Bytes, depth to park at, generation."""
         word = struct.unpack("<Q", self.page[8:16])[0]
