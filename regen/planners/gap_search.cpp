@@ -21,8 +21,8 @@ constexpr std::size_t kIslands = 8;
 constexpr std::size_t kIslandsOfLarge = 2;
 constexpr int kRoundsPerSettler = 2;  // before the worst island goes on from the best
 
-// Of the effort, for the first plans of large graphs: they may take long, and others have to be
-// asked.
+// Of the effort, for the first plans, and for those from hints: they may take long, and others have
+// to be asked.
 constexpr double kStartShare = 0.2;
 
 double forward_cost(const Graph& graph, OpId turn) {
@@ -77,15 +77,15 @@ void GapSearch::add_blocks(const GapBlocks& blocks) {
   }
 }
 
-void GapSearch::start() {
-  const bool large = space_.large();
-  Effort own(share_of(effort_, large ? kStartShare : 1));
+void GapSearch::start(bool give_up) {
+  give_up |= space_.large();
+  Effort own(share_of(effort_, kStartShare));
   GapRepair repair(space_, own);
   for (const double share : {0.0, 1.0, 0.5, 1.5, 2.5}) {
     if (share > 0 && !space_.can_move()) break;
-    if ((large || best_) && own.exhausted()) break;
+    if ((give_up || best_) && own.exhausted()) break;
     fit_and_add({{space_.model.keep_everything(), early_values(share)}, {}}, repair,
-                large || best_.has_value());
+                give_up || best_.has_value());
   }
   effort_.add(own.work());
 }
@@ -98,6 +98,8 @@ void GapSearch::start_from(const Plan& plan) {
 }
 
 void GapSearch::start_from_hints(const std::vector<double>& again) {
+  Effort own(share_of(effort_, kStartShare));
+  GapRepair repair(space_, own);
   const GapPlan kept = repair_.evaluate({space_.model.keep_everything(), early_values(0)});
   std::vector<std::uint32_t> over_before{0};  // how many ops are over the budget
   for (const Bytes b : kept.stage_bytes) {
@@ -111,7 +113,7 @@ void GapSearch::start_from_hints(const std::vector<double>& again) {
   for (const double threshold : {0.5, 0.95, 0.05}) {
     for (const double share : {0.0, 0.5, 1.0}) {
       if (share > 0 && !space_.can_move()) break;
-      if (effort_.exhausted()) return;
+      if (own.exhausted()) break;
       GapState state{{space_.model.keep_everything(), early_values(share)}, {}};
       for (const GapId g : space_.inner) {
         const Gap& gap = space_.model.gap(g);
@@ -121,9 +123,10 @@ void GapSearch::start_from_hints(const std::vector<double>& again) {
           state.decisions.holdings[g] = Holding::kDropped;
         }
       }
-      fit_and_add(std::move(state));
+      fit_and_add(std::move(state), repair, true);
     }
   }
+  effort_.add(own.work());
 }
 
 // The first values, as many as travel in so much of the forward pass: they have the most time.

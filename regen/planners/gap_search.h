@@ -30,8 +30,9 @@ class GapSearch {
   // Starts from nothing by blocks of the forward pass (gap_blocks.h): soon, however long a graph
   // is.
   void start_in_blocks();
-  // Starts from nothing: everything kept, then dropped or moved until it fits.
-  void start();
+  // Starts from nothing: everything kept, then dropped or moved until it fits; with `give_up` only
+  // while there is time.
+  void start(bool give_up = false);
   // Starts from a plan of somebody else's, if it is of the kind that the model knows.
   void start_from(const Plan& plan);
   // Starts by dropping what somebody thinks should be made again, a number between 0 and 1 for each

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "regen/plan/explain.h"
+#include "regen/planners/effort_share.h"
 #include "regen/planners/gap_search.h"
 #include "regen/planners/recompute.h"
 
@@ -14,17 +15,21 @@ namespace {
 constexpr double kClearly = 0.998;
 // Beyond these ops a quick plan is none that waits for another.
 constexpr std::size_t kMostOps = 5'000;
+// Of the effort, for the quick plan of one order.
+constexpr double kShare = 0.05;
 
-double quick_cost(Problem problem, const Graph& graph, Effort& effort) {
+double quick_cost(Problem problem, const Graph& graph, const Limits& limits, Effort& effort) {
   constexpr double kNone = std::numeric_limits<double>::infinity();
   if (structural_bound(graph).bytes > *problem.budget || !check_sequences_possible(graph).ok()) {
     return kNone;
   }
   problem.graph = &graph;
   problem.observer = nullptr;
-  GapSearch search(problem, effort);
+  Effort own(limits);
+  GapSearch search(problem, own);
   search.start_in_blocks();
-  search.start();
+  search.start(true);
+  effort.add(own.work());
   return search.best() ? search.best()->cost : kNone;
 }
 
@@ -33,7 +38,8 @@ double quick_cost(Problem problem, const Graph& graph, Effort& effort) {
 std::optional<OrderView> promising_order(const Problem& problem, Effort& effort) {
   const Graph& graph = *problem.graph;
   if (graph.num_ops() > kMostOps) return std::nullopt;
-  double least = quick_cost(problem, graph, effort) * kClearly;
+  const Limits limits = share_of(effort, kShare);
+  double least = quick_cost(problem, graph, limits, effort) * kClearly;
   // Nothing is cheaper than to run every op once.
   if (least <= graph.base_cost() * kClearly) return std::nullopt;
   std::optional<OrderView> best;
@@ -41,7 +47,7 @@ std::optional<OrderView> promising_order(const Problem& problem, Effort& effort)
   for (std::vector<OpId> order : {rules.early_release(), rules.late_making()}) {
     auto view = OrderView::make(graph, std::move(order));
     if (!view.ok()) continue;
-    const double cost = quick_cost(problem, view->graph(), effort);
+    const double cost = quick_cost(problem, view->graph(), limits, effort);
     if (cost >= least) continue;
     least = cost;
     best = std::move(*view);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -32,6 +33,8 @@ struct Proposer {
 };
 // Costs above the bound by more than this part of it are far from it.
 constexpr double kFar = 0.05;
+// A plan that does not fit and costs so many times the best one is no start for a search.
+constexpr double kDear = 1.5;
 constexpr Proposer kQuickProposers[] = {
     {"keep_all", 0.1, SIZE_MAX},       {"vdnn", 0.1, SIZE_MAX},
     {"chen_greedy", 0.1, 20'000},      {"chain", 0.1, 20'000},
@@ -41,14 +44,14 @@ constexpr Proposer kQuickProposers[] = {
     {"lower_sets", 0.1, 300},
 };
 constexpr Proposer kSlowProposers[] = {
+    {"str", 0.5, 200, 1'500},
     {"checkmate", 0.3, 1'500},
-    {"str", 0.3, 200, 500},
     {"checkmate_lp", 0.2, 100},
     {"str_lp", 0.2, 100},
 };
 // Asked once more when the search over gaps has found nothing for long and there is time left.
 constexpr Proposer kLastProposers[] = {
-    {"str", 0.7, 500},
+    {"str", 0.7, 500, 1'500},
     {"checkmate", 0.5, 200, 1'500},
 };
 // Asked before anything else that takes long, while no plan fits: rounding finds some where
@@ -177,7 +180,15 @@ class PlanInOrder {
   }
 
   bool asked_for(const Proposer& proposer) const {
+    if (beaten(proposer.name)) return false;
     return graph_.num_ops() <= (far() ? proposer.most_ops_if_far : proposer.most_ops);
+  }
+
+  // Its own plan was far from the best that is known now: to ask it again would be in vain.
+  bool beaten(const char* proposer) const {
+    const auto found = proposed_.find(proposer);
+    if (found == proposed_.end() || !fits()) return false;
+    return found->second > best_.best()->simulation.cost * (1 + kFar);
   }
 
   bool far() const { return !fits() || best_.best()->simulation.cost > bound_ * (1 + kFar); }
@@ -203,9 +214,18 @@ class PlanInOrder {
     if (same_plans) bound_ = std::max(bound_, outcome->lower_bound);
     if (same_plans && outcome->status == PlanStatus::kInfeasible) bound_ = kNoPlan;
     if (!outcome->plan || !allowed(*outcome->plan)) return {};
-    if (search != nullptr) search->start_from(*outcome->plan);
+    const bool within = within_limits(problem_, outcome->simulation);
+    proposed_[proposer.name] = within ? outcome->simulation.cost : kNoPlan;
+    if (search != nullptr && worth_starting_from(outcome->simulation, within)) {
+      search->start_from(*outcome->plan);
+    }
     best_.offer({std::move(*outcome->plan), outcome->simulation, std::string(proposer.name)});
     return {};
+  }
+
+  // What does not fit gets dearer when it is made to.
+  bool worth_starting_from(const Simulation& simulation, bool within) const {
+    return within || !fits() || simulation.cost < kDear * best_.best()->simulation.cost;
   }
 
   // Not every planner asks whether gradients may be made twice, or keeps the order.
@@ -279,6 +299,7 @@ class PlanInOrder {
   Effort& effort_;
   BestCandidate best_;
   double bound_ = 0;
+  std::map<std::string_view, double> proposed_;  // the last plan's cost of who was asked
   std::optional<double> every_order_bound_;
   double least_cost_;  // of every op once, each in its cheapest way
 };

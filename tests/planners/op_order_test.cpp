@@ -8,7 +8,10 @@
 
 #include "regen/graph/analysis.h"
 #include "regen/graph/builder.h"
+#include "regen/models/zoo.h"
+#include "regen/plan/explain.h"
 #include "regen/plan/validate.h"
+#include "regen/planners/order_choice.h"
 #include "regen/planners/recompute.h"
 #include "regen/planners/registry.h"
 #include "regen/simulate/simulate.h"
@@ -100,6 +103,18 @@ TEST(OrderView, PlansForTheViewArePlansForTheGraph) {
   ASSERT_TRUE(in_view.ok() && in_graph.ok());
   EXPECT_EQ(in_view->peak_bytes, in_graph->peak_bytes);
   EXPECT_EQ(in_graph->peak_bytes, 130);
+}
+
+// Where even quick plans take long, most of the effort is left for planning.
+TEST(PromisingOrder, TakesASmallPartOfTheEffort) {
+  const Graph graph = zoo_graph("ResNet50", {.batch = 1}).value();
+  const Problem problem{.graph = &graph, .budget = structural_bound(graph).bytes};
+  Effort all{Limits{}};
+  promising_order(problem, all);
+  Effort limited{Limits{.work = all.work()}};
+  promising_order(problem, limited);
+  EXPECT_GT(limited.work(), 0);
+  EXPECT_LT(limited.work(), all.work() / 4);
 }
 
 TEST(Auto, RunsOpsInAnotherOrderWhereThatIsCheaper) {
