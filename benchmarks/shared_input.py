@@ -1,18 +1,23 @@
 """Measures shared input: what each further consumer costs the producer, and what jobs gain against a loader of their own.
 
     python benchmarks/shared_input.py                    # tiny, CPU
-    python benchmarks/shared_input.py --device cuda      # about two minutes on an H200 with 16 cores (not measured yet)
+    python benchmarks/shared_input.py --device cuda      # minutes on an H200 with 16 cores
 
 Images are decoded as JPEGs are. Separate loaders and the shared one have the same number of workers in all. Prints JSON lines:
-  {"what": "cost", "consumers": k, "producer_cpu_ms": per batch, "consumer_cpu_ms": per batch and consumer, ...}
+  {"what": "cost", "consumers": k, "producer_cpu_ms": per batch, "consumer_cpu_ms": per batch and consumer, ...}; medians
   {"what": "throughput", "jobs": k, "way": "separate" or "shared", "images_per_second": sum, "of_each": [...]}
   {"what": "gain", "jobs": k, "ratio": shared over separate}
+with "after_seconds" since the program began.
 The grids of SwitchFlow's Figures 8 and 9 are experiments/switchflow_fig8.py and switchflow_fig9.py.
 """
 
 import argparse
+import concurrent.futures
+import contextlib
 import json
 import os
+import statistics
+import time
 
 from input_jobs import NO_MODEL, Crew, Setting
 
@@ -25,20 +30,37 @@ GROUPS = [
 ]
 
 
+ROUNDS = 5  # of each number of consumers; their median counts
+BEGAN = time.monotonic()
+
+
 def tell(**line):
-    print(json.dumps(line), flush=True)
+    print(json.dumps({**line, "after_seconds": round(time.monotonic() - BEGAN)}), flush=True)
 
 
 def measure_cost(options):
-    """Decoding in the producer itself, so that its whole cost is one number."""
-    with Crew(3, Setting(options.device, options.side, options.cores, in_producer=True)) as crew:
-        for consumers in (1, 2, 3):
-            found = crew.measure("shared", [NO_MODEL] * consumers, options.cost_batch, False, options.seconds)
-            tell(
-                what="cost", consumers=consumers, batch=options.cost_batch, side=options.side, device=options.device,
-                producer_cpu_ms=round(1e3 * found[0]["producer_cpu"] / found[0]["batches"], 3),
-                consumer_cpu_ms=round(1e3 * sum(f["cpu"] / f["batches"] for f in found) / consumers, 3),
-                batches_per_second=round(min(f["batches"] / f["seconds"] for f in found), 2))
+    """Decoding in the producer itself, so that its whole cost is one number. One crew for each number of consumers, in turns: what the
+    machine does beside is the same for all."""
+    setting = Setting(options.device, options.side, options.cores, in_producer=True)
+    with contextlib.ExitStack() as all_of_them:
+        crews = [all_of_them.enter_context(Crew(consumers, setting)) for consumers in (1, 2, 3)]
+
+        def measure(crew, seconds):
+            return crew.measure("shared", [NO_MODEL] * len(crew.pipes), options.cost_batch, False, seconds)
+
+        with concurrent.futures.ThreadPoolExecutor() as threads:  # producers take long to start
+            list(threads.map(lambda crew: measure(crew, 0.1), crews))
+        rounds = [[measure(crew, options.seconds) for crew in crews] for _ in range(ROUNDS)]
+    for consumers, found in zip((1, 2, 3), zip(*rounds)):
+        tell(
+            what="cost", consumers=consumers, batch=options.cost_batch, side=options.side, device=options.device, rounds=ROUNDS,
+            producer_cpu_ms=middle(1e3 * jobs[0]["producer_cpu"] / jobs[0]["batches"] for jobs in found),
+            consumer_cpu_ms=middle(1e3 * sum(job["cpu"] / job["batches"] for job in jobs) / consumers for jobs in found),
+            batches_per_second=middle(min(job["batches"] / job["seconds"] for job in jobs) for jobs in found))
+
+
+def middle(values):
+    return round(statistics.median(values), 3)
 
 
 def measure_throughput(options):

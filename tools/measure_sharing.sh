@@ -32,7 +32,7 @@ for part in $parts; do
     weights) measure weights 180 "$python" benchmarks/share_latency.py --device cuda --seconds 10 --only weights ;;
     admission) measure admission 150 "$python" benchmarks/share_admission.py --device cuda ;;
     state) measure state 120 "$python" benchmarks/state_move.py --device cuda --rounds 8 ;;
-    input) measure input 200 "$python" benchmarks/shared_input.py --device cuda ;;
+    input) measure input 300 "$python" benchmarks/shared_input.py --device cuda ;;
     figures)
       for figure in fig2 fig3 fig6 fig7 fig8 fig9 fig10 table1; do
         measure "$figure" 240 "$python" "experiments/switchflow_$figure.py" --device cuda --out "$out"
