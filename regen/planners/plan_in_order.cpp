@@ -110,7 +110,7 @@ class PlanInOrder {
     REGEN_TRY(rescue(search ? &*search : nullptr));
     if (search && !nothing_better()) {
       find_bound(*search);
-      REGEN_TRY(ask_all(kSlowProposers, quiet_, &*search));
+      if (!effort_.exhausted()) REGEN_TRY(ask_all(kSlowProposers, quiet_, &*search));
       improve(*search, problem_.options.seed, patience());
       if (!nothing_better() && !effort_.exhausted()) {
         REGEN_TRY(ask_last(*search));
