@@ -2,6 +2,7 @@
 // in the order of the graph, and may run again in later stages.
 #include <algorithm>
 
+#include "regen/plan/whereabouts.h"
 #include "regen/planners/checkpoint_plan.h"
 #include "regen/planners/frontier_solver.h"
 #include "regen/planners/imposed_program.h"
@@ -36,6 +37,11 @@ struct Starts {
     Effort quick({.work = kQuickWork});
     for (const auto planner : {plan_keep_all, plan_chen_greedy, plan_griewank}) {
       add(problem, planner(plain, quick));
+    }
+    const Plan* start = problem.start;
+    // What it moves is no concern of this planner.
+    if (start && start->fingerprint == problem.graph->fingerprint() && keeps_order(*start)) {
+      add(problem, Proposal{.plan = plan_from_sequence(*problem.graph, sequence_of(*start))});
     }
     const bool fits = best.best() && within_limits(problem, best.best()->simulation);
     if (!fits && !effort.exhausted()) add(problem, plan_chain(plain, effort));

@@ -33,7 +33,8 @@ struct Proposer {
 };
 // Costs above the bound by more than this part of it are far from it.
 constexpr double kFar = 0.05;
-// A plan that does not fit and costs so many times the best one is no start for a search.
+// A plan that does not fit and costs so many times the best one is no start for a search, and one
+// that costs so many times what every plan must is good for nothing but to start from.
 constexpr double kDear = 1.5;
 constexpr Proposer kQuickProposers[] = {
     {"keep_all", 0.1, SIZE_MAX},       {"vdnn", 0.1, SIZE_MAX},
@@ -54,13 +55,14 @@ constexpr Proposer kLastProposers[] = {
     {"str", 0.7, 500, 1'500},
     {"checkmate", 0.5, 200, 1'500},
 };
-// Asked before anything else that takes long, while no plan fits: rounding finds some where
+// Asked before anything else that takes long, while no plan fits that costs less than kDear times
+// what it takes to run every op once: rounding finds some where
 // searches end above the budget, and so does moving where recomputing has no room.
 constexpr Proposer kRescuers[] = {
     {"checkmate_lp", 0.4, 100, 300},
     {"str", 0.5, 200, 500},
     {"str_lp", 0.4, 100, 300},
-    {"checkmate", 0.4, 1'500},
+    {"checkmate", 0.5, 1'500},
 };
 // Of what is left, how long the search over gaps may find nothing better before these are asked:
 // than a plan of theirs, and than one of its own.
@@ -110,10 +112,10 @@ class PlanInOrder {
     REGEN_TRY(rescue(search ? &*search : nullptr));
     if (search && !nothing_better()) {
       find_bound(*search);
-      if (!effort_.exhausted()) REGEN_TRY(ask_all(kSlowProposers, quiet_, &*search));
+      if (!effort_.exhausted()) REGEN_TRY(go_on(kSlowProposers, 0, *search));
       improve(*search, problem_.options.seed, patience());
       if (!nothing_better() && !effort_.exhausted()) {
-        REGEN_TRY(ask_last(*search));
+        REGEN_TRY(go_on(kLastProposers, 1, *search));
         improve(*search, problem_.options.seed + 1, 1);
       }
     }
@@ -145,22 +147,22 @@ class PlanInOrder {
     return {};
   }
 
-  // From where the others have come, along other ways.
-  Status ask_last(GapSearch& search) {
+  // From where the others have come; with another seed along other ways.
+  Status go_on(std::span<const Proposer> proposers, std::uint64_t seed, GapSearch& search) {
     Problem problem = quiet_;
-    ++problem.options.seed;
+    problem.options.seed += seed;
     Plan known;
     if (best_.best()) {
       known = best_.best()->plan;
       known.fingerprint = graph_.fingerprint();
       problem.start = &known;
     }
-    return ask_all(kLastProposers, problem, &search);
+    return ask_all(proposers, problem, &search);
   }
 
   Status rescue(GapSearch* search) {
     for (const Proposer& proposer : kRescuers) {
-      if (fits() || effort_.exhausted()) break;
+      if ((fits() && !dear()) || effort_.exhausted()) break;
       if (graph_.num_ops() <= proposer.most_ops_if_far) REGEN_TRY(ask(proposer, quiet_, search));
     }
     return {};
@@ -190,6 +192,9 @@ class PlanInOrder {
     if (found == proposed_.end() || !fits()) return false;
     return found->second > best_.best()->simulation.cost * (1 + kFar);
   }
+
+  // Whatever fits, such a plan is not what anybody wants.
+  bool dear() const { return best_.best()->simulation.cost > kDear * least_cost_; }
 
   bool far() const { return !fits() || best_.best()->simulation.cost > bound_ * (1 + kFar); }
 

@@ -87,6 +87,23 @@ TEST(Checkmate, WithoutTimeItStillReturnsAHeuristicPlan) {
   EXPECT_LE(outcome->simulation.peak_bytes, *problem.budget);
 }
 
+TEST(Checkmate, GoesOnFromThePlanItIsGivenIfThatIsForTheGraph) {
+  const Graph graph = zoo_graph("ResNet50", {.batch = 1}).value();
+  Problem problem{.graph = &graph, .budget = structural_bound(graph).bytes * 5 / 4};
+  const auto known = solve("checkmate", problem, {.work = 3'000'000}).value();
+  const auto short_of_work = solve("checkmate", problem, {.work = 1}).value();
+  ASSERT_TRUE(known.plan && short_of_work.plan);
+  Plan start = *known.plan;
+  start.fingerprint = graph.fingerprint();
+  problem.start = &start;
+  const auto gone_on = solve("checkmate", problem, {.work = 1}).value();
+  EXPECT_LE(gone_on.simulation.cost, known.simulation.cost);
+  EXPECT_LT(gone_on.simulation.cost, short_of_work.simulation.cost);
+  ++start.fingerprint;
+  EXPECT_EQ(solve("checkmate", problem, {.work = 1}).value().simulation.cost,
+            short_of_work.simulation.cost);
+}
+
 TEST(Checkmate, TheSameCountedWorkGivesTheSamePlanAndBound) {
   const auto graph = zoo_graph("MobileNet", {.batch = 1, .backward = BackwardStyle::kCheckmate});
   ASSERT_TRUE(graph.ok());
