@@ -112,7 +112,7 @@ class PlanInOrder {
     REGEN_TRY(rescue(search ? &*search : nullptr));
     if (search && !nothing_better()) {
       find_bound(*search);
-      if (!effort_.exhausted()) REGEN_TRY(go_on(kSlowProposers, 0, *search));
+      if (!fits() || !effort_.exhausted()) REGEN_TRY(go_on(kSlowProposers, 0, *search));
       improve(*search, problem_.options.seed, patience());
       if (!nothing_better() && !effort_.exhausted()) {
         REGEN_TRY(go_on(kLastProposers, 1, *search));
