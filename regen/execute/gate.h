@@ -14,8 +14,8 @@ class Gate {
   virtual bool open() const = 0;
   // Whether somebody may come who cannot wait for more than one window of work.
   virtual bool hurried() const { return true; }
-  // Called when it is not open. What the step has issued, a window at most, may still be on the
-  // device. Returns when the step may go on where it was; an error ends the step there. May take
+  // Called when it is not open. What the step has issued (IssuedWork) may still be on the device.
+  // Returns when the step may go on where it was; an error ends the step there. May take
   // long, and is called without Python's lock.
   virtual Status wait() = 0;
 };

@@ -56,8 +56,8 @@ constexpr Proposer kLastProposers[] = {
     {"checkmate", 0.5, 200, 1'500},
 };
 // Asked before anything else that takes long, while no plan fits that costs less than kDear times
-// what it takes to run every op once: rounding finds some where
-// searches end above the budget, and so does moving where recomputing has no room.
+// what it takes to run every op once: rounding finds some where searches end above the budget, and
+// so does moving where recomputing has no room.
 constexpr Proposer kRescuers[] = {
     {"checkmate_lp", 0.4, 100, 300},
     {"str", 0.5, 200, 500},
