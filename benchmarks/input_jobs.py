@@ -56,12 +56,26 @@ class Compressed:
         return (image + 128).clamp_(0, 255).div_(255), index % 1000
 
 
+class Ready:
+    """The same images, decoded before: a producer of these does nothing but hand out."""
+
+    def __init__(self, side, length=100_000):
+        self.image, self.length = Compressed(side)[0][0], length
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        return self.image, index % 1000
+
+
 @dataclass
 class Setting:
     device: str = "cpu"
     side: int = 64
     cores: int = 2  # that decode: workers of all loaders together
     in_producer: bool = False  # decode in the producer itself, without workers: its cost is one number
+    decode: bool = True
     start: str = "fork"  # of the jobs and the producer; with CUDA always "spawn"
 
     def __post_init__(self):
@@ -75,7 +89,7 @@ class Job:
     """One process of the crew. What it reads from stays open until another input is asked for."""
 
     def __init__(self, setting):
-        self.setting, self.dataset = setting, Compressed(setting.side)
+        self.setting, self.dataset = setting, (Compressed if setting.decode else Ready)(setting.side)
         self.input, self.batches, self.loader = None, None, None
         self.model, self.step = None, None
 

@@ -4,7 +4,7 @@
     python benchmarks/shared_input.py --device cuda      # minutes on an H200 with 16 cores
 
 Images are decoded as JPEGs are. Separate loaders and the shared one have the same number of workers in all. Prints JSON lines:
-  {"what": "cost", "consumers": k, "producer_cpu_ms": per batch, "consumer_cpu_ms": per batch and consumer, ...}; medians
+  {"what": "cost", "decoding": whether images were decoded, "consumers": k, "producer_cpu_ms": per batch, "consumer_cpu_ms": per batch and consumer, ...}; medians
   {"what": "throughput", "jobs": k, "way": "separate" or "shared", "images_per_second": sum, "of_each": [...]}
   {"what": "gain", "jobs": k, "ratio": shared over separate}
 with "after_seconds" since the program began.
@@ -38,10 +38,10 @@ def tell(**line):
     print(json.dumps({**line, "after_seconds": round(time.monotonic() - BEGAN)}), flush=True)
 
 
-def measure_cost(options):
-    """Decoding in the producer itself, so that its whole cost is one number. One crew for each number of consumers, in turns: what the
-    machine does beside is the same for all."""
-    setting = Setting(options.device, options.side, options.cores, in_producer=True)
+def measure_cost(options, decoding):
+    """Decoding in the producer itself, so that its whole cost is one number; without decoding it is that of handing out. One crew for each
+    number of consumers, in turns: what the machine does beside is the same for all."""
+    setting = Setting(options.device, options.side, options.cores, in_producer=True, decode=decoding)
     with contextlib.ExitStack() as all_of_them:
         crews = [all_of_them.enter_context(Crew(consumers, setting)) for consumers in (1, 2, 3)]
 
@@ -53,7 +53,7 @@ def measure_cost(options):
         rounds = [[measure(crew, options.seconds) for crew in crews] for _ in range(ROUNDS)]
     for consumers, found in zip((1, 2, 3), zip(*rounds)):
         tell(
-            what="cost", consumers=consumers, batch=options.cost_batch, side=options.side, device=options.device, rounds=ROUNDS,
+            what="cost", decoding=decoding, consumers=consumers, batch=options.cost_batch, side=options.side, device=options.device, rounds=ROUNDS,
             producer_cpu_ms=middle(1e3 * jobs[0]["producer_cpu"] / jobs[0]["batches"] for jobs in found),
             consumer_cpu_ms=middle(1e3 * sum(job["cpu"] / job["batches"] for job in jobs) / consumers for jobs in found),
             batches_per_second=middle(min(job["batches"] / job["seconds"] for job in jobs) for jobs in found))
@@ -90,7 +90,8 @@ def main():
     options.side = options.side or (224 if options.device == "cuda" else 64)
     options.seconds = options.seconds or (1.5 if options.device == "cuda" else 0.3)
     if options.only != "throughput":
-        measure_cost(options)
+        for decoding in (True, False):
+            measure_cost(options, decoding)
     if options.only != "cost":
         measure_throughput(options)
 
