@@ -211,6 +211,8 @@ class Crew:
         for place, spec in specs.items():
             of_worker.setdefault(id(self.workers[place]), (self.workers[place], []))[1].append((place, self.completed(spec)))
         for worker, its in of_worker.values():
+            worker.do("warm", *(spec for _, spec in its))
+        for worker, its in of_worker.values():
             worker.tell("measure", [spec for _, spec in its], seconds=seconds, trace=trace)
         found = {}
         for worker, its in of_worker.values():

@@ -1,6 +1,7 @@
 """One process of share_crew.py: a training, an inference server or both. Reads commands as JSON lines and answers each with one:
 
     {"do": "prepare", "works": [...]}                makes them and runs each some times
+    {"do": "warm", "works": [...]}                   once more, by the threads that measure
     {"do": "measure", "works": [...], "seconds": S}  all at the same time; a list of what each found. With "trace": true also when the
                                                      device (on a CPU: a step) was at work, in seconds since 1970
     {"do": "idle", "works": [one], "seconds": S}     the time of a step and how much of it the device is at work
@@ -202,11 +203,17 @@ class Probe:
         return {"grant": percentiles(granted), "first_kernel": percentiles(first), "requests": len(granted)}
 
 
+def warm_one(work):
+    """Libraries have handles for each thread. Apart from measuring, so that all places begin at the same time: a job that gives way to
+    another would begin when that one ends."""
+    if not isinstance(work, Probe):
+        work.once()
+        work.finish()
+
+
 def measure_one(work, spec, seconds):
     if isinstance(work, Probe):
         return work.measure(seconds)
-    work.once()  # libraries have handles for each thread
-    work.finish()
     if work.decoder is not None:
         return throughput(work, seconds, lambda: work.decoded(spec.get("sliced", False)))
     return throughput(work, seconds, work.once) if work.trains else latency(work, seconds, spec.get("rate", 0))
@@ -250,6 +257,10 @@ class Process:
                 self.works[self.key(spec)] = Probe(self.options) if spec["kind"] == "probe" else Work(self.options, spec)
         return []
 
+    def warm(self, command):
+        self.at_once([lambda spec=spec: warm_one(self.works[self.key(spec)]) for spec in command["works"]])
+        return []
+
     def measure(self, command):
         seconds, specs = command["seconds"], command["works"]
         calls = [lambda spec=spec: measure_one(self.works[self.key(spec)], spec, seconds) for spec in specs]
@@ -280,7 +291,7 @@ def main():
     options = parse()
     torch.set_num_threads(1)  # who needs more cores, as a decoder, has threads of its own
     process = Process(options)
-    answers = {"prepare": process.prepare, "measure": process.measure, "idle": process.idle, "forget": process.forget}
+    answers = {"prepare": process.prepare, "warm": process.warm, "measure": process.measure, "idle": process.idle, "forget": process.forget}
     for line in sys.stdin:
         command = json.loads(line)
         print(json.dumps(answers[command["do"]](command)), flush=True)

@@ -46,7 +46,7 @@ Status Holder::begin() {
   const std::lock_guard lock(mutex_);
   if (users_ == 0) {
     ++uses_;  // a device that is about to be given back is kept
-    comes_back_ = rest_began_ > 0 && clock_now() - rest_began_ <= kSoon;
+    if (rest_began_ > 0) habit_.rested(clock_now() - rest_began_);
     if (!client_.keep_going()) REGEN_TRY(acquire());
     REGEN_TRY(come_back());
   }
@@ -120,7 +120,7 @@ void Holder::watch() {
 bool Holder::should_give_back() const {
   if (!client_.holding() || client_.calm()) return false;
   const bool asked = !client_.keep_going();
-  return asked || afterwards_.gives_back || !comes_back_ || clock_now() - rest_began_ >= kMoment;
+  return asked || afterwards_.gives_back || clock_now() - rest_began_ >= habit_.patience();
 }
 
 void Holder::give_back(std::unique_lock<std::mutex>& lock) {

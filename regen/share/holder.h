@@ -8,8 +8,9 @@
 // Between end() and the next begin() a thread of its own sleeps on the word that the daemon writes.
 // When somebody waits for the device, it lets the device finish what was issued and gives it back.
 // A training loop is never at rest for long, and to give the device back between any two steps
-// would undo what weights are for; so a job that came back soon last time is given a moment before
-// the device goes to a job of the same rank. One that is more urgent gets it at once.
+// would undo what weights are for; so a job that came back soon last time is given the time it
+// usually needs (RestHabit) before the device goes to a job of no higher rank. One that is more
+// urgent gets it at once.
 //
 // The same thread listens to the daemon while the job does not hold the device: it makes room when
 // asked, gets below a lower limit where it can, and joins a daemon that was started again.
@@ -26,13 +27,9 @@
 #include "regen/execute/gate.h"
 #include "regen/share/client.h"
 #include "regen/share/movable_memory.h"
+#include "regen/share/rest_habit.h"
 
 namespace regen::share {
-
-// What a job that comes back soon is given, once its device has finished.
-inline constexpr Nanoseconds kMoment = 1'000'000;
-// The longest rest of such a job: some work may still be on the device when it begins.
-inline constexpr Nanoseconds kSoon = 4'000'000;
 
 // What a piece of work leaves behind.
 struct Afterwards {
@@ -124,7 +121,7 @@ class Holder final : public Gate {
   int users_ = 0;
   std::uint64_t uses_ = 0;  // beginnings so far
   Nanoseconds rest_began_ = 0;
-  bool comes_back_ = false;  // it came back soon last time
+  RestHabit habit_;
   Afterwards afterwards_;
   std::shared_ptr<MovableMemory> memory_;
   bool away_ = false;       // memory was moved out of the way and has not come back

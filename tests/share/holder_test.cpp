@@ -106,6 +106,22 @@ TEST(Holder, ARequestThatIsAnsweredGivesBackAtOnceIfSomebodyWaits) {
 }
 
 // The kernel wakes the watcher of a resting job when the daemon is killed, and the job comes back.
+TEST(RestHabit, IsPatientWithWhoComesBackAndOnlyAsLongAsThatTakes) {
+  RestHabit habit;
+  EXPECT_EQ(habit.patience(), 0);  // nothing is known yet
+  habit.rested(100'000);
+  EXPECT_EQ(habit.patience(), kMoment);
+  for (int i = 0; i < 100; ++i) habit.rested(1'500'000);
+  EXPECT_GE(habit.patience(), 2'999'000);
+  EXPECT_LE(habit.patience(), 3'000'000);
+  for (int i = 0; i < 100; ++i) habit.rested(3'900'000);
+  EXPECT_EQ(habit.patience(), kSoon);
+  habit.rested(kSoon + 1);
+  EXPECT_EQ(habit.patience(), 0);  // it stayed away: whoever waits need not
+  habit.rested(3'900'000);
+  EXPECT_EQ(habit.patience(), kSoon);
+}
+
 TEST(Holder, SurvivesADaemonThatIsKilledWhileItRests) {
   TemporaryFolder folder;
   auto options = test_daemon(folder);
