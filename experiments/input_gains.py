@@ -22,7 +22,8 @@ MODELS = ["resnet50", "vgg16", "googlenet", "mobilenet_v2", "densenet"]
 TINY_BATCH, TINY_SECONDS, TINY_SIDE = 4, 0.1, 32
 
 
-def parse(description, seconds, bound):
+def parse(description, seconds, bound, batches=None):
+    """`batches` are those to choose from."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=pathlib.Path, default=common.ROOT / "out", help="folder for CSV and plot (default out/)")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
@@ -30,6 +31,9 @@ def parse(description, seconds, bound):
     parser.add_argument("--seconds", type=float, default=seconds, help=f"of each row, measured (default {seconds})")
     parser.add_argument("--bound", type=float, help=f"seconds after which rows are left out (default {bound}; tiny: none)")
     parser.add_argument("--cores", type=common.positive, default=max(3, (os.cpu_count() or 4) - 1), help="that decode, in all (default: all but one)")
+    if batches:
+        parser.add_argument("--batches", type=int, nargs="+", choices=batches, default=list(batches), metavar="BATCH",
+                            help=f"some of {', '.join(map(str, batches))} (default all)")
     options = parser.parse_args()
     if options.bound is None:
         options.bound = float("inf") if options.tiny else bound

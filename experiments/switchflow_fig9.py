@@ -12,8 +12,8 @@ GROUPS = [["resnet50", "mobilenet_v2"], ["resnet50", "googlenet"], ["resnet50", 
 
 
 def main():
-    options = input_gains.parse(__doc__, seconds=1.0, bound=80)
-    batches = (32, 64) if options.tiny else (32, 64, 128)
+    options = input_gains.parse(__doc__, seconds=1.0, bound=80, batches=(32, 64, 128))
+    batches = options.batches[:2] if options.tiny else options.batches
     groups = GROUPS[1:] if options.tiny else GROUPS
     cases = [(models, batch, "inference", PUBLISHED[len(models), batch]) for batch in batches for models in groups]
     input_gains.show(options, "switchflow_fig9", "Inference jobs of different networks: shared input against separate loaders",

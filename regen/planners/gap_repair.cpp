@@ -14,6 +14,7 @@ namespace regen {
 namespace {
 
 constexpr int kRelieveRounds = 60;
+constexpr std::size_t kMostStepsPerOp = 30;
 constexpr int kDeepestPrice = 10;
 // What has become so much dearer since it was looked at waits for its turn again.
 constexpr double kDearer = 1.5;
@@ -147,14 +148,19 @@ bool GapRepair::far_beyond_the_cap(const GapPlan& plan) const {
   return cost_of_runs(plan) - base > 2 * std::max(0.0, allowed);
 }
 
+// What is dropped makes others run again, and those others: that comes to no good end.
+bool GapRepair::runs_away(const GapPlan& plan) const {
+  return plan.steps.size() > kMostStepsPerOp * space_.graph.num_ops();
+}
+
 bool GapRepair::relieve(GapState& state, Random& random, bool give_up) {
   for (int round = 0; round < kRelieveRounds; ++round) {
     state.plan = evaluate(state.decisions);
     if (state.plan.peak_bytes <= *space_.problem.budget) return state.plan.fits;
-    if (give_up && effort_.exhausted()) return false;
+    if (give_up && (effort_.exhausted() || runs_away(state.plan))) return false;
     if (far_beyond_the_cap(state.plan)) return false;
     const bool changed =
-        space_.large() ? relieve_all(state, random) : relieve_once(state, random, give_up);
+        space_.many() ? relieve_all(state, random) : relieve_once(state, random, give_up);
     if (!changed) return false;
   }
   return false;

@@ -78,7 +78,7 @@ void GapSearch::add_blocks(const GapBlocks& blocks) {
 }
 
 void GapSearch::start(bool give_up) {
-  give_up |= space_.large();
+  give_up |= space_.many();
   Effort own(share_of(effort_, kStartShare));
   GapRepair repair(space_, own);
   for (const double share : {0.0, 1.0, 0.5, 1.5, 2.5}) {

@@ -59,11 +59,20 @@ constexpr Proposer kLastProposers[] = {
 // what it takes to run every op once: rounding finds some where searches end above the budget, and
 // so does moving where recomputing has no room.
 constexpr Proposer kRescuers[] = {
-    {"checkmate_lp", 0.4, 100, 300},
-    {"str", 0.5, 200, 500},
-    {"str_lp", 0.4, 100, 300},
-    {"checkmate", 0.5, 1'500},
+    {"checkmate_lp", 0.4, 300},
+    {"str", 0.5, 500},
+    {"str_lp", 0.4, 300},
+    {"checkmate", 0.5, 500},
 };
+// The same with more ops. The search over gaps makes more of what recomputes than of what moves,
+// however dear; so the others are asked only where there is next to nothing to start from.
+constexpr Proposer kRescuersOfMany[] = {
+    {"checkmate", 0.2, 3'000},
+    {"str", 0.6, 1'500},
+    {"checkmate", 0.5, 3'000},
+};
+constexpr std::size_t kMany = 500;
+constexpr double kDearest = 2.5;
 // Of what is left, how long the search over gaps may find nothing better before these are asked:
 // than a plan of theirs, and than one of its own.
 constexpr double kPatience = 0.25;
@@ -108,14 +117,14 @@ class PlanInOrder {
       if (for_this_graph) search->start_from(*start);
       take(*search);
     }
-    REGEN_TRY(ask_all(kQuickProposers, quiet_, search ? &*search : nullptr));
-    REGEN_TRY(rescue(search ? &*search : nullptr));
+    ask_all(kQuickProposers, quiet_, search ? &*search : nullptr);
+    rescue(search ? &*search : nullptr);
     if (search && !nothing_better()) {
       find_bound(*search);
-      if (!fits() || !effort_.exhausted()) REGEN_TRY(go_on(kSlowProposers, 0, *search));
+      if (!fits() || !effort_.exhausted()) go_on(kSlowProposers, 0, *search);
       improve(*search, problem_.options.seed, patience());
       if (!nothing_better() && !effort_.exhausted()) {
-        REGEN_TRY(go_on(kLastProposers, 1, *search));
+        go_on(kLastProposers, 1, *search);
         improve(*search, problem_.options.seed + 1, 1);
       }
     }
@@ -138,17 +147,16 @@ class PlanInOrder {
     return {.interrupt = effort_.limits().interrupt, .enough = effort_.limits().enough};
   }
 
-  Status ask_all(std::span<const Proposer> proposers, const Problem& problem, GapSearch* search) {
+  void ask_all(std::span<const Proposer> proposers, const Problem& problem, GapSearch* search) {
     for (const Proposer& proposer : proposers) {
       if (!asked_for(proposer)) continue;
       if (nothing_better()) break;
-      REGEN_TRY(ask(proposer, problem, search));
+      ask(proposer, problem, search);
     }
-    return {};
   }
 
   // From where the others have come; with another seed along other ways.
-  Status go_on(std::span<const Proposer> proposers, std::uint64_t seed, GapSearch& search) {
+  void go_on(std::span<const Proposer> proposers, std::uint64_t seed, GapSearch& search) {
     Problem problem = quiet_;
     problem.options.seed += seed;
     Plan known;
@@ -157,15 +165,18 @@ class PlanInOrder {
       known.fingerprint = graph_.fingerprint();
       problem.start = &known;
     }
-    return ask_all(proposers, problem, &search);
+    ask_all(proposers, problem, &search);
   }
 
-  Status rescue(GapSearch* search) {
-    for (const Proposer& proposer : kRescuers) {
-      if ((fits() && !dear()) || effort_.exhausted()) break;
-      if (graph_.num_ops() <= proposer.most_ops_if_far) REGEN_TRY(ask(proposer, quiet_, search));
+  void rescue(GapSearch* search) {
+    const bool many = graph_.num_ops() > kMany;
+    const auto rescuers = many ? std::span<const Proposer>(kRescuersOfMany) : kRescuers;
+    double dear = kDear;
+    for (const Proposer& proposer : rescuers) {
+      if ((fits() && !dearer_than(dear)) || effort_.exhausted()) break;
+      if (graph_.num_ops() <= proposer.most_ops) ask(proposer, quiet_, search);
+      if (many) dear = kDearest;
     }
-    return {};
   }
 
   double patience() const {
@@ -194,7 +205,9 @@ class PlanInOrder {
   }
 
   // Whatever fits, such a plan is not what anybody wants.
-  bool dear() const { return best_.best()->simulation.cost > kDear * least_cost_; }
+  bool dearer_than(double times) const {
+    return best_.best()->simulation.cost > times * least_cost_;
+  }
 
   bool far() const { return !fits() || best_.best()->simulation.cost > bound_ * (1 + kFar); }
 
@@ -210,22 +223,21 @@ class PlanInOrder {
     tell();
   }
 
-  Status ask(const Proposer& proposer, const Problem& problem, GapSearch* search) {
+  void ask(const Proposer& proposer, const Problem& problem, GapSearch* search) {
     auto outcome = solve(proposer.name, problem, limits_of(proposer));
-    if (!outcome.ok()) return {};  // a graph that this one cannot take
+    if (!outcome.ok()) return;  // a graph that this one cannot take
     effort_.add(outcome->work);
     // Its bound is for the same plans as ours: any movement, first runs in the order of the graph.
     const bool same_plans = std::string_view(proposer.name) == "str" && &original_ == &graph_;
     if (same_plans) bound_ = std::max(bound_, outcome->lower_bound);
     if (same_plans && outcome->status == PlanStatus::kInfeasible) bound_ = kNoPlan;
-    if (!outcome->plan || !allowed(*outcome->plan)) return {};
+    if (!outcome->plan || !allowed(*outcome->plan)) return;
     const bool within = within_limits(problem_, outcome->simulation);
     proposed_[proposer.name] = within ? outcome->simulation.cost : kNoPlan;
     if (search != nullptr && worth_starting_from(outcome->simulation, within)) {
       search->start_from(*outcome->plan);
     }
     best_.offer({std::move(*outcome->plan), outcome->simulation, std::string(proposer.name)});
-    return {};
   }
 
   // What does not fit gets dearer when it is made to.
