@@ -14,6 +14,7 @@
 #include "python/runtime_share.h"
 #include "python/runtime_state.h"
 #include "python/runtime_step.h"
+#include "regen/base/folder_lock.h"
 #include "regen/execute/link.h"
 #include "regen/execute/memory_meter.h"
 
@@ -138,6 +139,10 @@ void bind_memory(py::module_& module) {
     const DeviceMemory memory = value_or_raise(device->memory());
     return std::pair(memory.total, memory.free);
   });
+  py::class_<FolderLock>(module, "FolderLock")
+      .def(py::init<const std::string&>(), py::call_guard<py::gil_scoped_release>())
+      .def("__enter__", [](const FolderLock&) {})
+      .def("__exit__", [](FolderLock& lock, const py::args&) { lock.release(); });
   module.def("parse_bytes",
              [](const std::string& text) { return value_or_raise(parse_bytes(text)); });
   module.def("format_bytes", [](Bytes bytes) { return format_bytes(bytes); });

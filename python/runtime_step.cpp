@@ -49,22 +49,16 @@ void RuntimeStep::record(const std::map<std::size_t, at::Tensor>& samples, int r
                          bool capture) {
   // An operator may be written in Python and tried on another thread.
   const py::gil_scoped_release unlocked;
-  RecordCache cache;
-  if (!cache_path.empty()) {
-    cache = value_or_raise(RecordCache::load(cache_path, device_->name()));
-  }
   RecordOptions options;
   options.repeats = repeats;
-  options.cache = &cache;
   options.algorithms = value_or_raise(parse_algorithms(algorithms));
   options.capture = capture;
   options.sample = [&](StorageId storage) {
     const auto found = samples.find(storage.index());
     return found == samples.end() ? at::Tensor() : found->second;
   };
-  recording_ =
-      std::make_shared<Recording>(value_or_raise(regen::record(program_, *device_, options)));
-  if (!cache_path.empty() && cache.changed()) check(cache.save(cache_path, device_->name()));
+  recording_ = std::make_shared<Recording>(
+      value_or_raise(record_with_file(program_, *device_, options, cache_path)));
 }
 
 void RuntimeStep::make_graph(Bytes runtime_bytes) {

@@ -25,21 +25,15 @@ at::Tensor sample_of(const ProgramData& data, const Program& program, StorageId 
 }
 
 Status record_program(const ProgramArgument& argument, PreparedStep& prepared) {
-  RecordCache cache;
-  const std::string& device = prepared.device->name();
-  if (!argument.cache.empty()) {
-    REGEN_ASSIGN(cache, RecordCache::load(argument.cache, device));
-  }
   RecordOptions options;
   options.repeats = static_cast<int>(argument.repeats);
-  options.cache = &cache;
   options.algorithms = argument.algorithms;
   options.sample = [&](StorageId storage) {
     return sample_of(*prepared.data, prepared.program, storage);
   };
-  REGEN_ASSIGN(Recording recording, record(prepared.program, *prepared.device, options));
+  REGEN_ASSIGN(Recording recording,
+               record_with_file(prepared.program, *prepared.device, options, argument.cache));
   prepared.recording = std::make_shared<const Recording>(std::move(recording));
-  if (!argument.cache.empty() && cache.changed()) REGEN_TRY(cache.save(argument.cache, device));
   return {};
 }
 

@@ -1,9 +1,9 @@
 """How fast tensors travel between the host and a device: measured once, remembered for the process and on disk."""
 
 import json
-import os
 
 from regen import _runtime
+from regen.cache_folder import write_whole
 from regen.job import hold
 
 MEASURED = {}  # device -> bytes per second to the host, to the device, both together
@@ -18,7 +18,7 @@ def measured_link(device, folder):
         if name not in known:
             with hold():
                 known[name] = _runtime.measure_link(device)
-            store_links(path, known)
+            known = store_links(path, known)
         MEASURED[device] = tuple(known[name])
     return MEASURED[device]
 
@@ -34,8 +34,10 @@ def stored_links(path):
 
 
 def store_links(path, known):
+    """What counts from now on: of processes that measure at the same time, what the first to get here has found, so that all plan alike."""
     if path is None:
-        return
-    temporary = path.with_suffix(f".{os.getpid()}")
-    temporary.write_text(json.dumps(known))
-    temporary.rename(path)
+        return known
+    with _runtime.FolderLock(str(path.parent)):
+        known = known | stored_links(path)
+        write_whole(path, json.dumps(known).encode())
+    return known

@@ -295,4 +295,18 @@ Result<Recording> record(const Program& program, ExecutionDevice& device,
   return std::move(*recording);
 }
 
+Result<Recording> record_with_file(const Program& program, ExecutionDevice& device,
+                                   RecordOptions options, const std::string& path) {
+  if (path.empty()) return record(program, device, options);
+  REGEN_ASSIGN(RecordCache cache, RecordCache::load(path, device.name()));
+  options.cache = &cache;
+  // Again with what another wrote meanwhile, which takes no measurements: this one's are there too.
+  while (true) {
+    REGEN_ASSIGN(Recording recording, record(program, device, options));
+    if (!cache.changed()) return recording;
+    REGEN_ASSIGN(const bool others, cache.save(path, device.name()));
+    if (!others) return recording;
+  }
+}
+
 }  // namespace regen

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -79,5 +80,10 @@ struct RecordOptions {
 
 Result<Recording> record(const Program& program, ExecutionDevice& device,
                          const RecordOptions& options = {});
+
+// With the measurements that processes share in a file ("": none), which gets what it lacks. Where
+// several measure at the same time, the recording of each has the times that are in the file.
+Result<Recording> record_with_file(const Program& program, ExecutionDevice& device,
+                                   RecordOptions options, const std::string& path);
 
 }  // namespace regen

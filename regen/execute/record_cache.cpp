@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "regen/base/file.h"
+#include "regen/base/folder_lock.h"
 #include "regen/base/json_fields.h"
 #include "regen/execute/dtype.h"
 
@@ -90,6 +91,11 @@ CallRecord from_json(const Json& json) {
   return record;
 }
 
+bool says_more(const CallRecord& record, const CallRecord& other) {
+  return (record.alternatives && !other.alternatives) ||
+         (record.overwritable && !other.overwritable);
+}
+
 }  // namespace
 
 const CallRecord* RecordCache::find(const std::string& key) const {
@@ -125,7 +131,26 @@ Result<RecordCache> RecordCache::load(const std::string& path, const std::string
   return cache;
 }
 
-Status RecordCache::save(const std::string& path, const std::string& device) const {
+Result<bool> RecordCache::save(const std::string& path, const std::string& device) {
+  // From here to the end of writing, or two would add to the same file and one of them in vain.
+  const FolderLock lock(std::filesystem::path(path).parent_path().string());
+  REGEN_ASSIGN(RecordCache file, load(path, device));
+  bool others = false;
+  for (const auto& [key, record] : records_) {
+    const CallRecord* known = file.find(key);
+    if (known == nullptr || says_more(record, *known)) {
+      file.insert(key, record);
+    } else {
+      others |= *known != record;
+    }
+  }
+  if (file.changed()) REGEN_TRY(file.write(path, device));
+  records_ = std::move(file.records_);
+  changed_ = false;
+  return others;
+}
+
+Status RecordCache::write(const std::string& path, const std::string& device) const {
   Json calls = Json::object();
   for (const auto& [key, record] : records_) calls.push_back({key, to_json(record)});
   const Json document = {

@@ -72,13 +72,19 @@ class RecordCache {
   const CallRecord* find(const std::string& key) const;
   void insert(const std::string& key, CallRecord record);
   std::size_t size() const { return records_.size(); }
-  bool changed() const { return changed_; }
+  bool changed() const { return changed_; }  // since it was loaded or saved
 
   // A file that is absent is an empty cache; one of another device or version is refused.
   static Result<RecordCache> load(const std::string& path, const std::string& device);
-  Status save(const std::string& path, const std::string& device) const;
+  // Adds to the file what it lacks, and takes over all that it has. Others may have measured the
+  // same calls at the same time: who wrote first is right, so that all who share the file have the
+  // same times; but a record that was looked for more (alternatives) replaces one that was not.
+  // True if a record was here with other times than it has now.
+  Result<bool> save(const std::string& path, const std::string& device);
 
  private:
+  Status write(const std::string& path, const std::string& device) const;
+
   std::map<std::string, CallRecord> records_;
   bool changed_ = false;
 };

@@ -381,6 +381,7 @@ TEST(AlgorithmChoice, AnOperatorThatNeverComesToThePlannedOneIsReported) {
   RecordCache cache;
   Chain measured(choosy_chain(2, 0), Algorithms::kAny, {}, &cache);
   const std::string path = testing::TempDir() + "regen_changed_alternatives.json";
+  std::filesystem::remove(path);
   ASSERT_TRUE(cache.save(path, "here").ok());
   std::string text = *read_file(path);
   const std::string size = "[" + std::to_string(2 * kMiB) + ",";

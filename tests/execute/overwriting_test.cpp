@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 #include <torch/library.h>
 
+#include <filesystem>
+
 #include "regen/execute/device_cpu.h"
 #include "regen/execute/overwriting.h"
 #include "regen/execute/program_values.h"
@@ -183,6 +185,7 @@ TEST(Overwriting, TheCacheKnowsIt) {
   RecordCache cache;
   const Recorded first(one_call("aten::relu"), &cache);
   const std::string path = testing::TempDir() + "regen_overwriting.json";
+  std::filesystem::remove(path);
   ASSERT_TRUE(cache.save(path, "here").ok());
   RecordCache loaded = *RecordCache::load(path, "here");
   const Recorded again(one_call("aten::relu"), &loaded);

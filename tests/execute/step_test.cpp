@@ -9,7 +9,11 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
+#include <thread>
 
+#include "regen/base/file.h"
+#include "regen/base/json.h"
 #include "regen/execute/device_cpu.h"
 #include "regen/execute/direct_step.h"
 #include "regen/execute/executor.h"
@@ -32,6 +36,20 @@ class Fixture : public StepFixture {
   explicit Fixture(const ChainOptions& options, const CpuDeviceOptions& device = {})
       : StepFixture(make_chain(options), device) {}
 };
+
+// Of a file that no earlier run has left.
+std::string fresh_path(const std::string& name) {
+  std::string path = testing::TempDir() + name;
+  std::filesystem::remove(path);
+  return path;
+}
+
+CallRecord call_taking(double seconds) {
+  CallRecord record;
+  record.seconds = seconds;
+  record.overwritable.emplace();
+  return record;
+}
 
 std::size_t runs_of(const Plan& plan, const Graph& graph, std::string_view type) {
   std::size_t runs = 0;
@@ -78,7 +96,7 @@ TEST(Record, TheCacheGivesTheSameRecording) {
   RecordCache cache;
   const auto first = record(fixture.program(), *fixture.device(), {.repeats = 1, .cache = &cache});
   ASSERT_TRUE(first.ok());
-  const std::string path = testing::TempDir() + "regen_record_cache.json";
+  const std::string path = fresh_path("regen_record_cache.json");
   ASSERT_TRUE(cache.save(path, "this one").ok());
   auto loaded = RecordCache::load(path, "this one");
   ASSERT_TRUE(loaded.ok()) << loaded.error().message;
@@ -95,6 +113,84 @@ TEST(Record, TheCacheGivesTheSameRecording) {
   const auto other = RecordCache::load(path, "another one");
   ASSERT_FALSE(other.ok());
   EXPECT_THAT(other.error().message, HasSubstr("another one"));
+}
+
+TEST(RecordCache, TheSecondWriterKeepsWhatTheFirstHasWritten) {
+  const std::string path = fresh_path("regen_two_writers.json");
+  RecordCache first = *RecordCache::load(path, "here");
+  RecordCache second = *RecordCache::load(path, "here");
+  first.insert("both", call_taking(1));
+  first.insert("first", call_taking(2));
+  second.insert("both", call_taking(3));
+  second.insert("second", call_taking(4));
+  EXPECT_FALSE(*first.save(path, "here"));
+  EXPECT_TRUE(*second.save(path, "here"));  // its "both" is the first's now
+  for (const RecordCache& cache : {*RecordCache::load(path, "here"), second}) {
+    EXPECT_FALSE(cache.changed());
+    ASSERT_EQ(cache.size(), 3U);
+    EXPECT_EQ(*cache.find("both"), call_taking(1));
+    EXPECT_EQ(*cache.find("first"), call_taking(2));
+    EXPECT_EQ(*cache.find("second"), call_taking(4));
+  }
+  EXPECT_FALSE(*first.save(path, "here"));
+  EXPECT_EQ(first.size(), 3U);
+  EXPECT_FALSE(first.save(path, "elsewhere").ok());
+}
+
+TEST(RecordCache, OnlyWhatWasLookedForMoreReplacesWhatIsThere) {
+  const std::string path = fresh_path("regen_more_and_less.json");
+  CallRecord more = call_taking(2);
+  more.alternatives.emplace();
+  for (const CallRecord& record : {call_taking(1), more, call_taking(3)}) {
+    RecordCache cache;
+    cache.insert("call", record);
+    ASSERT_TRUE(cache.save(path, "here").ok());
+  }
+  EXPECT_EQ(*RecordCache::load(path, "here")->find("call"), more);
+}
+
+TEST(RecordCache, NobodyWhoWritesAtTheSameTimeIsLost) {
+  constexpr int kWriters = 4;
+  constexpr int kTimes = 10;
+  const std::string path = fresh_path("regen_many_writers.json");
+  std::vector<RecordCache> caches(kWriters);
+  std::vector<std::thread> writers;
+  for (int w = 0; w < kWriters; ++w) {
+    writers.emplace_back([&, w] {
+      for (int i = 0; i < kTimes; ++i) {
+        caches[w].insert("own " + std::to_string(w) + " " + std::to_string(i), call_taking(1));
+        if (i == 0) caches[w].insert("all", call_taking(2 + w));
+        EXPECT_TRUE(caches[w].save(path, "here").ok());
+      }
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  const RecordCache file = *RecordCache::load(path, "here");
+  EXPECT_EQ(file.size(), 1U + kWriters * kTimes);
+  for (const RecordCache& cache : caches) EXPECT_EQ(*cache.find("all"), *file.find("all"));
+}
+
+// Another process writes while this one measures, which asks for contents then: its times, here 7 s
+// for every call, are those of this recording too.
+TEST(Record, TimesThatAnotherWroteMeanwhileAreTaken) {
+  Fixture fixture({.layers = 2, .batch_norm = true});
+  const std::string& device = fixture.device()->name();
+  const std::string path = fresh_path("regen_meanwhile.json");
+  const std::string theirs = fresh_path("regen_meanwhile_theirs.json");
+  ASSERT_TRUE(record_with_file(fixture.program(), *fixture.device(), {.repeats = 1}, theirs).ok());
+  Json document = *parse_json(*read_file(theirs), theirs);
+  for (Json& call : document["calls"]) call["seconds"] = 7.0;
+  RecordOptions options{.repeats = 1};
+  options.sample = [&](StorageId) {
+    EXPECT_TRUE(write_file(path, document.dump()).ok());
+    return at::Tensor();
+  };
+  const auto mine = record_with_file(fixture.program(), *fixture.device(), options, path);
+  ASSERT_TRUE(mine.ok()) << mine.error().message;
+  for (const NodeRecord& node : mine->nodes) {
+    EXPECT_EQ(node.seconds, node.computes ? 7.0 : 0.0);
+  }
+  EXPECT_EQ(RecordCache::load(path, device)->size(), document["calls"].size());
 }
 
 TEST(Record, UnknownOperatorsAndBadCallsNameTheNode) {

@@ -9,6 +9,7 @@ import pytest
 
 import regen
 from examples.models import build
+from regen import _runtime, link
 
 WORKER = pathlib.Path(__file__).parent / "cached_start_worker.py"
 
@@ -31,10 +32,28 @@ def test_processes_share_a_cache(kind, tmp_path):
     assert first["traces"] + beside["traces"] in (1, 2)  # one of them may find what the other has left
     assert uncached["traces"] == 1 and again["traces"] == later["traces"] == 0
     assert first["program"] == beside["program"] == again["program"] == later["program"]
-    # Two that measure at the same time leave some times of each: who comes next may plan otherwise than both, but the same ever after.
-    assert later["plan"] == again["plan"]
+    # Two that measure at the same time: times and link of whoever writes first stay in the files, and are what the other plans with as
+    # well. All of them run the same calls, and a search of counted work makes the same plan of the same numbers: so all have one plan.
+    assert first["plan"] == beside["plan"] == again["plan"] == later["plan"]
     assert first["bits"] == beside["bits"] == again["bits"] == later["bits"] == uncached["bits"]
     assert len(list(tmp_path.glob("graph-*.json"))) == 1 and not list(tmp_path.glob(".*"))
+
+
+def test_a_link_that_another_process_measured_at_the_same_time_stays(tmp_path, monkeypatch):
+    here = _runtime.device_name("cpu")
+
+    def measure(device):
+        (tmp_path / "links.json").write_text(json.dumps({here: [1.0, 2.0, 3.0], "another device": [4.0, 5.0, 6.0]}))
+        return 7.0, 8.0, 9.0
+
+    monkeypatch.setattr(link, "MEASURED", {})
+    monkeypatch.setattr(_runtime, "measure_link", measure)
+    assert link.measured_link("cpu", tmp_path) == (1.0, 2.0, 3.0)
+    monkeypatch.setattr(link, "MEASURED", {})
+    monkeypatch.setattr(_runtime, "measure_link", lambda device: pytest.fail("it is in the file"))
+    assert link.measured_link("cpu", tmp_path) == (1.0, 2.0, 3.0)
+    assert set(json.loads((tmp_path / "links.json").read_text())) == {here, "another device"}
+    assert [path.name for path in tmp_path.iterdir()] == ["links.json"]
 
 
 def test_without_a_cache_the_disk_stays_as_it_is(tmp_path, monkeypatch):
