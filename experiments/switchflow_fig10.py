@@ -102,7 +102,7 @@ def draw(options, rows):
 
 def main():
     models = ["resnet50", "densenet121", "inception_v3", "mobilenet_v2"]
-    parser = switchflow.parser(__doc__, "about 170 s", 3, models)
+    parser = switchflow.parser(__doc__, "about 220 s", 3, models)
     parser.add_argument("--partners", nargs="+", default=list(PARTNERS), choices=list(PARTNERS), metavar="PARTNER",
                         help=f"some of {', '.join(map(repr, PARTNERS))} (default all)")
     parser.add_argument("--threads", type=common.positive, default=6, help="that decode, of each job (default 6)")

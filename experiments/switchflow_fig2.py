@@ -120,7 +120,7 @@ def draw(drawn, folder):
 
 def main():
     ways = ("free", "regen", "mps", "regen+mps")
-    parser = switchflow.parser(__doc__, "about 70 s", 5, ["resnet50"], ways)
+    parser = switchflow.parser(__doc__, "about 95 s", 5, ["resnet50"], ways)
     options = switchflow.parse(parser)
     if len(options.models) > 1:
         parser.error(f"--models {' '.join(options.models)}, expected one: both train the same network")

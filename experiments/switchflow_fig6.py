@@ -92,7 +92,7 @@ def draw(options, rows):
 
 def main():
     models = ["resnet50", "vgg16", "densenet121", "mobilenet_v2"]
-    takes = "about 170 s; with all nine networks and --seconds 2 about 10 minutes"
+    takes = "about 200 s; with all nine networks and --seconds 2 about 10 minutes"
     parser = switchflow.parser(__doc__, takes, 0.8, models, WAYS)
     parser.add_argument("--trainings", nargs="+", default=TRAININGS, choices=TRAININGS)
     parser.add_argument("--arrivals", nargs="+", default=list(share_latency.ARRIVALS), choices=share_latency.ARRIVALS)

@@ -118,7 +118,7 @@ def draw(options, rows):
 
 def main():
     models = ["resnet50", "vgg16", "vgg19", "densenet121", "inception_v3"]
-    parser = switchflow.parser(__doc__, "about 170 s; with seven networks about 5 minutes", 1, models, WAYS)
+    parser = switchflow.parser(__doc__, "about 200 s; with seven networks about 6 minutes", 1, models, WAYS)
     parser.add_argument("--firsts", nargs="+", default=list(PUBLISHED), choices=list(PUBLISHED))
     options = switchflow.parse(parser)
     rows = switchflow.Rows(options.out, "switchflow_fig7.csv", COLUMNS)

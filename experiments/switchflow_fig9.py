@@ -1,6 +1,6 @@
 """SwitchFlow, Figure 9: what two and three inference jobs with different networks gain by one shared input, at batches of 32, 64 and 128.
 
-    python experiments/switchflow_fig9.py --device cuda        # about two minutes on an H200 with 16 cores (not measured yet)
+    python experiments/switchflow_fig9.py --device cuda        # 100 s on an H200 for one of the batches, with --cores 6
 
 The published ranges are those of its pairs and triples on a V100.
 """
@@ -12,7 +12,7 @@ GROUPS = [["resnet50", "mobilenet_v2"], ["resnet50", "googlenet"], ["resnet50", 
 
 
 def main():
-    options = input_gains.parse(__doc__, seconds=1.0, bound=80, batches=(32, 64, 128))
+    options = input_gains.parse(__doc__, seconds=1.0, bound=300, batches=(32, 64, 128))
     batches = options.batches[:2] if options.tiny else options.batches
     groups = GROUPS[1:] if options.tiny else GROUPS
     cases = [(models, batch, "inference", PUBLISHED[len(models), batch]) for batch in batches for models in groups]

@@ -47,7 +47,7 @@ def draw(options, rows):
 def main():
     from state_move import MODELS, link_rate, measure  # imports torch: not for --help
 
-    parser = switchflow.parser(__doc__, "about 40 s", 1, list(MODELS))
+    parser = switchflow.parser(__doc__, "about 20 s", 1, list(MODELS))
     parser.add_argument("--rounds", type=common.positive, default=20, help="of each network (default 20), instead of --seconds")
     options = switchflow.parse(parser)
     unknown = [model for model in options.models if model not in MODELS]

@@ -32,10 +32,14 @@ for part in $parts; do
     weights) measure weights 180 "$python" benchmarks/share_latency.py --device cuda --seconds 10 --only weights ;;
     admission) measure admission 150 "$python" benchmarks/share_admission.py --device cuda ;;
     state) measure state 120 "$python" benchmarks/state_move.py --device cuda --rounds 8 ;;
-    input) measure input 300 "$python" benchmarks/shared_input.py --device cuda ;;
+    # Few cores that decode: where forking is slow (gVisor) each takes seconds to start.
+    input) measure input 300 "$python" benchmarks/shared_input.py --device cuda --cores 6 ;;
     figures)
-      for figure in fig2 fig3 fig6 fig7 fig8 fig9 fig10 table1; do
+      for figure in fig2 fig3 fig6 fig7 fig10 table1; do
         measure "$figure" 240 "$python" "experiments/switchflow_$figure.py" --device cuda --out "$out"
+      done
+      for figure in fig8 fig9; do
+        measure "$figure" 360 "$python" "experiments/switchflow_$figure.py" --device cuda --out "$out" --cores 6 --seconds 1
       done ;;
     *) echo "no part is called '$part', expected some of $all" >&2; exit 2 ;;
   esac
