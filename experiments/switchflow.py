@@ -18,7 +18,8 @@ import share_crew  # noqa: E402  (its folder must be known first)
 # As the paper's plots abbreviate them.
 NAMES = {
     "resnet50": "R50", "vgg16": "VGG16", "vgg19": "VGG19", "densenet121": "DN121", "densenet169": "DN169",
-    "inception_resnet_v2": "IRv2", "inception_v3": "Iv3", "mobilenet_v2": "MNv2", "nasnet_mobile": "NASm", "nasnet_large": "NASl"}
+    "inception_resnet_v2": "IRv2", "inception_v3": "Iv3", "mobilenet_v2": "MNv2", "nasnet_mobile": "NASm", "nasnet_large": "NASl",
+    "nmt": "NMT"}
 TINY_BATCH = 2
 TINY_SECONDS = 0.2
 

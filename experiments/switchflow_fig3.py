@@ -11,7 +11,7 @@ from common import style
 from share_crew import Worker, work
 from switchflow import NAMES, percent
 
-NETWORKS = [name for name in NAMES if name != "nasnet_large"]
+NETWORKS = [name for name in NAMES if name not in ("nasnet_large", "nmt")]
 # kind -> (batch, the range of the published bars)
 KINDS = {"train": (32, "10-45 %"), "infer": (128, "43-92 % (V100), 20-92 % (2080 Ti)")}
 WAYS = {"eager": dict(planned=False), "regen": dict(planned=True), "captured": dict(planned=True, capture=True)}

@@ -80,11 +80,14 @@ class DenseNet(nn.Module):
         self.stem = nn.Sequential(
             nn.Conv2d(3, before, 7, 2, padding=3, bias=False), nn.BatchNorm2d(before), nn.ReLU(), nn.MaxPool2d(3, 2, padding=1))
         self.blocks, self.transitions = nn.ModuleList(), nn.ModuleList()
-        for depth in depths:
+        for i, depth in enumerate(depths):
             self.blocks.append(nn.ModuleList(DenseLayer(before + i * growth, growth) for i in range(depth)))
-            before = (before + depth * growth) // 2
-            self.transitions.append(nn.Sequential(
-                nn.BatchNorm2d(2 * before), nn.ReLU(), nn.Conv2d(2 * before, before, 1, bias=False), nn.AvgPool2d(2, ceil_mode=True)))
+            before += depth * growth
+            transition = [nn.BatchNorm2d(before), nn.ReLU()]
+            if i + 1 < len(depths):
+                transition += [nn.Conv2d(before, before // 2, 1, bias=False), nn.AvgPool2d(2, ceil_mode=True)]
+                before //= 2
+            self.transitions.append(nn.Sequential(*transition))
         self.classifier = nn.Linear(before, classes)
 
     def forward(self, x):

@@ -258,6 +258,14 @@ def lstm_cell_loop(tiny, batch):
     return recurrent.CellLoop(*sizes), (torch.randn(batch, pick(tiny, 4, 8, 64), sizes[0]), torch.randint(sizes[-1], (batch,))), F.cross_entropy
 
 
+def nmt(tiny, batch):
+    """Translation as in TensorFlow's tutorial: two layers of 512, 32,000 pieces of words."""
+    vocabulary, width, layers, length = (16, 8, 2, 3) if tiny else (32000, 512, 2, 32)
+    shape = (batch or (2 if tiny else 64), length)
+    model = recurrent.Translator(vocabulary, width, layers, length)
+    return model, (torch.randint(vocabulary, shape), torch.randint(vocabulary, shape)), token_loss
+
+
 # Mixtures of experts.
 
 def moe(tiny, batch):
@@ -380,4 +388,4 @@ FAMILIES = {
 # Networks that experiments compare with published ones, too alike to others for the tests that take every model.
 RELATIVES = {
     "vgg19": vgg19, "densenet121": densenet, "densenet169": densenet169, "inception_v3": inception_v3,
-    "inception_resnet_v2": inception_resnet_v2, "nasnet_mobile": nasnet_mobile, "nasnet_large": nasnet_large}
+    "inception_resnet_v2": inception_resnet_v2, "nasnet_mobile": nasnet_mobile, "nasnet_large": nasnet_large, "nmt": nmt}
