@@ -14,6 +14,7 @@ namespace regen {
 namespace {
 
 constexpr int kRelieveRounds = 60;
+constexpr std::ptrdiff_t kFewOver = 100;
 constexpr std::size_t kMostStepsPerOp = 30;
 constexpr int kDeepestPrice = 10;
 // What has become so much dearer since it was looked at waits for its turn again.
@@ -148,6 +149,14 @@ bool GapRepair::far_beyond_the_cap(const GapPlan& plan) const {
   return cost_of_runs(plan) - base > 2 * std::max(0.0, allowed);
 }
 
+// To look at all gaps anew for each op that is over the budget finds more, where those are few.
+bool GapRepair::at_once(const GapPlan& plan) const {
+  if (space_.large() || !space_.many()) return space_.large();
+  const auto over = std::ranges::count_if(
+      plan.stage_bytes, [&](Bytes bytes) { return bytes > *space_.problem.budget; });
+  return over > kFewOver;
+}
+
 // What is dropped makes others run again, and those others: that comes to no good end.
 bool GapRepair::runs_away(const GapPlan& plan) const {
   return plan.steps.size() > kMostStepsPerOp * space_.graph.num_ops();
@@ -160,7 +169,7 @@ bool GapRepair::relieve(GapState& state, Random& random, bool give_up) {
     if (give_up && (effort_.exhausted() || runs_away(state.plan))) return false;
     if (far_beyond_the_cap(state.plan)) return false;
     const bool changed =
-        space_.many() ? relieve_all(state, random) : relieve_once(state, random, give_up);
+        at_once(state.plan) ? relieve_all(state, random) : relieve_once(state, random, give_up);
     if (!changed) return false;
   }
   return false;

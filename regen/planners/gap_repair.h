@@ -43,7 +43,8 @@ struct GapSpace {
   const Problem& problem;
   const Graph& graph;
   GapModel model;
-  // With more ops than this, gaps are not looked at anew for each op that is over the budget.
+  // With more ops than this, gaps are not looked at anew for each op that is over the budget while
+  // there are many of these.
   bool many() const { return graph.num_ops() > 1'000; }
   // With more ops than this, what goes with their square takes too long.
   bool large() const { return graph.num_ops() > 2'500; }
@@ -83,6 +84,7 @@ class GapRepair {
   double cost_of_runs(const GapPlan& plan) const;
   // So dear already that no plan within the cap will come of it, though it is still too large.
   bool far_beyond_the_cap(const GapPlan& plan) const;
+  bool at_once(const GapPlan& plan) const;
   bool runs_away(const GapPlan& plan) const;
   bool relieve_once(GapState& state, Random& random, bool give_up);
   bool relieve_all(GapState& state, Random& random);
