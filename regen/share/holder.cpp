@@ -49,6 +49,7 @@ Status Holder::begin() {
     if (rest_began_ > 0) habit_.rested(clock_now() - rest_began_);
     if (!client_.keep_going()) REGEN_TRY(acquire());
     REGEN_TRY(come_back());
+    work_began_ = clock_now();
   }
   ++users_;
   return {};
@@ -65,6 +66,7 @@ void Holder::end(const Afterwards& afterwards) {
   const std::lock_guard lock(mutex_);
   if (--users_ > 0) return;
   rest_began_ = clock_now();
+  habit_.worked(rest_began_ - work_began_);
   afterwards_ = afterwards;
   if (!should_give_back()) return;
   if (afterwards.gives_back && !afterwards.finish) {
@@ -78,7 +80,9 @@ void Holder::end(const Afterwards& afterwards) {
 Status Holder::wait() {
   const std::lock_guard lock(mutex_);
   ++pauses_;
+  const Nanoseconds asked = clock_now();
   REGEN_TRY(acquire());
+  work_began_ += clock_now() - asked;
   return come_back();
 }
 

@@ -121,6 +121,7 @@ class Holder final : public Gate {
   int users_ = 0;
   std::uint64_t uses_ = 0;  // beginnings so far
   Nanoseconds rest_began_ = 0;
+  Nanoseconds work_began_ = 0;  // later by what was waited for in the middle of it
   RestHabit habit_;
   Afterwards afterwards_;
   std::shared_ptr<MovableMemory> memory_;

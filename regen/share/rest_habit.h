@@ -1,7 +1,8 @@
 // How soon a job usually begins its next piece of work, and so how long its device is kept for it
 // while a job of no higher rank waits. Steps of a training follow each other within the time that
 // the host needs between two of them, which grows with the number of parameters; to give the device
-// away in that time costs more (a window of somebody else's, two switches) than it brings.
+// away in that time costs more (a window of somebody else's, two switches) than it brings. But the
+// device must not idle for long beside work that waits: at most for a tenth of what the job works.
 #pragma once
 
 #include <algorithm>
@@ -18,6 +19,9 @@ inline constexpr Nanoseconds kMoment = 1'000'000;
 
 class RestHabit {
  public:
+  // A piece of work has ended that took so long, without the time it gave way.
+  void worked(Nanoseconds work) { work_ = work; }
+
   // A rest has ended by a new piece of work.
   void rested(Nanoseconds rest) {
     came_back_ = rest <= kSoon;
@@ -26,11 +30,15 @@ class RestHabit {
   }
 
   // From the moment in which the device has finished. None for a job that stayed away last time.
-  Nanoseconds patience() const { return came_back_ ? std::clamp(2 * usual_, kMoment, kSoon) : 0; }
+  Nanoseconds patience() const {
+    if (!came_back_) return 0;
+    return std::clamp(2 * usual_, kMoment, std::clamp(work_ / 10, kMoment, kSoon));
+  }
 
  private:
   bool came_back_ = false;
   Nanoseconds usual_ = 0;
+  Nanoseconds work_ = 0;
 };
 
 }  // namespace regen::share

@@ -109,6 +109,7 @@ TEST(Holder, ARequestThatIsAnsweredGivesBackAtOnceIfSomebodyWaits) {
 TEST(RestHabit, IsPatientWithWhoComesBackAndOnlyAsLongAsThatTakes) {
   RestHabit habit;
   EXPECT_EQ(habit.patience(), 0);  // nothing is known yet
+  habit.worked(100'000'000);
   habit.rested(100'000);
   EXPECT_EQ(habit.patience(), kMoment);
   for (int i = 0; i < 100; ++i) habit.rested(1'500'000);
@@ -119,6 +120,17 @@ TEST(RestHabit, IsPatientWithWhoComesBackAndOnlyAsLongAsThatTakes) {
   habit.rested(kSoon + 1);
   EXPECT_EQ(habit.patience(), 0);  // it stayed away: whoever waits need not
   habit.rested(3'900'000);
+  EXPECT_EQ(habit.patience(), kSoon);
+}
+
+TEST(RestHabit, LetsADeviceIdleForATenthOfTheWorkAtMost) {
+  RestHabit habit;
+  habit.rested(3'000'000);
+  habit.worked(5'000'000);
+  EXPECT_EQ(habit.patience(), kMoment);
+  habit.worked(20'000'000);
+  EXPECT_EQ(habit.patience(), 2'000'000);
+  habit.worked(1'000'000'000);
   EXPECT_EQ(habit.patience(), kSoon);
 }
 
