@@ -8,28 +8,20 @@
 #include <csignal>
 #include <filesystem>
 
+#include "tests/base/fresh_folder.h"
+
 namespace regen {
 namespace {
 
 using testing::HasSubstr;
 
-// A fresh empty folder, removed at the end.
-class FileTest : public testing::Test {
+class FileTest : public FreshFolderTest {
  protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "regen_file_XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
   std::size_t num_files() const {
     const std::filesystem::directory_iterator begin(folder_);
     return static_cast<std::size_t>(std::distance(begin, std::filesystem::directory_iterator()));
   }
-
-  std::filesystem::path folder_;
 };
 
 TEST_F(FileTest, ReadsWhatItWrote) {

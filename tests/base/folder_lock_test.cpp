@@ -11,22 +11,12 @@
 #include <vector>
 
 #include "regen/base/file.h"
+#include "tests/base/fresh_folder.h"
 
 namespace regen {
 namespace {
 
-// A fresh empty folder, removed at the end.
-class FolderLockTest : public testing::Test {
- protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "regen_lock_XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string folder_;
-};
+using FolderLockTest = FreshFolderTest;
 
 TEST_F(FolderLockTest, IsHeldByOneAtATimeAndLeavesNothing) {
   {
@@ -44,13 +34,13 @@ TEST_F(FolderLockTest, IsHeldByOneAtATimeAndLeavesNothing) {
 }
 
 TEST_F(FolderLockTest, WhereThereIsNoFolderNothingIsHeld) {
-  EXPECT_FALSE(FolderLock(folder_ + "/none").held());
-  ASSERT_TRUE(write_file(folder_ + "/file", "").ok());
-  EXPECT_FALSE(FolderLock(folder_ + "/file").held());
+  EXPECT_FALSE(FolderLock(folder_ / "none").held());
+  ASSERT_TRUE(write_file(folder_ / "file", "").ok());
+  EXPECT_FALSE(FolderLock(folder_ / "file").held());
 }
 
 TEST_F(FolderLockTest, NoAdditionIsLost) {
-  const std::string path = folder_ + "/number";
+  const std::string path = folder_ / "number";
   ASSERT_TRUE(write_file(path, "0").ok());
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
