@@ -11,6 +11,7 @@
 #include "regen/execute/operator_call.h"
 #include "regen/execute/operator_facts.h"
 #include "regen/execute/placement.h"
+#include "regen/execute/warn_once.h"
 
 namespace regen {
 namespace {
@@ -63,6 +64,7 @@ Result<CallRecord> CallMeasurement::of(NodeId id, const CallArguments& arguments
                       const std::vector<RecordedAllocation>& observed,
                       CallRecord& record) { describe_results(tensors, observed, memory, record); };
   call.time = [&] { return time(call.run); };
+  const WarnOnce warnings;
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const c10::AutoGradMode gradients(runs_with_gradients(program_, program_.nodes[id]));
   REGEN_ASSIGN(CallRecord record, measure(id, call, caps));

@@ -10,6 +10,7 @@
 #include "regen/execute/operator_call.h"
 #include "regen/execute/operator_facts.h"
 #include "regen/execute/program_values.h"
+#include "regen/execute/warn_once.h"
 
 namespace regen {
 namespace {
@@ -90,6 +91,7 @@ Status DirectStep::run() {
       const at::AutoDispatchBelowADInplaceOrView below_autograd;
       const c10::AutoGradMode restore_mode(c10::GradMode::is_enabled());
       const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+      const WarnOnce warnings;
       values_ = bound_;
       for (const Call& call : calls_) run_call(call);
     });

@@ -10,6 +10,7 @@
 #include "regen/execute/operator_call.h"
 #include "regen/execute/storage_memory.h"
 #include "regen/execute/uninitialized_memory.h"
+#include "regen/execute/warn_once.h"
 #include "regen/execute/work_queue.h"
 #include "regen/plan/validate.h"
 
@@ -174,6 +175,7 @@ Status Executor::run(std::size_t part) {
     device_->run([&] {
       const BelowAutograd below;
       const LeaveUninitialized no_filling;
+      const WarnOnce warnings;
       auto placement = PlacementScope::enter(device_->torch_device(), *reserve_);
       if (!placement.ok()) {
         status = placement.error();

@@ -13,6 +13,7 @@
 #include "regen/planners/plan_in_order.h"
 #include "regen/planners/planner_list.h"
 #include "regen/planners/recompute.h"
+#include "regen/planners/second_opinion.h"
 #include "regen/planners/variant_choice.h"
 #include "regen/planners/variant_refinement.h"
 
@@ -139,12 +140,14 @@ Result<Proposal> plan_auto(const Problem& problem, Effort& effort) {
   }
   Limits limits = effort.limits();
   const bool unlimited = std::isinf(limits.seconds) && limits.work == Limits{}.work;
-  if (!unlimited) return decide_in_orders(problem, false, effort);
-  limits.work = kDefaultWork;
-  Effort own(limits);
-  auto proposal = decide_in_orders(problem, true, own);
-  effort.add(own.work());
-  return proposal;
+  if (unlimited) limits.work = kDefaultWork;
+  Effort all(limits);
+  Effort own(share_of(all, 1 - share_for_second_opinions(*problem.graph)));
+  REGEN_ASSIGN(Proposal proposal, decide_in_orders(problem, unlimited, own));
+  all.add(own.work());
+  auto result = with_second_opinions(problem, std::move(proposal), all);
+  effort.add(all.work());
+  return result;
 }
 
 }  // namespace regen

@@ -46,18 +46,36 @@ void add_ops(const Graph& graph, const IdVector<TensorId, ValueId>& value, Front
   frontier.readers = Csr<ValueId, OpId>::from_pairs(frontier.num_values, readers);
 }
 
-// The first op that changes each fixed tensor; a high number where none does.
-IdVector<TensorId, std::size_t> first_changes(const Graph& graph) {
+// The first op that changes something each op reads; a high number where none does.
+IdVector<OpId, std::size_t> first_changes(const Graph& graph) {
   IdVector<TensorId, std::size_t> changed_by(graph.num_tensors(), SIZE_MAX);
   for (OpId op : graph.ops()) {
     for (TensorId t : graph.mutates(op)) changed_by[t] = std::min(changed_by[t], op.index());
   }
-  return changed_by;
+  IdVector<OpId, std::size_t> changes(graph.num_ops(), SIZE_MAX);
+  for (OpId op : graph.ops()) {
+    for (TensorId t : graph.inputs(op)) changes[op] = std::min(changes[op], changed_by[t]);
+  }
+  return changes;
+}
+
+// Outputs, and what they are made of: from the last op to the first.
+void set_useful_behind(const IdVector<OpId, std::size_t>& changes, Frontier& frontier) {
+  frontier.useful_behind = frontier.output;
+  frontier.rerun_behind.assign(frontier.num_ops, 0);
+  for (std::size_t i = frontier.num_ops; i-- > 0;) {
+    const OpId op(i);
+    const bool wanted = std::ranges::any_of(
+        frontier.makes[op], [&](ValueId v) { return frontier.useful_behind[v] != 0; });
+    if (!wanted || !frontier.again[op] || changes[op] != SIZE_MAX) continue;
+    frontier.rerun_behind[op] = 1;
+    for (ValueId v : frontier.reads[op]) frontier.useful_behind[v] = 1;
+  }
 }
 
 // From the last op to the first: a value is of use until its readers have run for the last time.
 void set_useful_stages(Frontier& frontier) {
-  const IdVector<TensorId, std::size_t> changed_by = first_changes(*frontier.graph);
+  const IdVector<OpId, std::size_t> changes = first_changes(*frontier.graph);
   frontier.useful_until.assign(frontier.num_values, 0);
   frontier.rerun_until.assign(frontier.num_ops, 0);
   for (std::size_t i = frontier.num_ops; i-- > 0;) {
@@ -76,12 +94,13 @@ void set_useful_stages(Frontier& frontier) {
     }
     until = std::min(until, static_cast<std::uint32_t>(frontier.num_ops - 1));
     // A second run must not read what was changed in between.
-    if (std::ranges::any_of(frontier.graph->inputs(op),
-                            [&](TensorId t) { return changed_by[t] < until; })) {
+    if (changes[op] < until) {
       frontier.repeatable[op] = 0;
+      until = static_cast<std::uint32_t>(changes[op]);
     }
-    if (frontier.repeatable[op] && until > i) frontier.rerun_until[op] = until;
+    if (frontier.again[op] && until > i) frontier.rerun_until[op] = until;
   }
+  set_useful_behind(changes, frontier);
   // A value that an op destroys when it first runs is never carried past that stage.
   for (OpId op : frontier.graph->ops()) {
     const TensorId old = frontier.graph->overwrites(base_variant(*frontier.graph, op));
@@ -89,6 +108,7 @@ void set_useful_stages(Frontier& frontier) {
     for (ValueId v : frontier.reads[op]) {
       if (frontier.tensor[v] == old) {
         frontier.useful_until[v] = static_cast<std::uint32_t>(op.index());
+        frontier.useful_behind[v] = 0;
       }
     }
   }
@@ -102,6 +122,12 @@ Frontier make_frontier(const Graph& graph, bool forward_only) {
   frontier.num_values = frontier.tensor.size();
   add_ops(graph, value, frontier);
   frontier.repeatable = repeatable_ops(graph, forward_only);
+  frontier.again = frontier.repeatable;
+  for (OpId op : graph.ops()) {
+    const bool in_phase = !forward_only || graph.phase(op) == Phase::kForward;
+    const bool overwrites = graph.overwrites(base_variant(graph, op)).valid();
+    if (in_phase && !overwrites && graph.recomputable(op)) frontier.again[op] = 1;
+  }
   set_useful_stages(frontier);
   frontier.fixed_bytes = graph.fixed_bytes();
   return frontier;
@@ -110,7 +136,7 @@ Frontier make_frontier(const Graph& graph, bool forward_only) {
 Frontier without_dear_reruns(const Frontier& frontier, double most) {
   Frontier result = frontier;
   for (OpId op : frontier.graph->ops()) {
-    if (frontier.rerun_cost[op] > most) result.repeatable[op] = 0;
+    if (frontier.rerun_cost[op] > most) result.again[op] = result.repeatable[op] = 0;
   }
   set_useful_stages(result);
   return result;

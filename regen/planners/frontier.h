@@ -33,6 +33,8 @@ struct Frontier {
   IdVector<ValueId, char> output;             // needed at the end of the step
   // The last stage at whose start it can be of use; num_ops for outputs.
   IdVector<ValueId, std::uint32_t> useful_until;
+  // Of use after the last first run: outputs, and what it takes to make one again there.
+  IdVector<ValueId, char> useful_behind;
 
   Csr<OpId, ValueId> reads;
   Csr<OpId, ValueId> makes;
@@ -40,15 +42,22 @@ struct Frontier {
   IdVector<OpId, Bytes> workspace;
   IdVector<OpId, double> first_cost;
   IdVector<OpId, double> rerun_cost;
-  IdVector<OpId, char> repeatable;
-  // The last stage in which a second run can be of use; 0 if it may not run again.
+  // Whether it may ever run again; and whether it may in every stage where that can be of use.
+  IdVector<OpId, char> again, repeatable;
+  // The last stage in which a second run can be of use and reads what the first has read; 0 if it
+  // may not run again.
   IdVector<OpId, std::uint32_t> rerun_until;
+  IdVector<OpId, char> rerun_behind;  // may run again after the last first run, for an output
 
   double base_cost = 0;  // every op once
   Bytes fixed_bytes = 0;
   // Each op has one variant and overwrites nothing: then a bound on these schedules is a bound on
   // all plans that run the graph's ops in this order, stage by stage.
   bool exact = true;
+
+  bool may_run_again(OpId op, std::size_t stage) const {
+    return repeatable[op] || stage <= rerun_until[op] || (stage == num_ops && rerun_behind[op]);
+  }
 };
 
 // `forward_only`: no op after the forward phase runs twice. The graph must outlive the result.

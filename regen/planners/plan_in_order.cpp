@@ -231,7 +231,7 @@ class PlanInOrder {
     const bool same_plans = std::string_view(proposer.name) == "str" && &original_ == &graph_;
     if (same_plans) bound_ = std::max(bound_, outcome->lower_bound);
     if (same_plans && outcome->status == PlanStatus::kInfeasible) bound_ = kNoPlan;
-    if (!outcome->plan || !allowed(*outcome->plan)) return;
+    if (!outcome->plan || !allowed(problem_, *outcome->plan)) return;
     const bool within = within_limits(problem_, outcome->simulation);
     proposed_[proposer.name] = within ? outcome->simulation.cost : kNoPlan;
     if (search != nullptr && worth_starting_from(outcome->simulation, within)) {
@@ -243,19 +243,6 @@ class PlanInOrder {
   // What does not fit gets dearer when it is made to.
   bool worth_starting_from(const Simulation& simulation, bool within) const {
     return within || !fits() || simulation.cost < kDear * best_.best()->simulation.cost;
-  }
-
-  // Not every planner asks whether gradients may be made twice, or keeps the order.
-  bool allowed(const Plan& plan) const {
-    if (problem_.options.keep_order && !keeps_order(plan)) return false;
-    if (problem_.options.recompute_gradients) return true;
-    IdVector<OpId, char> ran(graph_.num_ops(), 0);
-    return std::ranges::none_of(plan.steps, [&](const Step& step) {
-      if (step.kind() != StepKind::kCompute || graph_.phase(step.op()) == Phase::kForward) {
-        return false;
-      }
-      return std::exchange(ran[step.op()], 1) != 0;
-    });
   }
 
   void take(const GapSearch& search) {
@@ -338,6 +325,19 @@ double bound_of_every_order(const Graph& graph, const Problem& problem, double s
                                              problem.host_budget.value_or(kMaxBytes));
   effort.add(own.work());
   return std::isfinite(bound.cost) ? bound.cost : 0;
+}
+
+bool allowed(const Problem& problem, const Plan& plan) {
+  if (problem.options.keep_order && !keeps_order(plan)) return false;
+  if (problem.options.recompute_gradients) return true;
+  const Graph& graph = *problem.graph;
+  IdVector<OpId, char> ran(graph.num_ops(), 0);
+  return std::ranges::none_of(plan.steps, [&](const Step& step) {
+    if (step.kind() != StepKind::kCompute || graph.phase(step.op()) == Phase::kForward) {
+      return false;
+    }
+    return std::exchange(ran[step.op()], 1) != 0;
+  });
 }
 
 double least_cost(const Graph& graph) {

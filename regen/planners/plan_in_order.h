@@ -14,6 +14,9 @@ namespace regen {
 Result<Proposal> plan_in_order(const Problem& problem, const Graph& original, bool unlimited,
                                Effort& effort);
 
+// Not every planner asks whether gradients may be made twice, or keeps the order where it must.
+bool allowed(const Problem& problem, const Plan& plan);
+
 // About plans in every order; 0 where the graph is too large. With a share of what is left of the
 // effort, or a little time if that is nothing.
 double bound_of_every_order(const Graph& graph, const Problem& problem, double share,

@@ -9,7 +9,7 @@ StageEvaluator::StageEvaluator(const Frontier& frontier)
     : frontier_(frontier), wanted_(frontier.num_ops / 64 + 1, 0), needed_(frontier.num_values, 0) {}
 
 bool StageEvaluator::demand(OpId op, std::size_t stage) {
-  if (op.index() != stage && !frontier_.repeatable[op]) return false;
+  if (op.index() != stage && !frontier_.may_run_again(op, stage)) return false;
   wanted_[op.index() / 64] |= std::uint64_t{1} << (op.index() % 64);
   lowest_word_ = std::min(lowest_word_, op.index() / 64);
   return true;

@@ -28,7 +28,6 @@ void each_bit(Mask mask, Visit visit) {
 // A copy that had not ended when the compute queue last moved on, or joined since.
 struct Flight {
   std::uint8_t value = 0;
-  bool joined_now = false;  // since the compute queue last moved on
   double start = 0;
   double end = 0;
 };
@@ -117,7 +116,9 @@ struct Masks {
   Mask useful_at(std::size_t next) const {
     Mask mask = 0;
     for (ValueId v : IdRange<ValueId>(frontier.num_values)) {
-      if (frontier.useful_until[v] >= next) mask |= bit(v.index());
+      const bool useful_now = next < frontier.num_ops ? frontier.useful_until[v] >= next
+                                                      : frontier.useful_behind[v] != 0;
+      if (useful_now) mask |= bit(v.index());
     }
     return mask;
   }
@@ -132,22 +133,11 @@ struct Masks {
   Mask rerunnable_at(std::size_t next) const {
     Mask mask = 0;
     for (OpId op : IdRange<OpId>(std::min(next, frontier.num_ops))) {
-      const bool in_time = next < frontier.num_ops
-                               ? frontier.rerun_until[op] >= next
-                               : frontier.rerun_until[op] + 1 == next && !reads_what_changes(op);
+      const bool in_time = next < frontier.num_ops ? frontier.rerun_until[op] >= next
+                                                   : frontier.rerun_behind[op] != 0;
       if (in_time) mask |= bit(op.index());
     }
     return mask;
-  }
-  // After the last op whatever changes has changed.
-  bool reads_what_changes(OpId reader) const {
-    const Graph& graph = *frontier.graph;
-    for (OpId op : graph.ops()) {
-      for (TensorId t : graph.mutates(op)) {
-        if (std::ranges::find(graph.inputs(reader), t) != graph.inputs(reader).end()) return true;
-      }
-    }
-    return false;
   }
 };
 
@@ -228,7 +218,8 @@ class StepSearch {
     });
     choose(candidates, 0, missing, 0, [&](Mask chosen) {
       Part after = part;
-      if (release(after, chosen)) then(after, chosen);
+      release(after, chosen);
+      then(after, chosen);
     });
   }
 
@@ -253,21 +244,14 @@ class StepSearch {
   bool can_return(const Part& part, std::size_t v) const {
     if ((part.place.host & ~part.place.last & bit(v)) != 0) return true;
     if ((masks_.still_read[part.place.next] & bit(v)) == 0) return true;
-    const auto maker = OpId(masks_.producer(v));
-    return frontier_.rerun_until[maker] >= std::min(part.place.next, last_stage());
+    return (masks_.rerunnable[part.place.next] & bit(masks_.producer(v))) != 0;
   }
-  std::uint32_t last_stage() const { return static_cast<std::uint32_t>(frontier_.num_ops - 1); }
 
-  // False if a copy should have joined later.
-  static bool release(Part& part, Mask values) {
-    double time = part.time;
+  static void release(Part& part, Mask values) {
     for (const Flight& flight : part.out) {
-      if ((values & bit(flight.value)) != 0) time = std::max(time, flight.end);
+      if ((values & bit(flight.value)) != 0) part.time = std::max(part.time, flight.end);
     }
     part.place.device &= ~values;
-    if (time == part.time) return true;
-    part.time = time;
-    return settle(part);
   }
 
   void compute(const Part& part, std::uint32_t index, std::size_t op) {
@@ -307,7 +291,8 @@ class StepSearch {
     if ((masks_.reads[op] & in_flight(parts_[part.parent].in)) != 0) return false;
     const std::size_t stage = part.place.next + (first ? 1 : 0);
     if ((masks_.rerunnable[stage] & bit(before)) == 0) return false;
-    return masks_.bytes(device_after) + frontier_.workspace[OpId(before)] <= budget_;
+    const Mask there = device_after | masks_.makes[before];
+    return masks_.bytes(there) + frontier_.workspace[OpId(before)] <= budget_;
   }
 
   void forget_useless(Part& part) const {
@@ -322,9 +307,8 @@ class StepSearch {
   static bool settle(Part& part) {
     for (auto* flights : {&part.out, &part.in}) {
       std::erase_if(*flights, [&](const Flight& flight) { return flight.end <= part.time; });
-      for (Flight& flight : *flights) {
+      for (const Flight& flight : *flights) {
         if (flight.start >= part.time && flight.end > flight.start) return false;
-        flight.joined_now = false;
       }
     }
     return true;
@@ -336,21 +320,14 @@ class StepSearch {
     return mask;
   }
 
-  // All copies that join at one time but the last have ended when the compute queue moves on, or
-  // the last would not have started; so only the last is free in its order.
-  static bool may_join(const std::vector<Flight>& queue) {
-    const std::size_t n = queue.size();
-    return n < 2 || !queue[n - 2].joined_now || queue[n - 2].value < queue[n - 1].value;
-  }
-
   static void join(std::vector<Flight>& queue, std::size_t value, double now, double duration) {
     const double start = queue.empty() ? now : std::max(now, queue.back().end);
-    queue.push_back({static_cast<std::uint8_t>(value), true, start, start + duration});
+    queue.push_back({static_cast<std::uint8_t>(value), start, start + duration});
   }
 
   void offload(const Part& part, std::uint32_t index, std::size_t v) {
     const Bytes bytes = frontier_.bytes[ValueId(v)];
-    if (bytes == 0 || !may_join(part.out)) return;
+    if (bytes == 0) return;
     if (problem_.host_budget && masks_.bytes(part.place.host) + bytes > *problem_.host_budget) {
       return;
     }
@@ -364,7 +341,7 @@ class StepSearch {
   void fetch(const Part& part, std::uint32_t index, std::size_t v) {
     const Bytes bytes = frontier_.bytes[ValueId(v)];
     with_room(part, bytes, 0, [&](Part after, Mask released) {
-      if (!may_join(after.in)) return;
+      if (after.time > part.time && !settle(after)) return;
       join(after.in, v, after.time, static_cast<double>(bytes) / problem_.link.to_device);
       after.place.device |= bit(v);
       after.place.unused |= bit(v);

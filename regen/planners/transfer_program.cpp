@@ -11,6 +11,11 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Numbers of the program are of the order of this, so that tolerances mean the same everywhere.
 constexpr double kScale = 1000;
 
+// The stage behind the last op included.
+std::size_t last_of_use(const Frontier& frontier, ValueId v) {
+  return frontier.useful_behind[v] ? frontier.num_ops : frontier.useful_until[v];
+}
+
 }  // namespace
 
 TransferProgram::TransferProgram(const Problem& problem, const Frontier& frontier,
@@ -39,9 +44,8 @@ std::size_t TransferProgram::count_columns(const Frontier& frontier) {
     if (frontier.rerun_until[op] > i) count += frontier.rerun_until[op] - i + 1;
   }
   for (ValueId v : IdRange<ValueId>(frontier.num_values)) {
-    if (frontier.useful_until[v] > frontier.producer[v]) {
-      count += 4 * (frontier.useful_until[v] - frontier.producer[v]);
-    }
+    const std::size_t last = last_of_use(frontier, v);
+    if (last > frontier.producer[v]) count += 4 * (last - frontier.producer[v]);
   }
   return count;
 }
@@ -74,13 +78,12 @@ void TransferProgram::add_columns(double most_extra) {
     const OpId op(i);
     const bool again = frontier_.rerun_until[op] > i && frontier_.rerun_cost[op] <= most_extra;
     if (!again) continue;
-    // What may run again before the last op may do so behind it, for an output.
-    const bool behind = frontier_.rerun_until[op] + 1 == frontier_.num_ops;
-    run_[op] = add_range(i + 1, frontier_.rerun_until[op] + (behind ? 1 : 0), 1);
+    run_[op] = add_range(
+        i + 1, frontier_.rerun_behind[op] ? frontier_.num_ops : frontier_.rerun_until[op], 1);
   }
   for (ValueId v : IdRange<ValueId>(frontier_.num_values)) {
     const std::size_t first = frontier_.producer[v] + 1;
-    const std::size_t last = frontier_.useful_until[v];
+    const std::size_t last = last_of_use(frontier_, v);
     if (last < first) continue;
     kept_[v] = add_range(first, last, 1);
     if (!may_move(v)) continue;
@@ -244,7 +247,7 @@ HybridSchedule TransferProgram::rounded(const std::vector<double>& values, doubl
       const double here = value_of(at(columns, t));
       // A copy on the host is worth as much as will come back of it.
       const double there = std::min(fetches_to_come, value_of(at(on_host_[v], t)));
-      if (std::max(here, there) < threshold) continue;
+      if (std::max(here, there) < threshold || t > frontier_.useful_until[v]) continue;
       schedule.keep.set(t, v);
       if (there > here) schedule.away.set(t, v);
     }

@@ -11,6 +11,7 @@
 #include "regen/planners/covering_bound.h"
 #include "regen/planners/effort_share.h"
 #include "regen/planners/gap_search.h"
+#include "regen/planners/plan_in_order.h"
 #include "regen/planners/recompute.h"
 #include "regen/planners/variant_refinement.h"
 
@@ -198,10 +199,12 @@ class EveryChoice {
   Result<Proposal> run() {
     std::vector<Chosen> all = all_choices(graph_);
     std::ranges::stable_sort(all, {}, [&](const Chosen& c) { return cost_of(graph_, c); });
+    const double fastest = least_cost(graph_);
     for (std::size_t i = 0; i < all.size(); ++i) {
       const double least = cost_of(graph_, all[i]);
-      // No plan for this choice is faster than all its ops once, nor for those that follow.
-      if (best_ && least >= best_cost_) {
+      // A run that costs more than another way of its op may take that one in the end, where there
+      // is room: so nothing but the least of all ways excludes what follows.
+      if (best_ && fastest >= best_cost_) {
         bound_ = std::min(bound_, least);
         break;
       }

@@ -105,7 +105,7 @@ class WaitingGame {
     take_back(OpId(state.stage - 1), state.stage - 1, state, peak);
     for (ValueId v : state.waiting) {
       const OpId op(frontier_.producer[v]);
-      if (frontier_.repeatable[op]) take_back(op, state.stage, state, peak);
+      if (frontier_.may_run_again(op, state.stage)) take_back(op, state.stage, state, peak);
     }
   }
 

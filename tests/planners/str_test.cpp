@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "regen/graph/builder.h"
 #include "regen/models/zoo.h"
 #include "regen/plan/explain.h"
 #include "regen/plan/validate.h"
@@ -39,11 +40,49 @@ Link random_link(Random& random, std::size_t num_ops) {
   return {.to_host = out, .to_device = in, .both = out + in};
 }
 
-// A tiny network over one link, at a budget between the least and what keeping everything takes.
+Graph random_network(Random& random, int most_layers) {
+  return testing::random_mirrored_graph(random, static_cast<int>(random.between(1, most_layers)));
+}
+
+// Ops that make up to three values, some of which are results, and read parameters that others
+// change.
+Graph random_ops_of_several_values(Random& random, int most_ops) {
+  GraphBuilder builder("several", CostUnit::kFlop);
+  std::vector<TensorId> values, params;
+  for (const char* name : {"p", "q"}) {
+    params.push_back(builder.add_tensor({name, random.between(0, 3), TensorKind::kParam}));
+  }
+  const auto ops = random.between(2, most_ops);
+  for (std::int64_t i = 0; i < ops; ++i) {
+    OpSpec op{.name = "op" + std::to_string(i), .type = "op"};
+    for (auto reads = random.between(0, 2); reads > 0 && !values.empty(); --reads) {
+      const auto last = static_cast<std::int64_t>(values.size()) - 1;
+      const TensorId read = values[static_cast<std::size_t>(
+          random.between(random.chance(0.5) ? std::max<std::int64_t>(0, last - 1) : 0, last))];
+      if (std::ranges::find(op.inputs, read) == op.inputs.end()) op.inputs.push_back(read);
+    }
+    for (auto makes = random.between(1, 3); makes > 0; --makes) {
+      const auto kind = random.chance(0.25) ? TensorKind::kOutput : TensorKind::kActivation;
+      op.outputs.push_back(builder.add_tensor(
+          {"t" + std::to_string(values.size() + op.outputs.size()), random.between(0, 9), kind}));
+    }
+    values.insert(values.end(), op.outputs.begin(), op.outputs.end());
+    for (TensorId param : params) {
+      if (random.chance(0.3)) op.inputs.push_back(param);
+      if (random.chance(0.1)) op.mutates.push_back(param);
+    }
+    op.recomputable = !random.chance(0.1);
+    op.variants = {{.name = "v", .cost = static_cast<double>(random.between(0, 5))}};
+    if (random.chance(0.3)) op.variants[0].workspace = random.between(1, 9);
+    builder.add_op(std::move(op));
+  }
+  return std::move(builder).build().value();
+}
+
+// A tiny graph over one link, at a budget between the least and what keeping everything takes.
 struct Case {
-  explicit Case(std::uint64_t seed, int most_layers) : random(seed) {
-    graph =
-        testing::random_mirrored_graph(random, static_cast<int>(random.between(1, most_layers)));
+  Case(std::uint64_t seed, Graph (*make)(Random&, int), int size) : random(seed) {
+    graph = make(random, size);
     problem = {.graph = &*graph, .link = random_link(random, graph->num_ops())};
     const Bytes least = structural_bound(*graph).bytes;
     const Bytes most = solve("keep_all", {.graph = &*graph}).value().simulation.peak_bytes;
@@ -135,7 +174,7 @@ TEST_P(Str, EqualsExhaustiveSearchOverStepLists) {
   int recomputed = 0;
   for (std::uint64_t seed = GetParam(); compared < graphs; seed += kSlices) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const Case tiny(seed, most_layers);
+    const Case tiny(seed, random_network, most_layers);
     const auto outcome = solve("str", tiny.problem);
     ASSERT_TRUE(outcome.ok()) << outcome.error().message;
     const bool found = outcome->status == PlanStatus::kOptimal;
@@ -156,6 +195,54 @@ TEST_P(Str, EqualsExhaustiveSearchOverStepLists) {
   EXPECT_LE(too_large, graphs / 3);
   EXPECT_GT(moved, 0);
   EXPECT_GT(recomputed, 0);
+}
+
+// What one run makes for two readers, and results that are given up and made again at the end.
+TEST_P(Str, EqualsExhaustiveSearchWhereOpsMakeSeveralValues) {
+  const int graphs = static_cast<int>((exhaustive() ? 1000 : 200) / kSlices);
+  int compared = 0;
+  int moved = 0;
+  int recomputed = 0;
+  for (std::uint64_t seed = GetParam(); compared < graphs; seed += kSlices) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Case tiny(seed, random_ops_of_several_values, exhaustive() ? 6 : 5);
+    const auto outcome = solve("str", tiny.problem);
+    ASSERT_TRUE(outcome.ok()) << outcome.error().message;
+    const bool found = outcome->status == PlanStatus::kOptimal;
+    ASSERT_TRUE(found || outcome->status == PlanStatus::kInfeasible)
+        << to_string(outcome->status) << " " << outcome->note;
+    if (found) expect_sound(tiny.problem, *outcome);
+    expect_same_from_auto(tiny.problem, *outcome);
+    compared += compare_with_all_lists(tiny, *outcome) ? 1 : 0;
+    moved += outcome->simulation.offloaded_bytes > 0 ? 1 : 0;
+    recomputed += outcome->simulation.recomputed > 0 ? 1 : 0;
+  }
+  EXPECT_GT(moved, 0);
+  EXPECT_GT(recomputed, 0);
+}
+
+// Found by a random graph: the loss does not fit beside the gradients, and is made again last.
+TEST(StrOutputs, AreMadeAgainAfterTheLastOp) {
+  GraphBuilder builder("loss again", CostUnit::kFlop);
+  const TensorId x = builder.add_tensor({"x", 28});
+  const TensorId gradient = builder.add_tensor({"gradient", 44, TensorKind::kGradient});
+  const TensorId loss = builder.add_tensor({"loss", 48, TensorKind::kOutput});
+  const TensorId update = builder.add_tensor({"update", 60, TensorKind::kGradient});
+  const auto add = [&](const char* name, std::vector<TensorId> reads, std::vector<TensorId> makes,
+                       double cost) {
+    OpSpec op{.name = name, .type = "op", .inputs = std::move(reads), .outputs = std::move(makes)};
+    op.variants = {{.name = "v", .cost = cost}};
+    builder.add_op(std::move(op));
+  };
+  add("forward", {}, {x}, 1);
+  add("loss", {x}, {gradient, loss}, 0);
+  add("backward", {gradient}, {update}, 1);
+  add("apply", {update}, {}, 4);
+  const Graph graph = std::move(builder).build().value();
+  const auto outcome = solve("str", {.graph = &graph, .link = {0.25, 0.25, 0.5}, .budget = 135});
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_EQ(outcome->status, PlanStatus::kOptimal);
+  EXPECT_EQ(outcome->simulation.cost, 6);  // every op once, and the loss again for nothing
 }
 
 INSTANTIATE_TEST_SUITE_P(Slices, Str, ::testing::Range<std::uint64_t>(0, kSlices));

@@ -11,41 +11,53 @@
 namespace regen::testing {
 namespace {
 
-using Set = std::uint32_t;  // of ops, which are the values they make
+using Set = std::uint32_t;  // of values
 
 struct Node {
-  Set reads = 0;
-  Bytes bytes = 0, workspace = 0;
+  Set reads = 0, makes = 0;
+  Bytes workspace = 0;
   double cost = 0, again = 0;
-  bool repeatable = false;
-  bool output = false;
+  // As long as at most so many first runs are done: no longer when an op has changed what it reads.
+  std::size_t repeatable_until = 0;
 };
 
-std::vector<Node> nodes_of(const Graph& graph, bool gradients_again) {
-  std::vector<Node> nodes;
-  for (OpId op : graph.ops()) {
-    const VariantId v = graph.default_variant(op);
-    if (graph.makes(v).size() != 1 || graph.variants(op).size() != 1) std::abort();
-    const TensorId made = graph.makes(v)[0];
-    Node node{.bytes = graph.bytes(made),
-              .workspace = graph.workspace(v),
-              .cost = graph.cost(v),
-              .again = graph.rerun_cost(v),
-              .repeatable =
-                  graph.recomputable(op) && (gradients_again || graph.phase(op) == Phase::kForward),
-              .output = graph.kind(made) == TensorKind::kOutput};
-    for (TensorId t : graph.reads(v)) {
-      if (!graph.fixed(t)) node.reads |= Set{1} << graph.producer(t).index();
+// The graph as sets of values, which are numbered in the order in which they are made.
+struct Nodes {
+  Nodes(const Graph& graph, bool gradients_again) {
+    std::vector<Set> value_of(graph.num_tensors(), 0);
+    std::vector<std::size_t> changed_by(graph.num_tensors(), SIZE_MAX);
+    for (OpId op : graph.ops()) {
+      for (TensorId t : graph.mutates(op)) {
+        changed_by[t.index()] = std::min(changed_by[t.index()], op.index());
+      }
     }
-    nodes.push_back(node);
+    for (OpId op : graph.ops()) {
+      const VariantId v = graph.default_variant(op);
+      if (graph.variants(op).size() != 1) std::abort();
+      Node node{
+          .workspace = graph.workspace(v), .cost = graph.cost(v), .again = graph.rerun_cost(v)};
+      if (graph.recomputable(op) && (gradients_again || graph.phase(op) == Phase::kForward)) {
+        node.repeatable_until = SIZE_MAX;
+        for (TensorId t : graph.inputs(op)) {
+          node.repeatable_until = std::min(node.repeatable_until, changed_by[t.index()]);
+        }
+      }
+      for (TensorId t : graph.reads(v)) node.reads |= value_of[t.index()];
+      for (TensorId t : graph.makes(v)) {
+        if (bytes.size() == std::numeric_limits<Set>::digits) std::abort();
+        const Set value = Set{1} << bytes.size();
+        value_of[t.index()] = value;
+        node.makes |= value;
+        bytes.push_back(graph.bytes(t));
+        if (graph.kind(t) == TensorKind::kOutput) outputs |= value;
+      }
+      ops.push_back(node);
+    }
   }
-  return nodes;
-}
 
-// A copy queue: when it is empty, and the last two values that joined since the clock moved.
-struct Queue {
-  double free = 0;
-  int last = -1, before = -1;
+  std::vector<Node> ops;
+  std::vector<Bytes> bytes;  // by value
+  Set outputs = 0;
 };
 
 // Where a list has come to.
@@ -56,7 +68,7 @@ struct State {
   Set given_up = 0;  // host copies that go once their last fetch is waited for
   double clock = 0;
   std::vector<double> offload_end, fetch_end;  // by value
-  Queue to_host, to_device;
+  double to_host = 0, to_device = 0;           // when each copy queue is empty
 };
 
 using Key = std::tuple<std::uint32_t, Set, Set, Set>;
@@ -75,15 +87,15 @@ struct KeyHash {
 class Oracle {
  public:
   Oracle(const Graph& graph, const StepLimits& limits, double cutoff, std::size_t most_work)
-      : nodes_(nodes_of(graph, limits.gradients_again)),
+      : nodes_(graph, limits.gradients_again),
         limits_(limits),
         cutoff_(cutoff),
         most_work_(most_work) {}
 
   StepOptimum run() {
     State start;
-    start.offload_end.assign(nodes_.size(), 0);
-    start.fetch_end.assign(nodes_.size(), 0);
+    start.offload_end.assign(nodes_.bytes.size(), 0);
+    start.fetch_end.assign(nodes_.bytes.size(), 0);
     visit(start);
     while (!queue_.empty()) {
       const auto [cost, index] = queue_.top();
@@ -104,35 +116,39 @@ class Oracle {
   double to_come(const State& state) const {
     double sum = 0;
     Set wanted = 0;
-    for (std::size_t i = state.done; i < nodes_.size(); ++i) {
-      sum += nodes_[i].cost;
-      wanted |= nodes_[i].reads;
+    for (std::size_t i = state.done; i < nodes_.ops.size(); ++i) {
+      sum += nodes_.ops[i].cost;
+      wanted |= nodes_.ops[i].reads;
     }
+    wanted |= nodes_.outputs;
     for (std::size_t i = state.done; i-- > 0;) {
-      if (nodes_[i].output) wanted |= Set{1} << i;
-      if (!((wanted & ~state.device & ~state.host) >> i & 1)) continue;
-      if (!nodes_[i].repeatable) return std::numeric_limits<double>::infinity();
-      sum += nodes_[i].again;
-      wanted |= nodes_[i].reads;
+      const Node& node = nodes_.ops[i];
+      if ((wanted & ~state.device & ~state.host & node.makes) == 0) continue;
+      if (state.done > node.repeatable_until) return std::numeric_limits<double>::infinity();
+      sum += node.again;
+      wanted |= node.reads;
     }
     return sum;
   }
 
   void expand(const State& state) {
-    for (std::size_t i = 0; i < nodes_.size(); ++i) {
-      if (i == state.done || (i < state.done && nodes_[i].repeatable)) compute(state, i);
-      const Set bit = Set{1} << i;
-      if ((state.device & bit) && !limits_.only_late) visit(released(state, i));
+    for (std::size_t i = 0; i < nodes_.ops.size(); ++i) {
+      if (i == state.done || (i < state.done && state.done <= nodes_.ops[i].repeatable_until))
+        compute(state, i);
+    }
+    for (std::size_t v = 0; v < nodes_.bytes.size(); ++v) {
+      const Set bit = Set{1} << v;
+      if ((state.device & bit) && !limits_.only_late) visit(released(state, v));
       if (!limits_.link.can_move()) continue;
-      if ((state.device & bit) && !(state.host & bit)) offload(state, i);
-      if (!(state.device & bit) && (state.host & bit) && !(state.given_up & bit)) fetch(state, i);
+      if ((state.device & bit) && !(state.host & bit)) offload(state, v);
+      if (!(state.device & bit) && (state.host & bit) && !(state.given_up & bit)) fetch(state, v);
     }
   }
 
   Bytes sum(Set values) const {
     Bytes bytes = 0;
-    for (std::size_t i = 0; i < nodes_.size(); ++i) {
-      if (values >> i & 1) bytes += nodes_[i].bytes;
+    for (std::size_t v = 0; v < nodes_.bytes.size(); ++v) {
+      if (values >> v & 1) bytes += nodes_.bytes[v];
     }
     return bytes;
   }
@@ -145,33 +161,31 @@ class Oracle {
       then(state);
       return;
     }
-    for (std::size_t v = from; v < nodes_.size() && limits_.only_late; ++v) {
-      if (!((state.device & ~stays) >> v & 1) || nodes_[v].bytes == 0) continue;
+    for (std::size_t v = from; v < nodes_.bytes.size() && limits_.only_late; ++v) {
+      if (!((state.device & ~stays) >> v & 1) || nodes_.bytes[v] == 0) continue;
       const State next = released(state, v);
-      if (next.clock > state.clock && !all_started(next)) continue;
-      make_room(next, missing - nodes_[v].bytes, stays, v + 1, then);
+      make_room(next, missing - nodes_.bytes[v], stays, v + 1, then);
     }
   }
 
   void compute(const State& state, std::size_t i) {
-    const Node& node = nodes_[i];
-    const Set made = Set{1} << i;
+    const Node& node = nodes_.ops[i];
     if ((node.reads & ~state.device) != 0) return;
-    const Bytes missing = sum(state.device | made) + node.workspace - limits_.budget;
-    make_room(state, missing, node.reads | made, 0, [&](const State& ready) { run(ready, i); });
+    const Bytes missing = sum(state.device | node.makes) + node.workspace - limits_.budget;
+    make_room(state, missing, node.reads | node.makes, 0,
+              [&](const State& ready) { run(ready, i); });
   }
 
   void run(State state, std::size_t i) {
-    const Node& node = nodes_[i];
-    const Set bit = Set{1} << i;
+    const Node& node = nodes_.ops[i];
     double time = state.clock;
-    for (std::size_t v = 0; v < nodes_.size(); ++v) {
+    for (std::size_t v = 0; v < nodes_.bytes.size(); ++v) {
       if (node.reads >> v & 1) time = std::max(time, state.fetch_end[v]);
     }
     state.host &= ~(state.given_up & node.reads);
     state.given_up &= ~node.reads;
-    state.device |= bit;
-    move_clock(state, time + (i == state.done ? node.cost : node.again));
+    state.device |= node.makes;
+    state.clock = time + (i == state.done ? node.cost : node.again);
     state.done += i == state.done ? 1 : 0;
     if (all_started(state)) visit(std::move(state));
   }
@@ -179,8 +193,8 @@ class Oracle {
   // False if a copy has joined that could have joined later.
   bool all_started(const State& state) const {
     if (!limits_.only_late) return true;
-    for (std::size_t v = 0; v < nodes_.size(); ++v) {
-      const auto bytes = static_cast<double>(nodes_[v].bytes);
+    for (std::size_t v = 0; v < nodes_.bytes.size(); ++v) {
+      const auto bytes = static_cast<double>(nodes_.bytes[v]);
       const double out = bytes / limits_.link.to_host;
       const double in = bytes / limits_.link.to_device;
       if (out > 0 && state.offload_end[v] - out >= state.clock) return false;
@@ -191,7 +205,7 @@ class Oracle {
 
   static State released(State state, std::size_t v) {
     const Set bit = Set{1} << v;
-    move_clock(state, std::max({state.clock, state.offload_end[v], state.fetch_end[v]}));
+    state.clock = std::max({state.clock, state.offload_end[v], state.fetch_end[v]});
     state.device &= ~bit;
     if (state.given_up & bit) {
       state.host &= ~bit;
@@ -200,21 +214,11 @@ class Oracle {
     return state;
   }
 
-  bool join(const State& state, Queue& queue, std::size_t v, double bandwidth) const {
-    const bool nothing_to_gain = nodes_[v].bytes == 0;
-    if (limits_.only_late && (nothing_to_gain || queue.before > queue.last)) return false;
-    queue.before = queue.last;
-    queue.last = static_cast<int>(v);
-    queue.free =
-        std::max(state.clock, queue.free) + static_cast<double>(nodes_[v].bytes) / bandwidth;
+  // False where there is nothing to gain.
+  bool join(const State& state, double& queue, std::size_t v, double bandwidth) const {
+    if (limits_.only_late && nodes_.bytes[v] == 0) return false;
+    queue = std::max(state.clock, queue) + static_cast<double>(nodes_.bytes[v]) / bandwidth;
     return true;
-  }
-
-  static void move_clock(State& state, double time) {
-    if (time == state.clock) return;
-    state.clock = time;
-    state.to_host.last = state.to_host.before = -1;
-    state.to_device.last = state.to_device.before = -1;
   }
 
   void offload(State state, std::size_t v) {
@@ -222,12 +226,12 @@ class Oracle {
     state.host |= bit;
     if (limits_.host_budget && sum(state.host) > *limits_.host_budget) return;
     if (!join(state, state.to_host, v, limits_.link.to_host)) return;
-    state.offload_end[v] = state.to_host.free;
+    state.offload_end[v] = state.to_host;
     visit(std::move(state));
   }
 
   void fetch(const State& state, std::size_t v) {
-    const Bytes missing = sum(state.device) + nodes_[v].bytes - limits_.budget;
+    const Bytes missing = sum(state.device) + nodes_.bytes[v] - limits_.budget;
     make_room(state, missing, 0, 0, [&](const State& ready) { start_fetch(ready, v); });
   }
 
@@ -235,7 +239,7 @@ class Oracle {
     const Set bit = Set{1} << v;
     state.device |= bit;
     if (!join(state, state.to_device, v, limits_.link.to_device)) return;
-    state.fetch_end[v] = state.to_device.free;
+    state.fetch_end[v] = state.to_device;
     if (limits_.host_budget) {
       State last = state;
       last.given_up |= bit;
@@ -245,11 +249,7 @@ class Oracle {
   }
 
   bool finished(const State& state) const {
-    if (state.done < nodes_.size()) return false;
-    for (std::size_t i = 0; i < nodes_.size(); ++i) {
-      if (nodes_[i].output && !(state.device >> i & 1)) return false;
-    }
-    return true;
+    return state.done == nodes_.ops.size() && (nodes_.outputs & ~state.device) == 0;
   }
 
   // Whether everything in `a` has happened or will end no later than in `b`.
@@ -260,17 +260,17 @@ class Oracle {
       if (!fine(a.offload_end[i], b.offload_end[i])) return false;
       if (!fine(a.fetch_end[i], b.fetch_end[i])) return false;
     }
-    return fine(a.to_host.free, b.to_host.free) && fine(a.to_device.free, b.to_device.free);
+    return fine(a.to_host, b.to_host) && fine(a.to_device, b.to_device);
   }
 
   // Values that no op can want any more leave, unless a copy of them is under way.
   void forget_dead(State& state) const {
-    Set wanted = 0;
-    for (std::size_t i = 0; i < nodes_.size(); ++i) {
-      if (i >= state.done || nodes_[i].repeatable) wanted |= nodes_[i].reads;
-      if (nodes_[i].output) wanted |= Set{1} << i;
+    Set wanted = nodes_.outputs;
+    for (std::size_t i = 0; i < nodes_.ops.size(); ++i) {
+      if (i >= state.done || state.done <= nodes_.ops[i].repeatable_until)
+        wanted |= nodes_.ops[i].reads;
     }
-    for (std::size_t v = 0; v < state.done; ++v) {
+    for (std::size_t v = 0; v < nodes_.bytes.size(); ++v) {
       const bool copied = std::max(state.offload_end[v], state.fetch_end[v]) > state.clock;
       if (!(wanted >> v & 1) && !copied) state.device &= ~(Set{1} << v);
     }
@@ -281,7 +281,7 @@ class Oracle {
     const double cost = state.clock + to_come(state);
     if (cost >= std::min(cutoff_, best_)) return;
     if (finished(state)) {
-      best_ = std::min(best_, std::max({state.clock, state.to_host.free, state.to_device.free}));
+      best_ = std::min(best_, std::max({state.clock, state.to_host, state.to_device}));
     }
     auto& others = at_[Key{state.done, state.device, state.host, state.given_up}];
     work_ += 2 * others.size() + 1;
@@ -299,7 +299,7 @@ class Oracle {
     beaten_.push_back(0);
   }
 
-  const std::vector<Node> nodes_;
+  const Nodes nodes_;
   const StepLimits limits_;
   const double cutoff_;
   const std::size_t most_work_;

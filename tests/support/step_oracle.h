@@ -1,11 +1,9 @@
 // Exhaustive search over the step lists of tiny graphs: every compute, offload, release and fetch
 // at every place, as docs/plan-semantics.md defines them, as long as first runs follow the order of
-// the graph. It shares no code with the planners. For larger graphs three kinds of lists can be
-// left out, for each of which some other list is as good:
+// the graph. It shares no code with the planners. For larger graphs two kinds of lists can be left
+// out, for each of which some other list is as good:
 //   - a value leaves before its bytes are wanted: a later release waits for less of a copy;
-//   - a copy joins its queue before the step during which it starts: it can as well join later;
-//   - copies that join at the same time do so in an order other than that of their values, but for
-//     the last: all others have then ended when time moves on, whatever their order.
+//   - a copy joins its queue before the step during which it starts: it can as well join later.
 #pragma once
 
 #include <optional>
@@ -28,8 +26,8 @@ struct StepOptimum {
   std::optional<double> cost;  // of the cheapest list; nothing if there is none below the cutoff
 };
 
-// Graphs of at most 31 ops, each with one output and one variant. Only lists that cost less than
-// `cutoff` are looked for. Work is counted in states visited or compared.
+// Graphs of at most 32 values, whose ops have one variant each. Only lists that
+// cost less than `cutoff` are looked for. Work is counted in states visited or compared.
 StepOptimum cheapest_step_list(const Graph& graph, const StepLimits& limits, double cutoff,
                                std::size_t most_work);
 
