@@ -16,7 +16,7 @@ namespace regen {
 namespace {
 
 // Beyond these ops the time is better spent by who has it already.
-constexpr std::size_t kMostOps = 100;
+constexpr std::size_t kMostOps = 60;
 constexpr double kShare = 0.25;
 
 // Each may take a part of what is left; most end by themselves long before.

@@ -132,6 +132,8 @@ Status Daemon::change_job(const Message& message) {
   REGEN_ASSIGN(const std::string name, name_field.string());
   REGEN_ASSIGN(const JobChange change, change_from_json(body));
   REGEN_TRY(scheduler_.change(name, change, clock_now()));
+  roster_changed_ = true;
+  keep_roster();  // before anybody hears that it is done
   log("job " + in_quotes(name) + " changed: " + on_one_line(message.body.dump(), 200));
   return {};
 }

@@ -250,4 +250,40 @@ Result<JobSpec> job_from_json(const JsonCursor& object) {
   return spec;
 }
 
+Json to_json(const JobChange& change) {
+  Json json = Json::object();
+  if (change.priority) json["priority"] = *change.priority;
+  if (change.weight) json["weight"] = *change.weight;
+  if (change.memory) json["memory"] = *change.memory;
+  return json;
+}
+
+Result<JobChange> change_from_json(const JsonCursor& object) {
+  REGEN_TRY(refuse_unknown_fields(object, {"job", "priority", "weight", "memory"}));
+  // The same ranges as at registration, by the same reader.
+  Json whole{{"name", "change"}, {"identity", "change"}, {"memory", kMaxBytes}};
+  whole.update(object.value());
+  whole.erase("job");
+  REGEN_ASSIGN(const JobSpec spec, job_from_json(JsonCursor(whole, "change")));
+  JobChange change;
+  if (has_field(object, "priority")) change.priority = spec.priority;
+  if (has_field(object, "weight")) change.weight = spec.weight;
+  if (has_field(object, "memory")) change.memory = spec.memory;
+  return change;
+}
+
+void apply(const JobChange& change, JobSpec& spec) {
+  spec.priority = change.priority.value_or(spec.priority);
+  spec.weight = change.weight.value_or(spec.weight);
+  spec.memory = change.memory.value_or(spec.memory);
+}
+
+JobChange operator+(const JobChange& first, const JobChange& then) {
+  JobChange both = then;
+  if (!both.priority) both.priority = first.priority;
+  if (!both.weight) both.weight = first.weight;
+  if (!both.memory) both.memory = first.memory;
+  return both;
+}
+
 }  // namespace regen::share

@@ -72,6 +72,21 @@ struct Curve {
 };
 void apply(const Curve& curve, JobSpec& spec);
 
+// What an operator has changed about a job that runs.
+struct JobChange {
+  std::optional<std::int64_t> priority = {};
+  std::optional<double> weight = {};
+  std::optional<Bytes> memory = {};
+
+  bool operator==(const JobChange&) const = default;
+};
+Json to_json(const JobChange& change);
+// Other fields than its own are somebody else's.
+Result<JobChange> change_from_json(const JsonCursor& object);
+void apply(const JobChange& change, JobSpec& spec);
+// One after the other.
+JobChange operator+(const JobChange& first, const JobChange& then);
+
 // The least bytes that the job can live with.
 Bytes least_bytes(const JobSpec& spec);
 

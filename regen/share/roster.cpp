@@ -24,13 +24,19 @@ Result<RosterEntry> entry_from_json(const JsonCursor& object) {
   REGEN_ASSIGN(const std::int64_t start, whole("process_start", INT64_MAX));
   entry.process_start = static_cast<std::uint64_t>(start);
   REGEN_ASSIGN(entry.bytes, whole("bytes", kMaxBytes));
+  if (has_field(object, "changed")) {
+    REGEN_ASSIGN(const JsonCursor changed, required_field(object, "changed"));
+    REGEN_ASSIGN(entry.changed, change_from_json(changed));
+  }
   return entry;
 }
 
 Json to_json(const RosterEntry& entry) {
-  return {
+  Json json{
       {"name", entry.name},       {"identity", entry.identity},           {"device", entry.device},
       {"process", entry.process}, {"process_start", entry.process_start}, {"bytes", entry.bytes}};
+  if (entry.changed != JobChange{}) json["changed"] = share::to_json(entry.changed);
+  return json;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Who has memory on the devices, in a small file beside the socket: a daemon that starts after a
-// crash keeps the bytes of those who have not come back yet, until they do or their process ends.
+// crash keeps the bytes of those who have not come back yet, until they do or their process ends,
+// and what an operator has changed about them.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 
 #include "regen/base/result.h"
 #include "regen/base/units.h"
+#include "regen/share/job.h"
 
 namespace regen::share {
 
@@ -21,7 +23,8 @@ struct RosterEntry {
   std::string device;
   std::int64_t process = 0;
   std::uint64_t process_start = 0;
-  Bytes bytes = 0;  // what its plan takes
+  Bytes bytes = 0;         // what its plan takes
+  JobChange changed = {};  // by an operator, since it registered
 
   bool operator==(const RosterEntry&) const = default;
 };

@@ -25,28 +25,6 @@ Result<DeviceSpec> parse_device(std::string_view text) {
   return DeviceSpec{std::string(text.substr(0, colon)), *bytes};
 }
 
-Json to_json(const JobChange& change) {
-  Json json = Json::object();
-  if (change.priority) json["priority"] = *change.priority;
-  if (change.weight) json["weight"] = *change.weight;
-  if (change.memory) json["memory"] = *change.memory;
-  return json;
-}
-
-Result<JobChange> change_from_json(const JsonCursor& object) {
-  REGEN_TRY(refuse_unknown_fields(object, {"job", "priority", "weight", "memory"}));
-  // The same ranges as at registration, by the same reader.
-  Json whole{{"name", "change"}, {"identity", "change"}, {"memory", kMaxBytes}};
-  whole.update(object.value());
-  whole.erase("job");
-  REGEN_ASSIGN(const JobSpec spec, job_from_json(JsonCursor(whole, "change")));
-  JobChange change;
-  if (has_field(object, "priority")) change.priority = spec.priority;
-  if (has_field(object, "weight")) change.weight = spec.weight;
-  if (has_field(object, "memory")) change.memory = spec.memory;
-  return change;
-}
-
 Scheduler::Scheduler(const std::vector<DeviceSpec>& devices, Nanoseconds turn,
                      const Patience& patience)
     : patience_(patience) {
@@ -118,13 +96,18 @@ Status Scheduler::enter(JobId id, const JobSpec& spec, DeviceMemory& memory) {
                         known ? spec.held_bytes : spec.memory);
 }
 
-Result<JobId> Scheduler::add(const JobSpec& spec, std::int64_t process, Nanoseconds now) {
+Result<JobId> Scheduler::add(JobSpec spec, std::int64_t process, Nanoseconds now) {
   REGEN_TRY(check(spec));
   REGEN_ASSIGN(const std::size_t device, find_device(spec.device));
+  JobChange changed;
   const auto expected = std::find_if(jobs_.begin(), jobs_.end(), [&spec](const auto& entry) {
     return entry.second.absent && entry.second.spec.identity == spec.identity;
   });
-  if (expected != jobs_.end()) leave(expected->first, now);
+  if (expected != jobs_.end()) {
+    changed = expected->second.changed;
+    apply(changed, spec);
+    leave(expected->first, now);
+  }
   const JobId id(next_job_);
   const Status entered = enter(id, spec, devices_[device].memory);
   if (!entered.ok()) return no_room(spec, device, entered.error());
@@ -133,7 +116,8 @@ Result<JobId> Scheduler::add(const JobSpec& spec, std::int64_t process, Nanoseco
                              .device = device,
                              .process = process,
                              .process_start = process_start(process),
-                             .added = now});
+                             .added = now,
+                             .changed = changed});
   settle(devices_[device], now);
   return id;
 }
@@ -146,6 +130,7 @@ Result<JobId> Scheduler::expect(const RosterEntry& entry, Nanoseconds now) {
                      .again = true};
   REGEN_ASSIGN(const JobId id, add(spec, entry.process, now));
   jobs_.at(id).absent = true;
+  jobs_.at(id).changed = entry.changed;
   return id;
 }
 
@@ -154,7 +139,7 @@ std::vector<RosterEntry> Scheduler::roster() const {
   for (const auto& [id, job] : jobs_) {
     if (!admitted(id)) continue;
     entries.push_back({job.spec.name, job.spec.identity, devices_[job.device].spec.name,
-                       job.process, job.process_start, memory_of(id).facts(id).full});
+                       job.process, job.process_start, memory_of(id).facts(id).full, job.changed});
   }
   return entries;
 }
@@ -231,9 +216,7 @@ Status Scheduler::change(std::string_view name, const JobChange& change, Nanosec
   REGEN_ASSIGN(const JobId job, find_job(name));
   JobEntry& entry = jobs_.at(job);
   JobSpec spec = entry.spec;
-  spec.priority = change.priority.value_or(spec.priority);
-  spec.weight = change.weight.value_or(spec.weight);
-  spec.memory = change.memory.value_or(spec.memory);
+  apply(change, spec);
   REGEN_TRY(check_memory(spec));
   if (!admitted(job)) {
     return bad_input("job " + in_quotes(name) + " waits for memory, expected one that is admitted");
@@ -241,6 +224,7 @@ Status Scheduler::change(std::string_view name, const JobChange& change, Nanosec
   const Status done = memory_of(job).change(job, demand_of(spec), spec.deepest);
   if (!done.ok()) return no_room(spec, entry.device, done.error());
   entry.spec = spec;
+  entry.changed = entry.changed + change;
   queue_of(job).set_claim(job, memory_of(job).urgency(job), spec.weight, now);
   settle(job, now);
   return {};

@@ -35,16 +35,6 @@ struct Patience {
   Nanoseconds newcomer = kNever;  // of a newcomer who waits for memory
 };
 
-// What an operator changes about a job that runs.
-struct JobChange {
-  std::optional<std::int64_t> priority = {};
-  std::optional<double> weight = {};
-  std::optional<Bytes> memory = {};
-};
-Json to_json(const JobChange& change);
-// Other fields than its own are somebody else's.
-Result<JobChange> change_from_json(const JsonCursor& object);
-
 // What the holder of a device sees of the others.
 struct HolderView {
   JobId job;
@@ -62,7 +52,7 @@ class Scheduler {
   Status check(const JobSpec& spec) const;
   // The job is a newcomer until an order says that it is admitted, which may be at once; it then
   // starts idle. `process` is for people only.
-  Result<JobId> add(const JobSpec& spec, std::int64_t process, Nanoseconds now);
+  Result<JobId> add(JobSpec spec, std::int64_t process, Nanoseconds now);
   // A job that a former daemon had: its bytes are its own until it comes back with its identity, or
   // is removed.
   Result<JobId> expect(const RosterEntry& entry, Nanoseconds now);
@@ -117,7 +107,8 @@ class Scheduler {
     std::int64_t process = 0;
     std::uint64_t process_start = 0;
     Nanoseconds added = 0;
-    bool absent = false;  // expected
+    JobChange changed = {};  // outlives the daemon, of which the job itself does not know
+    bool absent = false;     // expected
     bool expired = false;
     std::optional<Nanoseconds> asked_at = {};  // to make room
   };

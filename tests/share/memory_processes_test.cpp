@@ -267,6 +267,34 @@ TEST(ShareRestart, BytesOfAJobThatHasNotComeBackAreItsOwn) {
   EXPECT_EQ(late->reconnections(), 1);
 }
 
+// The job itself does not know: it comes back with what it asked for first.
+TEST(ShareRestart, WhatAnOperatorChangedStaysChanged) {
+  TemporaryFolder folder;
+  const DaemonOptions options = small_device(folder);
+  std::optional<Process> daemon(start_daemon(options));
+  auto job = Client::connect({.socket = options.socket}, training());
+  ASSERT_TRUE(job.ok());
+  const auto change = [&](Json what) {
+    what["job"] = "training";
+    return ask(options.socket, {MessageType::kChange, std::move(what)}, MessageType::kChanged).ok();
+  };
+  ASSERT_TRUE(change({{"priority", 7}, {"memory", 600}}));
+  ASSERT_TRUE(change({{"weight", 2.5}}));
+  for (int restart = 0; restart < 2; ++restart) {
+    daemon->signal(SIGKILL);
+    daemon->wait();
+    daemon.emplace(start_daemon(options));
+    ASSERT_TRUE(job->acquire().ok());
+    EXPECT_EQ(job->reconnections(), restart + 1);
+    const Json found = device(options)["jobs"][0];
+    EXPECT_EQ(found["priority"], 7);
+    EXPECT_EQ(found["weight"], 2.5);
+    EXPECT_EQ(found["memory_bytes"], 600);
+    EXPECT_EQ(job->byte_limit(), 500) << "the point of its curve within 600";
+    job->idle();
+  }
+}
+
 // --- Clients that do not end as they should
 
 TEST(ShareHung, ChildrenDoNotKeepTheGrantOfADeadJob) {
