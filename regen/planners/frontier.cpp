@@ -46,19 +46,6 @@ void add_ops(const Graph& graph, const IdVector<TensorId, ValueId>& value, Front
   frontier.readers = Csr<ValueId, OpId>::from_pairs(frontier.num_values, readers);
 }
 
-// The first op that changes something each op reads; a high number where none does.
-IdVector<OpId, std::size_t> first_changes(const Graph& graph) {
-  IdVector<TensorId, std::size_t> changed_by(graph.num_tensors(), SIZE_MAX);
-  for (OpId op : graph.ops()) {
-    for (TensorId t : graph.mutates(op)) changed_by[t] = std::min(changed_by[t], op.index());
-  }
-  IdVector<OpId, std::size_t> changes(graph.num_ops(), SIZE_MAX);
-  for (OpId op : graph.ops()) {
-    for (TensorId t : graph.inputs(op)) changes[op] = std::min(changes[op], changed_by[t]);
-  }
-  return changes;
-}
-
 // Outputs, and what they are made of: from the last op to the first.
 void set_useful_behind(const IdVector<OpId, std::size_t>& changes, Frontier& frontier) {
   frontier.useful_behind = frontier.output;

@@ -156,9 +156,6 @@ Plan plan_from_sequence(const Graph& graph, const std::vector<OpId>& sequence) {
   return plan;
 }
 
-namespace {
-
-// The first op that changes something each op reads; more than there are if none does.
 IdVector<OpId, std::size_t> first_changes(const Graph& graph) {
   IdVector<TensorId, std::size_t> changed_by(graph.num_tensors(), SIZE_MAX);
   for (OpId op : graph.ops()) {
@@ -172,6 +169,8 @@ IdVector<OpId, std::size_t> first_changes(const Graph& graph) {
   }
   return changes;
 }
+
+namespace {
 
 // The last op for which an op might run again: a reader of its outputs, or one for which such a
 // reader might run again.

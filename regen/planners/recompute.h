@@ -33,6 +33,9 @@ Plan plan_from_sequence(const Graph& graph, const std::vector<OpId>& sequence);
 std::vector<Step> steps_of_part(const Graph& graph, std::span<const OpId> sequence,
                                 std::span<const TensorId> needed_after);
 
+// The first op that changes something each op reads; SIZE_MAX where none does.
+IdVector<OpId, std::size_t> first_changes(const Graph& graph);
+
 // Which ops may run again wherever a value of theirs could be wanted: they are recomputable, and
 // no op that mutates something they read runs before the last such place. With `forward_only` the
 // ops after the forward phase are never repeated; without, those are that leave all forward ops as

@@ -165,60 +165,53 @@ void expect_same_from_auto(const Problem& problem, const Outcome& exact) {
 constexpr std::uint64_t kSlices = 10;
 class Str : public ::testing::TestWithParam<std::uint64_t> {};
 
-TEST_P(Str, EqualsExhaustiveSearchOverStepLists) {
-  const int graphs = static_cast<int>((exhaustive() ? 1000 : 150) / kSlices);
-  const int most_layers = exhaustive() ? 7 : 3;
+// What was compared.
+struct Tally {
   int compared = 0;
   int too_large = 0;
   int moved = 0;
   int recomputed = 0;
-  for (std::uint64_t seed = GetParam(); compared < graphs; seed += kSlices) {
+};
+
+void compare(const Case& tiny, Tally& tally) {
+  const auto outcome = solve("str", tiny.problem);
+  ASSERT_TRUE(outcome.ok()) << outcome.error().message;
+  const bool found = outcome->status == PlanStatus::kOptimal;
+  ASSERT_TRUE(found || outcome->status == PlanStatus::kInfeasible)
+      << to_string(outcome->status) << " " << outcome->note;
+  if (found) expect_sound(tiny.problem, *outcome);
+  expect_same_from_auto(tiny.problem, *outcome);
+  (compare_with_all_lists(tiny, *outcome) ? tally.compared : tally.too_large) += 1;
+  tally.moved += outcome->simulation.offloaded_bytes > 0 ? 1 : 0;
+  tally.recomputed += outcome->simulation.recomputed > 0 ? 1 : 0;
+}
+
+// As many as that of one slice, with enough of each for the comparison to say something.
+void compare_slice(std::uint64_t slice, int graphs, Graph (*make)(Random&, int), int size) {
+  Tally tally;
+  for (std::uint64_t seed = slice; tally.compared < graphs; seed += kSlices) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const Case tiny(seed, random_network, most_layers);
-    const auto outcome = solve("str", tiny.problem);
-    ASSERT_TRUE(outcome.ok()) << outcome.error().message;
-    const bool found = outcome->status == PlanStatus::kOptimal;
-    ASSERT_TRUE(found || outcome->status == PlanStatus::kInfeasible)
-        << to_string(outcome->status) << " " << outcome->note;
-    if (found) expect_sound(tiny.problem, *outcome);
-    expect_same_from_auto(tiny.problem, *outcome);
-    (compare_with_all_lists(tiny, *outcome) ? compared : too_large) += 1;
-    moved += outcome->simulation.offloaded_bytes > 0 ? 1 : 0;
-    recomputed += outcome->simulation.recomputed > 0 ? 1 : 0;
-    if (exhaustive() && compared % 10 == 0) {
-      std::printf("%d compared, %d too large to compare\n", compared, too_large);
+    ASSERT_NO_FATAL_FAILURE(compare(Case(seed, make, size), tally));
+    if (exhaustive() && tally.compared % 10 == 0) {
+      std::printf("%d compared, %d too large to compare\n", tally.compared, tally.too_large);
       std::fflush(stdout);
     }
   }
-  RecordProperty("too_large", too_large);
-  // Enough of each for the above to say something.
-  EXPECT_LE(too_large, graphs / 3);
-  EXPECT_GT(moved, 0);
-  EXPECT_GT(recomputed, 0);
+  ::testing::Test::RecordProperty("too_large", tally.too_large);
+  EXPECT_LE(tally.too_large, graphs / 3);
+  EXPECT_GT(tally.moved, 0);
+  EXPECT_GT(tally.recomputed, 0);
+}
+
+TEST_P(Str, EqualsExhaustiveSearchOverStepLists) {
+  const int graphs = static_cast<int>((exhaustive() ? 1000 : 150) / kSlices);
+  compare_slice(GetParam(), graphs, random_network, exhaustive() ? 7 : 3);
 }
 
 // What one run makes for two readers, and results that are given up and made again at the end.
 TEST_P(Str, EqualsExhaustiveSearchWhereOpsMakeSeveralValues) {
   const int graphs = static_cast<int>((exhaustive() ? 1000 : 200) / kSlices);
-  int compared = 0;
-  int moved = 0;
-  int recomputed = 0;
-  for (std::uint64_t seed = GetParam(); compared < graphs; seed += kSlices) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    const Case tiny(seed, random_ops_of_several_values, exhaustive() ? 6 : 5);
-    const auto outcome = solve("str", tiny.problem);
-    ASSERT_TRUE(outcome.ok()) << outcome.error().message;
-    const bool found = outcome->status == PlanStatus::kOptimal;
-    ASSERT_TRUE(found || outcome->status == PlanStatus::kInfeasible)
-        << to_string(outcome->status) << " " << outcome->note;
-    if (found) expect_sound(tiny.problem, *outcome);
-    expect_same_from_auto(tiny.problem, *outcome);
-    compared += compare_with_all_lists(tiny, *outcome) ? 1 : 0;
-    moved += outcome->simulation.offloaded_bytes > 0 ? 1 : 0;
-    recomputed += outcome->simulation.recomputed > 0 ? 1 : 0;
-  }
-  EXPECT_GT(moved, 0);
-  EXPECT_GT(recomputed, 0);
+  compare_slice(GetParam(), graphs, random_ops_of_several_values, exhaustive() ? 6 : 5);
 }
 
 // Found by a random graph: the loss does not fit beside the gradients, and is made again last.
