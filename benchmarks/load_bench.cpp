@@ -7,7 +7,7 @@
 
 #include "regen/base/random.h"
 #include "regen/graph/builder.h"
-#include "regen/graph/formats.h"
+#include "regen/published/graph_formats.h"
 
 namespace regen {
 namespace {

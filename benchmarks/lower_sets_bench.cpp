@@ -9,9 +9,9 @@
 #include <string>
 
 #include "regen/base/file.h"
-#include "regen/graph/formats.h"
-#include "regen/planners/lower_set_published.h"
-#include "regen/planners/planner.h"
+#include "regen/published/graph_formats.h"
+#include "regen/published/lower_sets/lower_set_published.h"
+#include "regen/search/planner.h"
 
 namespace regen {
 namespace {

@@ -4,7 +4,7 @@
 #include "regen/base/random.h"
 #include "regen/graph/builder.h"
 #include "regen/plan/addresses.h"
-#include "regen/planners/planner.h"
+#include "regen/search/planner.h"
 
 namespace regen {
 namespace {

@@ -4,7 +4,7 @@
 #include "regen/models/zoo.h"
 #include "regen/plan/addresses.h"
 #include "regen/plan/validate.h"
-#include "regen/planners/planner.h"
+#include "regen/search/planner.h"
 #include "regen/simulate/simulate.h"
 
 namespace regen {

@@ -13,8 +13,8 @@
 #include "regen/base/parallel.h"
 #include "regen/base/progress.h"
 #include "regen/plan/explain.h"
-#include "regen/planners/batch_curve.h"
-#include "regen/planners/planner.h"
+#include "regen/search/services/batch_curve.h"
+#include "regen/search/planner.h"
 
 namespace regen::cli {
 namespace {

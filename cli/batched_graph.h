@@ -6,7 +6,7 @@
 #include <string>
 
 #include "cli/options.h"
-#include "regen/planners/max_batch.h"
+#include "regen/search/services/max_batch.h"
 
 namespace regen::cli {
 

@@ -11,7 +11,7 @@
 #include "cli/verbs.h"
 #include "regen/cost/device.h"
 #include "regen/models/zoo.h"
-#include "regen/planners/registry.h"
+#include "regen/search/registry.h"
 
 namespace regen::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include "cli/options.h"
 #include "cli/verbs.h"
 #include "regen/base/file.h"
-#include "regen/graph/formats.h"
+#include "regen/published/graph_formats.h"
 
 namespace regen::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include "cli/schedule_picture.h"
 #include "cli/verbs.h"
 #include "regen/base/file.h"
-#include "regen/graph/formats.h"
+#include "regen/published/graph_formats.h"
 #include "regen/simulate/simulate.h"
 
 namespace regen::cli {

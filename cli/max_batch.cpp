@@ -11,8 +11,8 @@
 #include "cli/verbs.h"
 #include "regen/base/parallel.h"
 #include "regen/base/progress.h"
-#include "regen/planners/max_batch.h"
-#include "regen/planners/registry.h"
+#include "regen/search/services/max_batch.h"
+#include "regen/search/registry.h"
 
 namespace regen::cli {
 namespace {

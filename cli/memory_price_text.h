@@ -5,7 +5,7 @@
 
 #include "regen/base/json.h"
 #include "regen/plan/plan.h"
-#include "regen/planners/memory_price.h"
+#include "regen/search/bounds/shadow_prices.h"
 
 namespace regen::cli {
 

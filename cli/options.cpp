@@ -9,9 +9,9 @@
 #include "regen/base/file.h"
 #include "regen/base/text.h"
 #include "regen/cost/cost_model.h"
-#include "regen/graph/formats.h"
+#include "regen/published/graph_formats.h"
 #include "regen/plan/plan_json.h"
-#include "regen/plan/stage_matrices.h"
+#include "regen/published/checkmate/stage_matrices.h"
 #include "regen/plan/validate.h"
 
 namespace regen::cli {

@@ -12,8 +12,8 @@
 #include "regen/base/file.h"
 #include "regen/plan/explain.h"
 #include "regen/plan/plan_json.h"
-#include "regen/plan/stage_matrices.h"
-#include "regen/planners/addressed_plan.h"
+#include "regen/published/checkmate/stage_matrices.h"
+#include "regen/search/services/addressed_plan.h"
 
 namespace regen::cli {
 namespace {

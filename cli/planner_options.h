@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "regen/base/limit.h"
-#include "regen/planners/planner.h"
+#include "regen/search/planner.h"
 
 namespace regen::cli {
 

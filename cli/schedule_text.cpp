@@ -3,8 +3,8 @@
 #include "cli/output.h"
 #include "regen/base/file.h"
 #include "regen/base/json.h"
-#include "regen/plan/schedule_run.h"
-#include "regen/plan/schedule_text.h"
+#include "regen/published/lower_sets/format/schedule_run.h"
+#include "regen/published/lower_sets/format/schedule_text.h"
 
 namespace regen::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "regen/base/units.h"
-#include "regen/planners/planner.h"
+#include "regen/search/planner.h"
 
 namespace regen::cli {
 

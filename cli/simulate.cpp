@@ -8,7 +8,7 @@
 #include "cli/verbs.h"
 #include "regen/base/file.h"
 #include "regen/plan/plan_json.h"
-#include "regen/plan/schedule_text.h"
+#include "regen/published/lower_sets/format/schedule_text.h"
 #include "regen/plan/validate.h"
 #include "regen/simulate/simulate.h"
 #include "regen/simulate/trace.h"

@@ -17,8 +17,8 @@
 #include "regen/base/parallel.h"
 #include "regen/base/progress.h"
 #include "regen/plan/explain.h"
-#include "regen/planners/planner.h"
-#include "regen/planners/registry.h"
+#include "regen/search/planner.h"
+#include "regen/search/registry.h"
 
 namespace regen::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "regen/base/json.h"
-#include "regen/planners/planner.h"
+#include "regen/search/planner.h"
 
 namespace regen::cli {
 

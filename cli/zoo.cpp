@@ -6,7 +6,7 @@
 #include "cli/output.h"
 #include "cli/verbs.h"
 #include "regen/base/file.h"
-#include "regen/graph/formats.h"
+#include "regen/published/graph_formats.h"
 #include "regen/models/zoo.h"
 
 namespace regen::cli {

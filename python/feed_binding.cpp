@@ -12,7 +12,7 @@
 
 #include "python/feed_batch.h"
 #include "python/runtime_errors.h"
-#include "regen/execute/device_ring.h"
+#include "regen/execute/device/device_ring.h"
 #include "regen/share/input/feed_address.h"
 #include "regen/share/input/feed_client.h"
 #include "regen/share/input/feed_server.h"

@@ -5,9 +5,9 @@
 #include <memory>
 #include <mutex>
 
-#include "regen/execute/executor.h"
-#include "regen/execute/state_arena.h"
-#include "regen/share/movable_memory.h"
+#include "regen/execute/run/executor.h"
+#include "regen/execute/placement/state_arena.h"
+#include "regen/share/client/movable_memory.h"
 
 namespace regen {
 

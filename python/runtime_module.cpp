@@ -15,8 +15,8 @@
 #include "python/runtime_state.h"
 #include "python/runtime_step.h"
 #include "regen/base/folder_lock.h"
-#include "regen/execute/link.h"
-#include "regen/execute/memory_meter.h"
+#include "regen/execute/record/link.h"
+#include "regen/execute/device/memory_meter.h"
 
 namespace py = pybind11;
 

@@ -11,10 +11,10 @@
 
 #include "python/job_memory.h"
 #include "python/runtime_errors.h"
-#include "regen/execute/device.h"
-#include "regen/execute/gate.h"
-#include "regen/share/environment.h"
-#include "regen/share/holder.h"
+#include "regen/execute/device/device.h"
+#include "regen/base/preemption_gate.h"
+#include "regen/share/protocol/environment.h"
+#include "regen/share/client/device_lease.h"
 
 namespace py = pybind11;
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "python/runtime_errors.h"
-#include "regen/execute/state_arena.h"
-#include "regen/share/state_file.h"
+#include "regen/execute/placement/state_arena.h"
+#include "regen/share/protocol/state_file.h"
 
 namespace py = pybind11;
 

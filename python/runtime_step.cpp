@@ -9,7 +9,7 @@
 #include "regen/plan/explain.h"
 #include "regen/plan/plan_json.h"
 #include "regen/plan/validate.h"
-#include "regen/planners/least_budget.h"
+#include "regen/search/services/least_budget.h"
 #include "regen/simulate/simulate.h"
 
 namespace py = pybind11;

@@ -14,12 +14,12 @@
 
 #include "python/job_memory.h"
 #include "python/runtime_errors.h"
-#include "regen/execute/executor.h"
-#include "regen/execute/record.h"
-#include "regen/execute/step_graph.h"
-#include "regen/planners/background_search.h"
-#include "regen/planners/plan_curve.h"
-#include "regen/share/holder.h"
+#include "regen/execute/run/executor.h"
+#include "regen/execute/record/record.h"
+#include "regen/execute/program/step_graph.h"
+#include "regen/search/services/background_search.h"
+#include "regen/search/services/plan_curve.h"
+#include "regen/share/client/device_lease.h"
 
 namespace regen {
 

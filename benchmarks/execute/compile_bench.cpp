@@ -1,9 +1,9 @@
 // From a plan to instructions: how long a user waits for a large step after it has been planned.
 #include <benchmark/benchmark.h>
 
-#include "regen/execute/device_cpu.h"
-#include "regen/execute/executor.h"
-#include "regen/planners/addressed_plan.h"
+#include "regen/execute/device/cpu/device_cpu.h"
+#include "regen/execute/run/executor.h"
+#include "regen/search/services/addressed_plan.h"
 #include "tests/execute/small_program.h"
 
 namespace regen {

@@ -4,8 +4,8 @@
 
 #include <array>
 
-#include "regen/execute/device_cpu.h"
-#include "regen/execute/placement.h"
+#include "regen/execute/device/cpu/device_cpu.h"
+#include "regen/execute/placement/placement.h"
 
 namespace regen {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "regen/execute/direct_step.h"
-#include "regen/execute/memory_meter.h"
+#include "regen/execute/run/direct_step.h"
+#include "regen/execute/device/memory_meter.h"
 #include "regen/simulate/trace.h"
 
 namespace regen::cli {

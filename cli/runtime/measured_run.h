@@ -7,7 +7,7 @@
 
 #include "cli/runtime/left_behind.h"
 #include "cli/runtime/step_plan.h"
-#include "regen/execute/executor.h"
+#include "regen/execute/run/executor.h"
 
 namespace regen::cli {
 

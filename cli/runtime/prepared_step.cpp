@@ -5,8 +5,8 @@
 
 #include "cli/options.h"
 #include "cli/output.h"
-#include "regen/execute/link.h"
-#include "regen/execute/memory_meter.h"
+#include "regen/execute/record/link.h"
+#include "regen/execute/device/memory_meter.h"
 
 namespace regen::cli {
 namespace {

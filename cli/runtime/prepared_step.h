@@ -8,9 +8,9 @@
 #include <string>
 
 #include "regen/cost/device.h"
-#include "regen/execute/program_data.h"
-#include "regen/execute/record.h"
-#include "regen/execute/step_graph.h"
+#include "regen/execute/program/program_data.h"
+#include "regen/execute/record/record.h"
+#include "regen/execute/program/step_graph.h"
 
 namespace regen::cli {
 

@@ -11,9 +11,9 @@
 #include "regen/plan/explain.h"
 #include "regen/plan/plan_json.h"
 #include "regen/plan/validate.h"
-#include "regen/planners/addressed_plan.h"
-#include "regen/planners/least_budget.h"
-#include "regen/planners/registry.h"
+#include "regen/search/services/addressed_plan.h"
+#include "regen/search/services/least_budget.h"
+#include "regen/search/registry.h"
 
 namespace regen::cli {
 namespace {

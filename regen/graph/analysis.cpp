@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "regen/graph/cpython_set.h"
+#include "regen/published/checkmate/cpython_set.h"
 
 namespace regen {
 namespace {

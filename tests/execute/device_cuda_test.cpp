@@ -14,9 +14,9 @@
 #include <stdexcept>
 #include <thread>
 
-#include "regen/execute/device.h"
-#include "regen/execute/memory_meter.h"
-#include "regen/execute/placement.h"
+#include "regen/execute/device/device.h"
+#include "regen/execute/device/memory_meter.h"
+#include "regen/execute/placement/placement.h"
 
 namespace regen {
 namespace {

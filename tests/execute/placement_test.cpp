@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "regen/execute/device_cpu.h"
-#include "regen/execute/placement.h"
+#include "regen/execute/device/cpu/device_cpu.h"
+#include "regen/execute/placement/placement.h"
 
 namespace regen {
 namespace {

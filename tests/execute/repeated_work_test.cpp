@@ -1,5 +1,5 @@
 // Stretches of a step that are launched as a whole.
-#include "regen/execute/repeated_work.h"
+#include "regen/execute/run/repeated_work.h"
 
 #include <ATen/Context.h>
 #include <gmock/gmock.h>

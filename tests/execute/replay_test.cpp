@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "regen/base/random.h"
-#include "regen/execute/device.h"
-#include "regen/execute/placement.h"
+#include "regen/execute/device/device.h"
+#include "regen/execute/placement/placement.h"
 
 namespace regen {
 namespace {

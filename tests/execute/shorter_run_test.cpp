@@ -9,7 +9,7 @@
 #include <thread>
 #include <tuple>
 
-#include "regen/execute/call_arguments.h"
+#include "regen/execute/program/call_arguments.h"
 #include "step_fixture.h"
 
 namespace regen {

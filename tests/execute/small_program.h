@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "regen/execute/program.h"
+#include "regen/execute/program/program.h"
 
 namespace regen {
 

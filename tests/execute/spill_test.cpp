@@ -6,7 +6,7 @@
 #include <cstring>
 #include <set>
 
-#include "regen/execute/memory_meter.h"
+#include "regen/execute/device/memory_meter.h"
 #include "step_fixture.h"
 
 namespace regen {

@@ -13,12 +13,12 @@
 #include <utility>
 #include <vector>
 
-#include "regen/execute/device_cpu.h"
-#include "regen/execute/direct_step.h"
-#include "regen/execute/executor.h"
-#include "regen/execute/program_data.h"
-#include "regen/planners/addressed_plan.h"
-#include "regen/planners/least_budget.h"
+#include "regen/execute/device/cpu/device_cpu.h"
+#include "regen/execute/run/direct_step.h"
+#include "regen/execute/run/executor.h"
+#include "regen/execute/program/program_data.h"
+#include "regen/search/services/addressed_plan.h"
+#include "regen/search/services/least_budget.h"
 #include "small_program.h"
 
 namespace regen {

@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "regen/execute/device_cpu.h"
+#include "regen/execute/device/cpu/device_cpu.h"
 
 namespace regen {
 namespace {

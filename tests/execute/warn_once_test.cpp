@@ -1,4 +1,4 @@
-#include "regen/execute/warn_once.h"
+#include "regen/execute/run/warn_once.h"
 
 #include <gtest/gtest.h>
 

@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "regen/graph/format_monet.h"
-#include "regen/graph/formats.h"
+#include "regen/published/monet/format/format_monet.h"
+#include "regen/published/graph_formats.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using regen::GraphFormat;

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "regen/graph/format_regen.h"
-#include "regen/graph/formats.h"
+#include "regen/published/graph_formats.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using regen::GraphFormat;

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "regen/plan/schedule_run.h"
+#include "regen/published/lower_sets/format/schedule_run.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const regen::LowerSetFile file =

@@ -12,7 +12,7 @@
 #include <new>
 #include <thread>
 
-#include "regen/share/channel.h"
+#include "regen/share/client/channel.h"
 
 namespace regen::share {
 

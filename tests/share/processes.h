@@ -7,8 +7,8 @@
 #include <functional>
 #include <string>
 
-#include "regen/share/client.h"
-#include "regen/share/daemon.h"
+#include "regen/share/client/client.h"
+#include "regen/share/daemon/daemon.h"
 
 namespace regen::share {
 

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "regen/base/random.h"
-#include "regen/planners/monet_evaluator.h"
+#include "regen/published/monet/monet_evaluator.h"
 
 namespace regen::testing {
 

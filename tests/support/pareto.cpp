@@ -5,7 +5,7 @@
 #include <iterator>
 #include <optional>
 
-#include "regen/planners/planner.h"
+#include "regen/search/planner.h"
 
 namespace regen::testing {
 namespace {

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "regen/share/input/feed_queue.h"
-#include "regen/share/page.h"
+#include "regen/share/protocol/page.h"
 
 namespace regen::share {
 

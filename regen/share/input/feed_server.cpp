@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "regen/share/door.h"
+#include "regen/share/protocol/listen_socket.h"
 #include "regen/share/input/feed_books.h"
 #include "regen/share/input/feed_guests.h"
 #include "regen/share/input/feed_mark.h"

@@ -1,0 +1,23 @@
+// The program without the frontier: as many stages as ops, any op may run in any of them, and only
+// "every op runs" or "the last op runs" is asked for. It has the same optimum on a chain and a far
+// weaker relaxation; it exists to show what the frontier is worth (docs/experiments.md).
+#pragma once
+
+#include <vector>
+
+#include "regen/search/exact/linear_model.h"
+#include "regen/search/planner.h"
+
+namespace regen {
+
+struct ImposedAnswer {
+  ProgramStatus status = ProgramStatus::kFailed;
+  std::vector<OpId> sequence;  // empty: none known, or only the relaxation was asked for
+  double bound = 0;            // in the graph's unit
+};
+
+// Graphs of at most 64 ops, each with one variant that overwrites nothing; `whole`: solve the
+// integer program, otherwise its relaxation.
+Result<ImposedAnswer> solve_imposed(const Problem& problem, bool whole, Effort& effort);
+
+}  // namespace regen

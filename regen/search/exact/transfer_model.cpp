@@ -1,0 +1,258 @@
+#include "regen/search/exact/transfer_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace regen {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// Numbers of the program are of the order of this, so that tolerances mean the same everywhere.
+constexpr double kScale = 1000;
+
+// The stage behind the last op included.
+std::size_t last_of_use(const Frontier& frontier, ValueId v) {
+  return frontier.useful_behind[v] ? frontier.num_ops : frontier.useful_until[v];
+}
+
+}  // namespace
+
+TransferProgram::TransferProgram(const Problem& problem, const Frontier& frontier,
+                                 double most_extra)
+    : problem_(problem),
+      frontier_(frontier),
+      budget_(*problem.budget - frontier.fixed_bytes),
+      cost_scale_(frontier.base_cost > 0 ? frontier.base_cost / kScale : 1),
+      moves_(problem.link.can_move() && problem.host_budget.value_or(1) > 0),
+      run_(frontier.num_ops),
+      kept_(frontier.num_values),
+      fetched_(frontier.num_values),
+      on_host_(frontier.num_values),
+      arrived_(frontier.num_values) {
+  add_columns(most_extra);
+  add_availability();
+  if (moves_) add_transfers();
+  add_lengths();
+  add_memory();
+}
+
+std::size_t TransferProgram::count_columns(const Frontier& frontier) {
+  std::size_t count = frontier.num_ops + 1;
+  for (std::size_t i = 0; i < frontier.num_ops; ++i) {
+    const OpId op(i);
+    if (frontier.rerun_until[op] > i) count += frontier.rerun_until[op] - i + 1;
+  }
+  for (ValueId v : IdRange<ValueId>(frontier.num_values)) {
+    const std::size_t last = last_of_use(frontier, v);
+    if (last > frontier.producer[v]) count += 4 * (last - frontier.producer[v]);
+  }
+  return count;
+}
+
+bool TransferProgram::may_move(ValueId v) const {
+  return moves_ && frontier_.bytes[v] <= problem_.host_budget.value_or(kMaxBytes);
+}
+
+TransferProgram::Columns TransferProgram::add_range(std::size_t first_stage, std::size_t last_stage,
+                                                    double high) {
+  Columns columns{.first_stage = first_stage, .first = program_.num_columns()};
+  for (std::size_t t = first_stage; t <= last_stage; ++t, ++columns.count) {
+    program_.add_column(0, 0, high, false);
+  }
+  return columns;
+}
+
+Ref TransferProgram::at(const Columns& columns, std::size_t stage) const {
+  if (stage < columns.first_stage || stage >= columns.first_stage + columns.count) return kZero;
+  return columns.first + static_cast<int>(stage - columns.first_stage);
+}
+
+void TransferProgram::add_columns(double most_extra) {
+  const double extra = most_extra / cost_scale_;
+  for (std::size_t t = 0; t <= frontier_.num_ops; ++t) {
+    const double least = t < frontier_.num_ops ? frontier_.first_cost[OpId(t)] / cost_scale_ : 0.0;
+    length_.push_back(program_.add_column(1, least, least + extra, false));
+  }
+  for (std::size_t i = 0; i < frontier_.num_ops; ++i) {
+    const OpId op(i);
+    const bool again = frontier_.rerun_until[op] > i && frontier_.rerun_cost[op] <= most_extra;
+    if (!again) continue;
+    run_[op] = add_range(
+        i + 1, frontier_.rerun_behind[op] ? frontier_.num_ops : frontier_.rerun_until[op], 1);
+  }
+  for (ValueId v : IdRange<ValueId>(frontier_.num_values)) {
+    const std::size_t first = frontier_.producer[v] + 1;
+    const std::size_t last = last_of_use(frontier_, v);
+    if (last < first) continue;
+    kept_[v] = add_range(first, last, 1);
+    if (!may_move(v)) continue;
+    fetched_[v] = add_range(first, last, 1);
+    on_host_[v] = add_range(first, last, 1);
+    // At most the rest of an earlier fetch and one of this stage.
+    arrived_[v] = add_range(first, last, 2);
+  }
+}
+
+void TransferProgram::at_least_zero(Expression expression) {
+  Expression merged = std::move(expression).merged();
+  if (!merged.terms.empty()) program_.add_row(-merged.constant, kInfinity, merged.terms);
+}
+
+Expression TransferProgram::presence(std::size_t stage, ValueId v) const {
+  Expression sum;
+  sum.add(at(kept_[v], stage), 1);
+  sum.add(at(run_[OpId(frontier_.producer[v])], stage), 1);
+  sum.add(at(fetched_[v], stage), 1);
+  return sum;
+}
+
+void TransferProgram::require_presence(std::size_t stage, ValueId v, Ref by) {
+  Expression row = presence(stage, v);
+  row.add(by, -1);
+  at_least_zero(std::move(row));
+}
+
+void TransferProgram::add_availability() {
+  for (std::size_t i = 0; i < frontier_.num_ops; ++i) {
+    const OpId op(i);
+    for (ValueId v : frontier_.reads[op]) {
+      require_presence(i, v, kOne);
+      const Columns& again = run_[op];
+      for (std::size_t t = again.first_stage; t < again.first_stage + again.count; ++t) {
+        require_presence(t, v, at(again, t));
+      }
+    }
+  }
+  for (ValueId v : IdRange<ValueId>(frontier_.num_values)) {
+    // At the start of the stage after its making it is there if it was kept, at no condition.
+    const Columns& kept = kept_[v];
+    for (std::size_t t = kept.first_stage + 1; t < kept.first_stage + kept.count; ++t) {
+      require_presence(t - 1, v, at(kept, t));
+    }
+    if (frontier_.output[v]) require_presence(frontier_.num_ops, v, kOne);
+  }
+}
+
+void TransferProgram::add_transfers() {
+  for (ValueId v : IdRange<ValueId>(frontier_.num_values)) {
+    const Columns& host = on_host_[v];
+    for (std::size_t t = host.first_stage; t < host.first_stage + host.count; ++t) {
+      Expression grows;  // only while the value is there to be copied
+      grows.add(at(host, t), 1);
+      grows.add(at(host, t - 1), -1);
+      Expression while_there = presence(t, v);
+      for (const Term& term : grows.terms) while_there.add(term.column, -term.weight);
+      at_least_zero(std::move(grows));
+      at_least_zero(std::move(while_there));
+      Expression whole_copy;
+      whole_copy.add(at(host, t), 1);
+      whole_copy.add(at(fetched_[v], t), -1);
+      at_least_zero(std::move(whole_copy));
+    }
+    // Whoever reads it has waited for all its fetches.
+    for (OpId reader : frontier_.readers[v]) {
+      Expression come;
+      for (std::size_t t = host.first_stage; t <= reader.index(); ++t) {
+        come.add(at(arrived_[v], t), 1);
+        come.add(at(fetched_[v], t), -1);
+      }
+      at_least_zero(std::move(come));
+    }
+  }
+}
+
+void TransferProgram::add_lengths() {
+  const double out = moves_ ? 1 / problem_.link.to_host / cost_scale_ : 0;
+  const double in = moves_ ? 1 / problem_.link.to_device / cost_scale_ : 0;
+  const double both = moves_ ? 1 / problem_.link.both / cost_scale_ : 0;
+  for (std::size_t t = 0; t <= frontier_.num_ops; ++t) {
+    Expression computes, to_host, to_device, together, awaited;
+    for (Expression* row : {&computes, &to_host, &to_device, &together, &awaited}) {
+      row->add(length_[t], 1);
+    }
+    if (t < frontier_.num_ops) {
+      const double own = frontier_.first_cost[OpId(t)] / cost_scale_;
+      computes.add(kOne, -own);
+      awaited.add(kOne, -own);
+      for (ValueId v : frontier_.reads[OpId(t)]) {
+        awaited.add(at(arrived_[v], t), -in * static_cast<double>(frontier_.bytes[v]));
+      }
+    }
+    for (OpId op : IdRange<OpId>(std::min(t, frontier_.num_ops))) {
+      computes.add(at(run_[op], t), -frontier_.rerun_cost[op] / cost_scale_);
+    }
+    for (ValueId v : IdRange<ValueId>(frontier_.num_values)) {
+      const auto bytes = static_cast<double>(frontier_.bytes[v]);
+      for (const auto& [ref, sign] :
+           {std::pair{at(on_host_[v], t), -1.0}, std::pair{at(on_host_[v], t - 1), 1.0}}) {
+        // After the last stage of use nothing is copied any more.
+        if (at(on_host_[v], t) == kZero) continue;
+        to_host.add(ref, sign * out * bytes);
+        together.add(ref, sign * both * bytes);
+      }
+      to_device.add(at(arrived_[v], t), -in * bytes);
+      together.add(at(arrived_[v], t), -both * bytes);
+    }
+    at_least_zero(std::move(computes));
+    if (!moves_) continue;
+    at_least_zero(std::move(to_host));
+    at_least_zero(std::move(to_device));
+    at_least_zero(std::move(awaited));
+    if (problem_.link.both < problem_.link.to_host + problem_.link.to_device) {
+      at_least_zero(std::move(together));
+    }
+  }
+}
+
+void TransferProgram::add_memory() {
+  const double unit = std::max(1.0, static_cast<double>(budget_) / kScale);
+  for (std::size_t t = 0; t < frontier_.num_ops; ++t) {
+    const OpId op(t);
+    Bytes own = frontier_.workspace[op];
+    for (ValueId v : frontier_.reads[op]) own += frontier_.bytes[v];
+    for (ValueId v : frontier_.makes[op]) own += frontier_.bytes[v];
+    std::vector<Term> terms;
+    for (ValueId v : IdRange<ValueId>(frontier_.num_values)) {
+      const bool counted = frontier_.producer[v] == t ||
+                           std::ranges::find(frontier_.reads[op], v) != frontier_.reads[op].end();
+      const Ref kept = at(kept_[v], t + 1);
+      if (counted || kept == kZero || frontier_.bytes[v] == 0) continue;
+      terms.push_back({kept, static_cast<double>(frontier_.bytes[v]) / unit});
+    }
+    if (!terms.empty()) {
+      program_.add_row(-kInfinity, static_cast<double>(budget_ - own) / unit, terms);
+    }
+  }
+}
+
+TransferBound TransferProgram::relax(Effort& effort) {
+  ProgramAnswer answer = program_.solve_relaxation(effort);
+  return {.status = answer.status,
+          .bound = std::max(frontier_.base_cost, answer.bound * cost_scale_),
+          .values = std::move(answer.values)};
+}
+
+HybridSchedule TransferProgram::rounded(const std::vector<double>& values, double threshold) const {
+  const auto value_of = [&](Ref ref) {
+    return ref >= 0 ? values[static_cast<std::size_t>(ref)] : 0.0;
+  };
+  HybridSchedule schedule{.keep = KeepMatrix(frontier_.num_ops, frontier_.num_values),
+                          .away = KeepMatrix(frontier_.num_ops, frontier_.num_values)};
+  for (ValueId v : IdRange<ValueId>(frontier_.num_values)) {
+    const Columns& columns = kept_[v];
+    double fetches_to_come = 0;
+    for (std::size_t t = columns.first_stage + columns.count; t-- > columns.first_stage;) {
+      fetches_to_come = std::min(1.0, fetches_to_come + value_of(at(fetched_[v], t)));
+      const double here = value_of(at(columns, t));
+      // A copy on the host is worth as much as will come back of it.
+      const double there = std::min(fetches_to_come, value_of(at(on_host_[v], t)));
+      if (std::max(here, there) < threshold || t > frontier_.useful_until[v]) continue;
+      schedule.keep.set(t, v);
+      if (there > here) schedule.away.set(t, v);
+    }
+  }
+  return schedule;
+}
+
+}  // namespace regen

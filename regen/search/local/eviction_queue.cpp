@@ -1,0 +1,58 @@
+#include "regen/search/local/eviction_queue.h"
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+
+namespace regen {
+namespace {
+
+constexpr double kTaken = -1;
+
+}  // namespace
+
+ReliefQueue::ReliefQueue(std::size_t stages, std::size_t gaps)
+    : leaves_(std::bit_ceil(std::max<std::size_t>(stages, 1))),
+      nodes_(2 * leaves_),
+      score_(gaps, kTaken) {}
+
+void ReliefQueue::add(const Entry& entry, std::size_t first, std::size_t last) {
+  score_[entry.gap] = entry.score;
+  if (first < last) add(1, 0, leaves_, first, last, entry);
+}
+
+void ReliefQueue::add(std::size_t node, std::size_t low, std::size_t high, std::size_t first,
+                      std::size_t last, const Entry& entry) {
+  if (last <= low || high <= first) return;
+  if (first <= low && high <= last) {
+    nodes_[node].push_back(entry);
+    std::ranges::push_heap(nodes_[node], std::greater());
+    return;
+  }
+  const std::size_t middle = (low + high) / 2;
+  add(2 * node, low, middle, first, last, entry);
+  add(2 * node + 1, middle, high, first, last, entry);
+}
+
+// What was taken through another node is thrown away when it comes up.
+const ReliefQueue::Entry* ReliefQueue::lowest(std::size_t node) {
+  std::vector<Entry>& heap = nodes_[node];
+  while (!heap.empty() && score_[heap.front().gap] != heap.front().score) {
+    std::ranges::pop_heap(heap, std::greater());
+    heap.pop_back();
+  }
+  return heap.empty() ? nullptr : &heap.front();
+}
+
+std::optional<ReliefQueue::Entry> ReliefQueue::take(std::size_t stage) {
+  const Entry* best = nullptr;
+  for (std::size_t node = leaves_ + stage; node > 0; node /= 2) {
+    const Entry* entry = lowest(node);
+    if (entry != nullptr && (best == nullptr || *entry < *best)) best = entry;
+  }
+  if (best == nullptr) return std::nullopt;
+  score_[best->gap] = kTaken;
+  return *best;
+}
+
+}  // namespace regen
