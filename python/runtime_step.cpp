@@ -168,15 +168,15 @@ py::dict RuntimeStep::take(const BackgroundSearch& search) {
   return report(outcome);
 }
 
-void RuntimeStep::set_gate(std::shared_ptr<Gate> gate, double window_seconds) {
+void RuntimeStep::set_gate(std::shared_ptr<Gate> gate, double quantum_seconds) {
   gate_ = std::move(gate);
-  window_seconds_ = window_seconds;
+  quantum_seconds_ = quantum_seconds;
   job_.reset();
-  if (executor_) executor_->set_gate(gate_, window_seconds_);
+  if (executor_) executor_->set_gate(gate_, quantum_seconds_);
 }
 
-void RuntimeStep::set_job(std::shared_ptr<share::Holder> job, double window_seconds) {
-  set_gate(job, window_seconds);
+void RuntimeStep::set_job(std::shared_ptr<share::DeviceLease> job, double quantum_seconds) {
+  set_gate(job, quantum_seconds);
   job_ = std::move(job);
 }
 
@@ -186,7 +186,7 @@ void RuntimeStep::compile(Bytes reserve, bool debug, bool releasable, bool captu
   drop_executor();
   executor_ = value_or_raise(Executor::compile(
       recording_, step_, *plan_, device_, ExecutorOptions{reserve, debug, releasable, capture}));
-  if (gate_) executor_->set_gate(gate_, window_seconds_);
+  if (gate_) executor_->set_gate(gate_, quantum_seconds_);
   if (memory_) memory_->set_executor(executor_.get(), fixed_bytes());
 }
 
@@ -241,9 +241,9 @@ void RuntimeStep::run(std::size_t part) {
 }
 
 Status RuntimeStep::run_as_job(std::size_t part) {
-  share::Holder::Run run(*job_);
+  share::DeviceLease::Run run(*job_);
   REGEN_TRY(run.begin());
-  run.afterwards.finish = [device = device_] { device->finish(); };
+  run.release_options.finish = [device = device_] { device->finish(); };
   REGEN_TRY(executor_->restore());  // it may have made room since
   return executor_->run(part);
 }

@@ -71,9 +71,9 @@ class RuntimeStep {
   pybind11::dict take(const BackgroundSearch& search);
 
   // Runs ask the gate before each window; none: never. Not while one is under way.
-  void set_gate(std::shared_ptr<Gate> gate, double window_seconds);
+  void set_gate(std::shared_ptr<Gate> gate, double quantum_seconds);
   // As set_gate; and each run begins and ends with the job's hold on the device.
-  void set_job(std::shared_ptr<share::Holder> job, double window_seconds);
+  void set_job(std::shared_ptr<share::DeviceLease> job, double quantum_seconds);
   // Knows the step while it is compiled, so that its arena can be moved.
   void set_memory(std::shared_ptr<JobMemory> memory) { memory_ = std::move(memory); }
   void compile(Bytes reserve, bool debug, bool releasable, bool capture);
@@ -113,8 +113,8 @@ class RuntimeStep {
   std::shared_ptr<const StepGraph> step_;
   std::optional<Plan> plan_;
   std::shared_ptr<Gate> gate_;
-  double window_seconds_ = kWindowSeconds;
-  std::shared_ptr<share::Holder> job_;
+  double quantum_seconds_ = kQuantumSeconds;
+  std::shared_ptr<share::DeviceLease> job_;
   std::shared_ptr<JobMemory> memory_;
   std::optional<PlanCurve> curve_;
   std::unique_ptr<Executor> executor_;

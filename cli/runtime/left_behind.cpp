@@ -35,7 +35,7 @@ at::Tensor typed(const Program& program, StorageId storage, const at::Tensor& by
     if (value.storage != storage) continue;
     const auto item = static_cast<std::int64_t>(c10::elementSize(value.dtype));
     if (bytes.numel() % item != 0) break;
-    return make_window({storage, value.dtype, {bytes.numel() / item}, {1}, 0}, bytes.storage());
+    return make_view({storage, value.dtype, {bytes.numel() / item}, {1}, 0}, bytes.storage());
   }
   return bytes;
 }

@@ -8,7 +8,7 @@
 
 namespace regen {
 
-inline Limits share_of(const Effort& effort, double share) {
+inline Limits fraction_of(const Effort& effort, double share) {
   Limits limits = effort.limits();
   limits.seconds = std::max(0.0, effort.seconds_left()) * share;
   const auto work = static_cast<double>(std::max<std::int64_t>(0, effort.work_left()));

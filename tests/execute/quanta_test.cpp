@@ -1,4 +1,4 @@
-// Windows against a brute-force search over all ways to cut, and the times they are made of.
+// Quanta against a brute-force search over all ways to cut, and the times they are made of.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,16 +13,16 @@ namespace {
 
 using Starts = std::vector<std::size_t>;
 
-TEST(Windows, AreAsLongAsTheBoundAllows) {
-  EXPECT_EQ(cut_windows(std::vector<double>{}, 1), Starts{});
-  EXPECT_EQ(cut_windows(std::vector<double>{0}, 1), Starts{0});
-  EXPECT_EQ(cut_windows(std::vector<double>{.4, .3, 0, .5, 2, 0, .1}, 1), (Starts{0, 3, 4, 6}));
-  EXPECT_EQ(cut_windows(std::vector<double>{.5, .5, .5}, 1), (Starts{0, 2}));
-  // What takes no time never makes a window of its own, also before something long.
-  EXPECT_EQ(cut_windows(std::vector<double>{0, 0, 3, 0, 3, 0}, 1), (Starts{0, 4}));
+TEST(Quanta, AreAsLongAsTheBoundAllows) {
+  EXPECT_EQ(cut_quanta(std::vector<double>{}, 1), Starts{});
+  EXPECT_EQ(cut_quanta(std::vector<double>{0}, 1), Starts{0});
+  EXPECT_EQ(cut_quanta(std::vector<double>{.4, .3, 0, .5, 2, 0, .1}, 1), (Starts{0, 3, 4, 6}));
+  EXPECT_EQ(cut_quanta(std::vector<double>{.5, .5, .5}, 1), (Starts{0, 2}));
+  // What takes no time never makes a quantum of its own, also before something long.
+  EXPECT_EQ(cut_quanta(std::vector<double>{0, 0, 3, 0, 3, 0}, 1), (Starts{0, 4}));
 }
 
-// Whether [first, last) may be one window: within the bound, or one long instruction among others
+// Whether [first, last) may be one quantum: within the bound, or one long instruction among others
 // that take no time.
 bool may_be_one(const std::vector<double>& seconds, std::size_t first, std::size_t last,
                 double bound) {
@@ -32,7 +32,7 @@ bool may_be_one(const std::vector<double>& seconds, std::size_t first, std::size
   return timed <= 1 || std::accumulate(begin, end, 0.0) <= bound;
 }
 
-// The least number of windows by trying every cut: bit i of `cuts` means a window begins at i + 1.
+// The least number of quanta by trying every cut: bit i of `cuts` means a quantum begins at i + 1.
 std::size_t fewest(const std::vector<double>& seconds, double bound) {
   std::size_t best = seconds.size();
   for (unsigned cuts = 0; cuts < 1U << (seconds.size() - 1); ++cuts) {
@@ -50,14 +50,14 @@ std::size_t fewest(const std::vector<double>& seconds, double bound) {
   return best;
 }
 
-TEST(Windows, BruteForceFindsNoFewer) {
+TEST(Quanta, BruteForceFindsNoFewer) {
   std::mt19937 random(7);
   const double bound = 8;
   for (int round = 0; round < 2000; ++round) {
     std::vector<double> seconds(1 + random() % 11);
     // Whole numbers, so that sums are exact: 0 often, up to above the bound.
     for (double& s : seconds) s = random() % 3 == 0 ? 0 : static_cast<double>(random() % 12);
-    const Starts starts = cut_windows(seconds, bound);
+    const Starts starts = cut_quanta(seconds, bound);
     ASSERT_EQ(starts.front(), 0U);
     for (std::size_t w = 0; w < starts.size(); ++w) {
       const std::size_t last = w + 1 < starts.size() ? starts[w + 1] : seconds.size();
@@ -70,7 +70,7 @@ TEST(Windows, BruteForceFindsNoFewer) {
 
 // All computes of a plan are predicted, with the plan's own variants and second runs: the sum is
 // what the judge says a plan without movement costs.
-TEST(Windows, PredictedTimesAddUpToTheSimulatedOnes) {
+TEST(Quanta, PredictedTimesAddUpToTheSimulatedOnes) {
   StepFixture fixture(make_chain({.layers = 5, .batch_norm = true, .update = true}));
   for (const char* planner : {"keep_all", "chen_sqrt", "auto"}) {
     const Outcome outcome =
@@ -127,12 +127,12 @@ void expect_bounded(double times) {
   EXPECT_GT(static_cast<double>(most), 3 * times);
 }
 
-TEST(Windows, WhatIsOnTheDeviceTogetherIsBounded) {
+TEST(Quanta, WhatIsOnTheDeviceTogetherIsBounded) {
   expect_bounded(1);
   expect_bounded(kUnhurried);
 }
 
-TEST(Windows, EndOneAfterTheOther) {
+TEST(Quanta, EndOneAfterTheOther) {
   IssuedWork issued(10);
   issued.issue(3, 100);
   issued.issue(4, 101);  // begins at 103

@@ -102,7 +102,7 @@ class StepFixture {
   }
 
  protected:
-  // Plans and windows must not depend on who else uses the machine: made-up times in place of the
+  // Plans and quanta must not depend on who else uses the machine: made-up times in place of the
   // measured ones, except where a test is about which of several ways is quicker.
   static void settle_times(Recording& recording) {
     for (std::size_t n = 0; n < recording.nodes.size(); ++n) {

@@ -144,23 +144,23 @@ TEST(Checkmate, StopsAtTheGapAskedFor) {
   EXPECT_LE(outcome->gap, 0.02 + 1e-9);
 }
 
-// On a chain every imposed schedule has the frontier's optimum, and a weaker relaxation.
+// On a chain every imposed schedule has the stages's optimum, and a weaker relaxation.
 TEST(Checkmate, ImposedSchedulesHaveTheSameOptimumOnAChain) {
   const auto graph = zoo_graph("chain:3", {});
   ASSERT_TRUE(graph.ok());
   Problem problem{.graph = &*graph, .budget = graph->fixed_bytes() + 3};
-  const auto frontier = solve("checkmate", problem);
-  ASSERT_TRUE(frontier.ok());
-  ASSERT_EQ(frontier->status, PlanStatus::kOptimal);
+  const auto stages = solve("checkmate", problem);
+  ASSERT_TRUE(stages.ok());
+  ASSERT_EQ(stages->status, PlanStatus::kOptimal);
   for (const auto schedule : {ImposedSchedule::kCoverAll, ImposedSchedule::kCoverLast}) {
     problem.options.schedule = schedule;
     const auto imposed = solve("checkmate", problem);
     ASSERT_TRUE(imposed.ok()) << imposed.error().message;
     ASSERT_EQ(imposed->status, PlanStatus::kOptimal);
-    EXPECT_EQ(imposed->simulation.cost, frontier->simulation.cost);
+    EXPECT_EQ(imposed->simulation.cost, stages->simulation.cost);
     const auto relaxed = solve("lp_bound", problem);
     ASSERT_TRUE(relaxed.ok());
-    EXPECT_LE(relaxed->lower_bound, frontier->simulation.cost);
+    EXPECT_LE(relaxed->lower_bound, stages->simulation.cost);
   }
 }
 

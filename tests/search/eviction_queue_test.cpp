@@ -24,12 +24,12 @@ std::optional<std::uint32_t> lowest_at(const std::vector<Candidate>& all, std::s
   return best;
 }
 
-TEST(ReliefQueue, TakesTheLowestScoreThatCrossesAStage) {
+TEST(EvictionQueue, TakesTheLowestScoreThatCrossesAStage) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     Random random(seed);
     const auto stages = static_cast<std::size_t>(random.between(1, 30));
     std::vector<Candidate> all(static_cast<std::size_t>(random.between(1, 30)));
-    ReliefQueue queue(stages, all.size());
+    EvictionQueue queue(stages, all.size());
     const auto add = [&](std::uint32_t i) {
       all[i].score = random.real();
       all[i].there = true;
@@ -47,9 +47,9 @@ TEST(ReliefQueue, TakesTheLowestScoreThatCrossesAStage) {
       const auto taken = queue.take(stage);
       ASSERT_EQ(taken.has_value(), expected.has_value());
       if (!taken) continue;
-      ASSERT_EQ(taken->gap, *expected);
-      all[taken->gap].there = false;
-      if (random.chance(0.3)) add(taken->gap);  // it has become dearer, say
+      ASSERT_EQ(taken->interval, *expected);
+      all[taken->interval].there = false;
+      if (random.chance(0.3)) add(taken->interval);  // it has become dearer, say
     }
   }
 }

@@ -1,5 +1,5 @@
-// Starts of the search over gaps on long graphs. Work is counted, so that a search that goes
-// through all gaps for each op fails here on every machine.
+// Starts of the search over intervals on long graphs. Work is counted, so that a search that goes
+// through all intervals for each op fails here on every machine.
 #include "regen/search/local/interval_blocks.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ Bytes share_of_peak(const Graph& graph, double share) {
                      share * static_cast<double>(live_bytes_keep_all(graph).peak_bytes - fixed));
 }
 
-GapDecisions keep_everything(const GapSpace& space) {
+IntervalDecisions keep_everything(const IntervalSpace& space) {
   return {space.model.keep_everything(), IdVector<TensorId, char>(space.graph.num_tensors(), 0)};
 }
 
@@ -29,13 +29,13 @@ class LongGraph : public ::testing::TestWithParam<double> {};
 TEST_P(LongGraph, BlocksFitAndCostLessThanAnotherForwardPass) {
   const Graph graph = testing::recurrent_graph(300);
   const Problem problem{.graph = &graph, .budget = share_of_peak(graph, GetParam())};
-  const GapSpace space(problem);
+  const IntervalSpace space(problem);
   Effort effort;
-  GapRepair repair(space, effort);
-  const GapBlocks blocks(space, repair.evaluate(keep_everything(space)));
+  IntervalRepair repair(space, effort);
+  const IntervalBlocks blocks(space, repair.evaluate(keep_everything(space)));
   const auto decisions = blocks.within(static_cast<double>(*problem.budget));
   ASSERT_TRUE(decisions);
-  const GapPlan plan = repair.evaluate(*decisions);
+  const IntervalPlan plan = repair.evaluate(*decisions);
   EXPECT_TRUE(plan.fits) << plan.peak_bytes << " of " << *problem.budget;
   double forward = 0;
   for (OpId op : graph.ops()) {
@@ -50,7 +50,7 @@ TEST_P(LongGraph, AStartIsFoundInWorkThatGrowsWithTheGraph) {
     const Graph graph = testing::recurrent_graph(steps);
     const Problem problem{.graph = &graph, .budget = share_of_peak(graph, GetParam())};
     Effort effort({.work = 4'000'000});
-    GapSearch search(problem, effort);
+    LocalSearch search(problem, effort);
     search.start_in_blocks();
     search.start();
     ASSERT_TRUE(search.best());
@@ -67,35 +67,35 @@ TEST_P(LongGraph, AStartIsFoundInWorkThatGrowsWithTheGraph) {
 
 INSTANTIATE_TEST_SUITE_P(Budgets, LongGraph, ::testing::Values(0.3, 0.5, 0.7));
 
-TEST(GapBlocks, NothingIsFoundWhereNoBlocksFit) {
+TEST(IntervalBlocks, NothingIsFoundWhereNoBlocksFit) {
   const Graph graph = testing::recurrent_graph(50);
   const Problem problem{.graph = &graph, .budget = share_of_peak(graph, 0.5)};
-  const GapSpace space(problem);
+  const IntervalSpace space(problem);
   Effort effort;
-  GapRepair repair(space, effort);
-  const GapBlocks blocks(space, repair.evaluate(keep_everything(space)));
+  IntervalRepair repair(space, effort);
+  const IntervalBlocks blocks(space, repair.evaluate(keep_everything(space)));
   EXPECT_FALSE(blocks.within(0));
 }
 
-TEST(GapBlocks, WhatIsPreferredIsDroppedFirst) {
+TEST(IntervalBlocks, WhatIsPreferredIsDroppedFirst) {
   const Graph graph = testing::recurrent_graph(100);
   const Problem problem{.graph = &graph, .budget = share_of_peak(graph, 0.6)};
-  const GapSpace space(problem);
+  const IntervalSpace space(problem);
   Effort effort;
-  GapRepair repair(space, effort);
-  const GapPlan kept = repair.evaluate(keep_everything(space));
+  IntervalRepair repair(space, effort);
+  const IntervalPlan kept = repair.evaluate(keep_everything(space));
   std::vector<double> again(graph.num_ops(), 0);
   for (OpId op : graph.ops()) again[op.index()] = graph.type(op) == "gates";
-  const auto gates_dropped = [&](const GapBlocks& blocks) {
+  const auto gates_dropped = [&](const IntervalBlocks& blocks) {
     const auto decisions = blocks.within(static_cast<double>(*problem.budget));
     int dropped = 0;
-    for (const GapId g : space.inner) {
-      const bool gates = graph.type(graph.producer(space.model.gap(g).tensor)) == "gates";
+    for (const IntervalId g : space.inner) {
+      const bool gates = graph.type(graph.producer(space.model.interval(g).tensor)) == "gates";
       dropped += gates && decisions->holdings[g] == Holding::kDropped;
     }
     return dropped;
   };
-  GapBlocks blocks(space, kept);
+  IntervalBlocks blocks(space, kept);
   const int by_price = gates_dropped(blocks);
   blocks.prefer(again);
   EXPECT_GT(gates_dropped(blocks), by_price);
@@ -103,7 +103,7 @@ TEST(GapBlocks, WhatIsPreferredIsDroppedFirst) {
 
 // Of random graphs with parallel paths: whatever is found is a plan, and an estimate that is wrong
 // is one of bytes only.
-TEST(GapBlocks, DecisionsAlwaysGiveAValidPlan) {
+TEST(IntervalBlocks, DecisionsAlwaysGiveAValidPlan) {
   int found = 0;
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     Random random(seed);
@@ -112,10 +112,10 @@ TEST(GapBlocks, DecisionsAlwaysGiveAValidPlan) {
     if (!check_sequences_possible(graph).ok()) continue;
     for (const double share : {0.6, 0.75, 0.9}) {
       const Problem problem{.graph = &graph, .budget = share_of_peak(graph, share)};
-      const GapSpace space(problem);
+      const IntervalSpace space(problem);
       Effort effort;
-      GapRepair repair(space, effort);
-      const GapBlocks blocks(space, repair.evaluate(keep_everything(space)));
+      IntervalRepair repair(space, effort);
+      const IntervalBlocks blocks(space, repair.evaluate(keep_everything(space)));
       const auto decisions = blocks.within(static_cast<double>(*problem.budget));
       if (!decisions) continue;
       ++found;

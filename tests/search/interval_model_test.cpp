@@ -26,59 +26,59 @@ Graph small_graph() {
   return std::move(builder).build().value();
 }
 
-std::vector<std::size_t> ops_of(const GapSequence& sequence) {
+std::vector<std::size_t> ops_of(const IntervalSequence& sequence) {
   std::vector<std::size_t> ops;
   for (OpId op : sequence.ops) ops.push_back(op.index());
   return ops;
 }
 
-TEST(GapModel, HasAGapBetweenAnyTwoUsesAndOneAfterTheLast) {
+TEST(IntervalModel, HasAGapBetweenAnyTwoUsesAndOneAfterTheLast) {
   const Graph graph = small_graph();
-  const GapModel model(graph);
-  const auto a = model.gaps_of(TensorId(0));
+  const IntervalModel model(graph);
+  const auto a = model.intervals_of(TensorId(0));
   ASSERT_EQ(a.size(), 4);
-  EXPECT_EQ(model.gap(a[0]), (Gap{TensorId(0), 0, 1}));
-  EXPECT_EQ(model.gap(a[1]), (Gap{TensorId(0), 1, 3}));
-  EXPECT_EQ(model.gap(a[2]), (Gap{TensorId(0), 3, 4}));
-  EXPECT_EQ(model.gap(a[3]), (Gap{TensorId(0), 4, 5}));
+  EXPECT_EQ(model.interval(a[0]), (ReuseInterval{TensorId(0), 0, 1}));
+  EXPECT_EQ(model.interval(a[1]), (ReuseInterval{TensorId(0), 1, 3}));
+  EXPECT_EQ(model.interval(a[2]), (ReuseInterval{TensorId(0), 3, 4}));
+  EXPECT_EQ(model.interval(a[3]), (ReuseInterval{TensorId(0), 4, 5}));
   EXPECT_TRUE(model.last(a[3]));
-  EXPECT_EQ(model.gap_at(TensorId(0), 2), a[1]);
-  EXPECT_EQ(model.gap_at(TensorId(0), 3), a[1]);  // the gap that op 3 ends
-  EXPECT_EQ(model.gap_at(TensorId(0), 4), a[2]);
+  EXPECT_EQ(model.interval_at(TensorId(0), 2), a[1]);
+  EXPECT_EQ(model.interval_at(TensorId(0), 3), a[1]);  // the interval that op 3 ends
+  EXPECT_EQ(model.interval_at(TensorId(0), 4), a[2]);
 }
 
-TEST(GapModel, KeepingEverythingRunsEachOpOnce) {
+TEST(IntervalModel, KeepingEverythingRunsEachOpOnce) {
   const Graph graph = small_graph();
-  const GapModel model(graph);
+  const IntervalModel model(graph);
   EXPECT_EQ(ops_of(model.sequence(model.keep_everything())),
             (std::vector<std::size_t>{0, 1, 2, 3, 4}));
 }
 
-TEST(GapModel, WhatIsMissingRunsAgainOnceAndThenStays) {
+TEST(IntervalModel, WhatIsMissingRunsAgainOnceAndThenStays) {
   const Graph graph = small_graph();
-  const GapModel model(graph);
+  const IntervalModel model(graph);
   Holdings holdings = model.keep_everything();
-  holdings[model.gaps_of(TensorId(0))[1]] = Holding::kDropped;  // a between b and gb
-  holdings[model.gaps_of(TensorId(1))[1]] = Holding::kDropped;  // b between c and ga
-  const GapSequence sequence = model.sequence(holdings);
+  holdings[model.intervals_of(TensorId(0))[1]] = Holding::kDropped;  // a between b and gb
+  holdings[model.intervals_of(TensorId(1))[1]] = Holding::kDropped;  // b between c and ga
+  const IntervalSequence sequence = model.sequence(holdings);
   EXPECT_EQ(ops_of(sequence), (std::vector<std::size_t>{0, 1, 2, 0, 3, 1, 4}));
   EXPECT_EQ(sequence.stage, (std::vector<std::uint32_t>{0, 1, 2, 3, 3, 4, 4}));
-  EXPECT_EQ(sequence.returned[model.gaps_of(TensorId(0))[1]], 3);
+  EXPECT_EQ(sequence.returned[model.intervals_of(TensorId(0))[1]], 3);
   // b wants a too: dropped between gb and ga as well, it is made once for both.
-  holdings[model.gaps_of(TensorId(0))[2]] = Holding::kDropped;
+  holdings[model.intervals_of(TensorId(0))[2]] = Holding::kDropped;
   EXPECT_EQ(ops_of(model.sequence(holdings)), (std::vector<std::size_t>{0, 1, 2, 0, 3, 0, 1, 4}));
 }
 
-TEST(GapModel, AnyDecisionsGiveAValidPlanThatCanBeReadBack) {
+TEST(IntervalModel, AnyDecisionsGiveAValidPlanThatCanBeReadBack) {
   int plans = 0;
   int equal = 0;
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
     Random random(seed);
     const Graph graph = testing::random_training_graph(random, {.max_layers = 8});
     if (!check_sequences_possible(graph).ok()) continue;
-    const GapModel model(graph);
+    const IntervalModel model(graph);
     Holdings holdings = model.keep_everything();
-    for (GapId g = 0; g < model.size(); ++g) {
+    for (IntervalId g = 0; g < model.size(); ++g) {
       if (model.droppable(g) && random.chance(0.4)) {
         holdings[g] = random.chance(0.5) ? Holding::kDropped : Holding::kNever;
       }
@@ -101,7 +101,7 @@ TEST(GapModel, AnyDecisionsGiveAValidPlanThatCanBeReadBack) {
   EXPECT_GT(equal, plans / 2);
 }
 
-TEST(GapModel, APlanInAnotherOrderIsNotRead) {
+TEST(IntervalModel, APlanInAnotherOrderIsNotRead) {
   GraphBuilder builder("two");
   const auto add = [&](const char* name) {
     return builder.add_simple_op(name, "op", Phase::kForward, {}, 1, TensorKind::kOutput, 1);
@@ -109,7 +109,7 @@ TEST(GapModel, APlanInAnotherOrderIsNotRead) {
   add("a");
   add("b");
   const Graph graph = std::move(builder).build().value();
-  const GapModel model(graph);
+  const IntervalModel model(graph);
   Holdings holdings;
   IdVector<TensorId, char> moved;
   EXPECT_FALSE(model.read_plan(plan_from_sequence(graph, {OpId(1), OpId(0)}), holdings, moved));

@@ -16,15 +16,15 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Minimise -5x - 4y - 3z with 2x + 3y + z <= 5, 4x + y + 2z <= 11, 3x + 4y + 2z <= 8 in [0, 10]:
 // the optimum is x = 2, z = 1 with -13 (duals 1, 0, 1).
-TEST(LinearProgram, SolvesARelaxationAndPricesItsBound) {
-  LinearProgram program;
+TEST(LinearModel, SolvesARelaxationAndPricesItsBound) {
+  LinearModel program;
   for (const double cost : {-5, -4, -3}) program.add_column(cost, 0, 10, false);
   program.add_row(-kInfinity, 5, std::vector<Term>{{0, 2}, {1, 3}, {2, 1}});
   program.add_row(-kInfinity, 11, std::vector<Term>{{0, 4}, {1, 1}, {2, 2}});
   program.add_row(-kInfinity, 8, std::vector<Term>{{0, 3}, {1, 4}, {2, 2}});
   Effort effort;
-  const ProgramAnswer answer = program.solve_relaxation(effort);
-  ASSERT_EQ(answer.status, ProgramStatus::kOptimal);
+  const ModelAnswer answer = program.solve_relaxation(effort);
+  ASSERT_EQ(answer.status, ModelStatus::kOptimal);
   EXPECT_NEAR(answer.objective, -13, 1e-9);
   EXPECT_NEAR(answer.bound, -13, 1e-9);
   EXPECT_LE(answer.bound, -13);
@@ -36,14 +36,14 @@ TEST(LinearProgram, SolvesARelaxationAndPricesItsBound) {
 }
 
 // Minimise -x - y with x + y <= 3 in [0, 2]: -3; with x <= 0.5 as well: -2.5.
-TEST(LinearProgram, ACopyGoesItsOwnWay) {
-  LinearProgram program;
+TEST(LinearModel, ACopyGoesItsOwnWay) {
+  LinearModel program;
   for (int i = 0; i < 2; ++i) program.add_column(-1, 0, 2, false);
   program.add_row(-kInfinity, 3, std::vector<Term>{{0, 1}, {1, 1}});
   Effort effort;
   program.solve_relaxation(effort);
   program.set_bounds(1, 0, 2);  // not yet passed to the solver
-  LinearProgram copy = program;
+  LinearModel copy = program;
   copy.add_row(-kInfinity, 0.5, std::vector<Term>{{0, 1}});
   EXPECT_NEAR(copy.solve_relaxation(effort).objective, -2.5, 1e-9);
   EXPECT_NEAR(program.solve_relaxation(effort).objective, -3, 1e-9);
@@ -52,13 +52,13 @@ TEST(LinearProgram, ACopyGoesItsOwnWay) {
   EXPECT_NEAR(copy.solve_relaxation(effort).objective, -2.5, 1e-9);
 }
 
-TEST(LinearProgram, SaysInfeasible) {
-  LinearProgram program;
+TEST(LinearModel, SaysInfeasible) {
+  LinearModel program;
   program.add_column(1, 0, 1, true);
   program.add_row(2, kInfinity, std::vector<Term>{{0, 1}});
   Effort effort;
-  EXPECT_EQ(program.solve_relaxation(effort).status, ProgramStatus::kInfeasible);
-  EXPECT_EQ(program.solve({}, effort).status, ProgramStatus::kInfeasible);
+  EXPECT_EQ(program.solve_relaxation(effort).status, ModelStatus::kInfeasible);
+  EXPECT_EQ(program.solve({}, effort).status, ModelStatus::kInfeasible);
 }
 
 struct Knapsack {
@@ -79,11 +79,11 @@ int best_subset(const Knapsack& k) {
   return best;
 }
 
-TEST(LinearProgram, SolvesKnapsacksToTheirOptimum) {
+TEST(LinearModel, SolvesKnapsacksToTheirOptimum) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     Random random(seed);
     Knapsack knapsack;
-    LinearProgram program;
+    LinearModel program;
     std::vector<Term> row;
     for (int i = 0; i < 10; ++i) {
       knapsack.value.push_back(static_cast<int>(random.between(1, 30)));
@@ -95,23 +95,23 @@ TEST(LinearProgram, SolvesKnapsacksToTheirOptimum) {
     program.add_row(-kInfinity, knapsack.room, row);
     Effort effort;
     const int best = best_subset(knapsack);
-    const ProgramAnswer relaxed = program.solve_relaxation(effort);
+    const ModelAnswer relaxed = program.solve_relaxation(effort);
     EXPECT_LE(relaxed.bound, -best + 1e-9);
     // What reduced costs fix no better point can have otherwise.
     program.fix_by_reduced_costs(relaxed, -best + 0.5);
-    const ProgramAnswer whole = program.solve({}, effort);
-    ASSERT_EQ(whole.status, ProgramStatus::kOptimal);
+    const ModelAnswer whole = program.solve({}, effort);
+    ASSERT_EQ(whole.status, ModelStatus::kOptimal);
     EXPECT_NEAR(whole.objective, -best, 1e-6);
     EXPECT_NEAR(whole.bound, -best, 1e-6);
     // Nothing is better than the best.
-    EXPECT_EQ(program.solve({.cutoff = -best - 0.5}, effort).status, ProgramStatus::kInfeasible);
+    EXPECT_EQ(program.solve({.cutoff = -best - 0.5}, effort).status, ModelStatus::kInfeasible);
   }
 }
 
-TEST(LinearProgram, AStoppedRelaxationStillHasAValidBound) {
+TEST(LinearModel, AStoppedRelaxationStillHasAValidBound) {
   // A transport-like program of some size, stopped after a few iterations.
   Random random(1);
-  LinearProgram program;
+  LinearModel program;
   for (int c = 0; c < 200; ++c)
     program.add_column(static_cast<double>(random.between(1, 20)), 0, 1, false);
   for (int r = 0; r < 60; ++r) {
@@ -122,10 +122,10 @@ TEST(LinearProgram, AStoppedRelaxationStillHasAValidBound) {
     program.add_row(5, kInfinity, row);
   }
   Effort little({.work = 3 * program.work_per_iteration()});
-  const ProgramAnswer early = program.solve_relaxation(little);
+  const ModelAnswer early = program.solve_relaxation(little);
   Effort effort;
-  const ProgramAnswer full = program.solve_relaxation(effort);
-  ASSERT_EQ(full.status, ProgramStatus::kOptimal);
+  const ModelAnswer full = program.solve_relaxation(effort);
+  ASSERT_EQ(full.status, ModelStatus::kOptimal);
   EXPECT_LE(early.bound, full.objective);
   EXPECT_NEAR(full.bound, full.objective, 1e-6);
 }

@@ -68,10 +68,10 @@ class ForwardGame {
 
 Bytes bound_of(const Graph& graph, bool gradients_again) {
   Effort effort;
-  return waiting_bound(make_frontier(graph, !gradients_again), effort);
+  return pending_gradient_bound(make_stage_problem(graph, !gradients_again), effort);
 }
 
-TEST(WaitingBound, EqualsTheGamePlayedForwards) {
+TEST(PendingGradientBound, EqualsTheGamePlayedForwards) {
   for (int seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Random random(static_cast<std::uint64_t>(seed));
@@ -85,7 +85,7 @@ TEST(WaitingBound, EqualsTheGamePlayedForwards) {
   }
 }
 
-TEST(WaitingBound, HoldsForEverySchedule) {
+TEST(PendingGradientBound, HoldsForEverySchedule) {
   int above_the_ops = 0;
   for (int seed = 0; seed < 150; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -107,7 +107,7 @@ TEST(WaitingBound, HoldsForEverySchedule) {
 // Where the first block with a shortcut is reversed, both branches' gradients are there at once:
 // one waits while the other is used with two forward values and the gradient made from it. All
 // five have 56 x 56 x 256 elements, and what the waiting one could be made from is no smaller.
-TEST(WaitingBound, FiveLargeTensorsOfResNet50) {
+TEST(PendingGradientBound, FiveLargeTensorsOfResNet50) {
   const Graph graph = zoo_graph("ResNet50", {.batch = 1}).value();
   const Bytes five = Bytes{5} * 56 * 56 * 256 * 4;
   EXPECT_EQ(bound_of(graph, true), five);
@@ -118,10 +118,10 @@ TEST(WaitingBound, FiveLargeTensorsOfResNet50) {
   EXPECT_EQ(outcome->note, "");
 }
 
-TEST(WaitingBound, IsSmallerButHoldsWhenStopped) {
+TEST(PendingGradientBound, IsSmallerButHoldsWhenStopped) {
   const Graph graph = zoo_graph("ResNet50", {.batch = 1}).value();
   Effort effort({.work = 1'000});
-  const Bytes bound = waiting_bound(make_frontier(graph, false), effort);
+  const Bytes bound = pending_gradient_bound(make_stage_problem(graph, false), effort);
   EXPECT_GE(bound, structural_bound(graph).bytes - graph.fixed_bytes());
   EXPECT_LT(bound, bound_of(graph, true));
 }

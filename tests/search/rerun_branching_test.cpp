@@ -25,26 +25,26 @@ std::vector<OpId> best_sequence(const Graph& graph, Bytes budget) {
 }
 
 // The least cost in a program, all memory rows that matter included.
-double optimum(FrontierProgram program) {
+double optimum(StageModel program) {
   Effort effort;
   while (true) {
-    const ProgramAnswer answer = program.program().solve({}, effort);
-    if (answer.status == ProgramStatus::kInfeasible) return kInfinity;
+    const ModelAnswer answer = program.program().solve({}, effort);
+    if (answer.status == ModelStatus::kInfeasible) return kInfinity;
     if (program.add_broken_memory_rows(answer.values) == 0) {
-      return program.frontier().base_cost + program.from_program(answer.objective);
+      return program.stages().base_cost + program.from_program(answer.objective);
     }
   }
 }
 
 // How many splits there were to be tried.
 std::size_t check_splits(const Graph& graph, const testing::Tradeoff& best) {
-  FrontierProgram whole(make_frontier(graph, false), best.peak);
+  StageModel whole(make_stage_problem(graph, false), best.peak);
   Effort effort;
-  const ProgramAnswer relaxation = whole.program().solve_relaxation(effort);
+  const ModelAnswer relaxation = whole.program().solve_relaxation(effort);
   const auto splits =
-      find_count_splits(whole, relaxation.values, best_sequence(graph, best.peak), 1e-6);
-  for (const CountSplit& split : splits) {
-    FrontierProgram with = whole, without = whole;
+      find_rerun_branchings(whole, relaxation.values, best_sequence(graph, best.peak), 1e-6);
+  for (const RerunBranching& split : splits) {
+    StageModel with = whole, without = whole;
     split.keep_best_side(with);
     split.keep_other_side(without);
     EXPECT_NEAR(optimum(std::move(with)), best.cost, 1e-6);
@@ -53,7 +53,7 @@ std::size_t check_splits(const Graph& graph, const testing::Tradeoff& best) {
   return splits.size();
 }
 
-TEST(CountSplit, TheBestScheduleIsOnItsSideAndTheOtherHasNoBetterOne) {
+TEST(RerunBranching, TheBestScheduleIsOnItsSideAndTheOtherHasNoBetterOne) {
   std::size_t splits = 0;
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -67,24 +67,24 @@ TEST(CountSplit, TheBestScheduleIsOnItsSideAndTheOtherHasNoBetterOne) {
   EXPECT_GT(splits, 10u);
 }
 
-TEST(CountSplit, TheOtherSideIsWhatTheBestSideIsNot) {
+TEST(RerunBranching, TheOtherSideIsWhatTheBestSideIsNot) {
   Random random(3);
   const Graph graph = testing::random_mirrored_graph(random, 4);
-  FrontierProgram whole(make_frontier(graph, false), Bytes{1} << 40);
+  StageModel whole(make_stage_problem(graph, false), Bytes{1} << 40);
   std::vector<OpId> again;
   for (OpId op : graph.ops()) {
-    if (whole.frontier().rerun_until[op] > 0) again.push_back(op);
+    if (whole.stages().rerun_until[op] > 0) again.push_back(op);
   }
   ASSERT_FALSE(again.empty());
   const OpId op = again.front();
-  const CountSplit split{.ops = {op}, .best = 1, .relaxed_below = true};
-  FrontierProgram once = whole, never = whole;
+  const RerunBranching split{.ops = {op}, .best = 1, .relaxed_below = true};
+  StageModel once = whole, never = whole;
   split.keep_best_side(once);
   split.keep_other_side(never);
   // With room for everything, only the row makes it run a second time.
-  EXPECT_NEAR(optimum(std::move(never)), whole.frontier().base_cost, 1e-6);
+  EXPECT_NEAR(optimum(std::move(never)), whole.stages().base_cost, 1e-6);
   EXPECT_GE(optimum(std::move(once)),
-            whole.frontier().base_cost + whole.frontier().rerun_cost[op] - 1e-6);
+            whole.stages().base_cost + whole.stages().rerun_cost[op] - 1e-6);
 }
 
 }  // namespace

@@ -140,11 +140,11 @@ TEST(RepeatableOps, UpdatesDoNotForbidToRunTheForwardPassAgain) {
 // Whatever is dropped, nothing runs again after what it reads was changed.
 TEST(RepeatableOps, AnyOfThemCanRunAgain) {
   const Graph graph = testing::recurrent_graph(6);
-  const GapModel model(graph);
+  const IntervalModel model(graph);
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     Random random(seed);
     Holdings holdings = model.keep_everything();
-    for (GapId g = 0; g < model.size(); ++g) {
+    for (IntervalId g = 0; g < model.size(); ++g) {
       if (model.droppable(g) && random.chance(0.5)) holdings[g] = Holding::kNever;
     }
     const auto valid = validate(graph, plan_from_sequence(graph, model.sequence(holdings).ops));

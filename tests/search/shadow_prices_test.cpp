@@ -15,7 +15,7 @@
 namespace regen {
 namespace {
 
-MemoryPrice price(const Graph& graph, Bytes budget, Bytes more = 0, const Link& link = {}) {
+ShadowPrice price(const Graph& graph, Bytes budget, Bytes more = 0, const Link& link = {}) {
   Effort effort;
   return price_memory(graph, link, budget, more, effort);
 }
@@ -56,9 +56,9 @@ ByHand by_hand() {
 
 // 500 bytes over at n. A byte of b costs 1 / 1000 to make again, one of a 8 / 4000, so half of b
 // goes.
-TEST(MemoryPrice, IsWhatTheLastByteCostsByHand) {
+TEST(ShadowPrice, IsWhatTheLastByteCostsByHand) {
   const ByHand made = by_hand();
-  const MemoryPrice found = price(made.graph, 10'510, /*more=*/400);
+  const ShadowPrice found = price(made.graph, 10'510, /*more=*/400);
   EXPECT_DOUBLE_EQ(found.least_cost, 12);
   EXPECT_NEAR(found.bound, 12.5, 1e-9);
   EXPECT_NEAR(found.per_byte, 1.0 / 1000, 1e-12);
@@ -72,9 +72,9 @@ TEST(MemoryPrice, IsWhatTheLastByteCostsByHand) {
 }
 
 // b pays, as holding it costs what making it again does; a does not: holding it costs 4 of 8.
-TEST(MemoryPrice, NamesWhoPays) {
+TEST(ShadowPrice, NamesWhoPays) {
   const ByHand made = by_hand();
-  const MemoryPrice found = price(made.graph, 10'510);
+  const ShadowPrice found = price(made.graph, 10'510);
   const std::vector<Tenant> tenants = tenants_at(made.graph, found, OpId(3));
   ASSERT_EQ(tenants.size(), 2u);
   EXPECT_EQ(tenants[0].tensor, made.b);
@@ -88,8 +88,8 @@ TEST(MemoryPrice, NamesWhoPays) {
 }
 
 // 3000 over: all of b goes and half of a. 2500 bytes more save 2000 at 1 / 500 and 500 at 1 / 1000.
-TEST(MemoryPrice, HoldsForTheNextByteOnly) {
-  const MemoryPrice found = price(by_hand().graph, 8010, /*more=*/2500);
+TEST(ShadowPrice, HoldsForTheNextByteOnly) {
+  const ShadowPrice found = price(by_hand().graph, 8010, /*more=*/2500);
   EXPECT_NEAR(found.bound, 12 + 1 + 4, 1e-9);
   EXPECT_NEAR(found.per_byte, 1.0 / 500, 1e-12);
   EXPECT_NEAR(found.saved_with_more(), 4.5, 1e-9);
@@ -98,17 +98,17 @@ TEST(MemoryPrice, HoldsForTheNextByteOnly) {
 
 // 10 units of cost lie before n and 2 from n on, so that 100 bytes could leave before it and 40
 // come back after, and 20 for each unit of overhead: 1000 x + 40 + 20 x = 500.
-TEST(MemoryPrice, KnowsWhatTheLinkCarries) {
+TEST(ShadowPrice, KnowsWhatTheLinkCarries) {
   const Link link{.to_host = 10, .to_device = 20, .both = 30};
-  const MemoryPrice found = price(by_hand().graph, 10'510, 0, link);
+  const ShadowPrice found = price(by_hand().graph, 10'510, 0, link);
   EXPECT_NEAR(found.bound, 12 + 460.0 / 1020, 1e-9);
   EXPECT_NEAR(found.per_byte, 1.0 / 1020, 1e-12);
   ASSERT_EQ(found.rows.size(), 1u);
   EXPECT_NEAR(found.rows[0].away_bytes, 40 + 20 * 460.0 / 1020, 1e-6);
 }
 
-TEST(MemoryPrice, IsZeroWhereTheBudgetDoesNotBind) {
-  const MemoryPrice found = price(by_hand().graph, 11'010, /*more=*/1000);
+TEST(ShadowPrice, IsZeroWhereTheBudgetDoesNotBind) {
+  const ShadowPrice found = price(by_hand().graph, 11'010, /*more=*/1000);
   EXPECT_FALSE(found.binds());
   EXPECT_EQ(found.per_byte, 0);
   EXPECT_EQ(found.bound, 12);
@@ -117,7 +117,7 @@ TEST(MemoryPrice, IsZeroWhereTheBudgetDoesNotBind) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     Random random(seed);
     const Graph graph = testing::random_training_graph(random);
-    const MemoryPrice kept = price(graph, live_bytes_keep_all(graph).peak_bytes);
+    const ShadowPrice kept = price(graph, live_bytes_keep_all(graph).peak_bytes);
     EXPECT_EQ(kept.per_byte, 0) << seed;
     EXPECT_EQ(kept.bound, kept.least_cost) << seed;
   }
@@ -125,7 +125,7 @@ TEST(MemoryPrice, IsZeroWhereTheBudgetDoesNotBind) {
 
 // The bound is convex in the budget: its slope to the left is at least the price, that to the right
 // at most. Where both are the same, which is where the basis of the program stays, it is the price.
-TEST(MemoryPrice, IsTheSlopeOfTheBound) {
+TEST(ShadowPrice, IsTheSlopeOfTheBound) {
   constexpr Bytes kStep = 5000;  // rows may be broken by some bytes (covering_bound.cpp)
   constexpr double kSlack = 0.01;
   int equal = 0;
@@ -138,7 +138,7 @@ TEST(MemoryPrice, IsTheSlopeOfTheBound) {
     const Bytes high = live_bytes_keep_all(graph).peak_bytes;
     for (int point = 0; point < 3 && low < high; ++point) {
       const Bytes budget = low + (high - low) * point / 3;
-      const MemoryPrice found = price(graph, budget, 0, link);
+      const ShadowPrice found = price(graph, budget, 0, link);
       const double left = bound(graph, budget - kStep, link) - found.bound;
       const double right = found.bound - bound(graph, budget + kStep, link);
       if (std::isinf(left) || std::isinf(found.bound)) continue;
@@ -155,11 +155,11 @@ TEST(MemoryPrice, IsTheSlopeOfTheBound) {
   EXPECT_GT(equal, 50);
 }
 
-TEST(MemoryPrice, TheSumOverRowsIsThePrice) {
+TEST(ShadowPrice, TheSumOverRowsIsThePrice) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     Random random(seed);
     const Graph graph = testing::random_training_graph(random, {.max_layers = 8});
-    const MemoryPrice found = price(graph, structural_bound(graph).bytes);
+    const ShadowPrice found = price(graph, structural_bound(graph).bytes);
     double sum = 0;
     for (std::size_t i = 0; i < found.rows.size(); ++i) {
       sum += found.rows[i].price;
@@ -171,10 +171,10 @@ TEST(MemoryPrice, TheSumOverRowsIsThePrice) {
 }
 
 // Stopped before anything was solved, the bound is that every op runs.
-TEST(MemoryPrice, WithoutEffortSaysOnlyWhatIsKnown) {
+TEST(ShadowPrice, WithoutEffortSaysOnlyWhatIsKnown) {
   const Graph graph = by_hand().graph;
   Effort none(Limits{.work = 0});
-  const MemoryPrice found = price_memory(graph, {}, 8010, 100, none);
+  const ShadowPrice found = price_memory(graph, {}, 8010, 100, none);
   EXPECT_EQ(found.bound, 12);
   EXPECT_EQ(found.per_byte, 0);
 }

@@ -71,9 +71,9 @@ TEST(Capuchin, RecomputesWhenTheLinkIsFull) {
   }
 }
 
-class HybridPlanner : public ::testing::TestWithParam<const char*> {};
+class SwapPlanner : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(HybridPlanner, MovesNothingWithoutALinkOrWithoutHostBytes) {
+TEST_P(SwapPlanner, MovesNothingWithoutALinkOrWithoutHostBytes) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Random random(seed);
@@ -91,7 +91,7 @@ TEST_P(HybridPlanner, MovesNothingWithoutALinkOrWithoutHostBytes) {
   }
 }
 
-TEST_P(HybridPlanner, KeepsBothBudgetsItClaims) {
+TEST_P(SwapPlanner, KeepsBothBudgetsItClaims) {
   int claimed = 0;
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -113,7 +113,7 @@ TEST_P(HybridPlanner, KeepsBothBudgetsItClaims) {
   EXPECT_GT(claimed, 150);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, HybridPlanner,
+INSTANTIATE_TEST_SUITE_P(All, SwapPlanner,
                          ::testing::Values("superneurons", "capuchin", "str_lp", "str"),
                          [](const auto& planner) { return std::string(planner.param); });
 
@@ -167,7 +167,7 @@ TEST(Str, IsNeverWorseThanCapuchinAndVdnn) {
 
 // Whatever is kept, moved and dropped: the schedule of the plan that comes of it gives one that is
 // worth the same.
-TEST(HybridSchedule, OfAPlanGivesThePlan) {
+TEST(SwapSchedule, OfAPlanGivesThePlan) {
   std::size_t moves = 0;
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -176,16 +176,16 @@ TEST(HybridSchedule, OfAPlanGivesThePlan) {
     const Problem problem{.graph = &graph,
                           .link = {.to_host = 2, .to_device = 2, .both = 3},
                           .budget = structural_bound(graph).bytes + random.between(0, 30)};
-    const Frontier frontier = make_frontier(graph, true);
-    const std::vector<StageGap> gaps = find_stage_gaps(frontier);
-    HybridSchedule schedule = uniform_schedule(frontier, gaps, GapWay::kKeep);
-    for (const StageGap& gap : gaps) {
-      set_way(schedule, gap, static_cast<GapWay>(random.between(0, 2)));
+    const StageProblem stages = make_stage_problem(graph, true);
+    const std::vector<StageReuse> gaps = find_stage_reuses(stages);
+    SwapSchedule schedule = uniform_schedule(stages, gaps, IntervalDecision::kKeep);
+    for (const StageReuse& gap : gaps) {
+      set_way(schedule, gap, static_cast<IntervalDecision>(random.between(0, 2)));
     }
-    const auto made = HybridEvaluator(problem, frontier).evaluate(schedule);
+    const auto made = SwapEvaluator(problem, stages).evaluate(schedule);
     if (!made) continue;  // it drops what cannot be made again
     const auto again =
-        HybridEvaluator(problem, frontier).evaluate(schedule_of(frontier, gaps, made->plan));
+        SwapEvaluator(problem, stages).evaluate(schedule_of(stages, gaps, made->plan));
     ASSERT_TRUE(again);
     EXPECT_EQ(again->simulation.cost, made->simulation.cost);
     EXPECT_EQ(again->simulation.peak_bytes, made->simulation.peak_bytes);

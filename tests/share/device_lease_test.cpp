@@ -9,8 +9,8 @@
 namespace regen::share {
 namespace {
 
-std::shared_ptr<Holder> join(const TemporaryFolder& folder, const JobSpec& spec) {
-  auto holder = Holder::join({.socket = folder.path("s")}, spec);
+std::shared_ptr<DeviceLease> join(const TemporaryFolder& folder, const JobSpec& spec) {
+  auto holder = DeviceLease::join({.socket = folder.path("s")}, spec);
   EXPECT_TRUE(holder.ok()) << holder.error().message;
   return *holder;
 }
@@ -29,7 +29,7 @@ Json job_of(const TemporaryFolder& folder, const std::string& name) {
   return nullptr;
 }
 
-TEST(Holder, KeepsTheDeviceBetweenUsesWhileNobodyWaits) {
+TEST(DeviceLease, KeepsTheDeviceBetweenUsesWhileNobodyWaits) {
   TemporaryFolder folder;
   const Process daemon = start_daemon(test_daemon(folder));
   const auto holder = join(folder, {.name = "train"});
@@ -45,7 +45,7 @@ TEST(Holder, KeepsTheDeviceBetweenUsesWhileNobodyWaits) {
 }
 
 // A job that rests does not notice by itself: nothing is called here while the other one asks.
-TEST(Holder, GivesAKeptDeviceBackOnlyAfterTheDeviceHasFinished) {
+TEST(DeviceLease, GivesAKeptDeviceBackOnlyAfterTheDeviceHasFinished) {
   TemporaryFolder folder;
   const Process daemon = start_daemon(test_daemon(folder));
   const auto holder = join(folder, {.name = "train"});
@@ -61,7 +61,7 @@ TEST(Holder, GivesAKeptDeviceBackOnlyAfterTheDeviceHasFinished) {
   EXPECT_TRUE(eventually([&] { return job_of(folder, "train")["state"] == "idle"; }));
 }
 
-TEST(Holder, IsNotGivenBackWhileWorkIsUnderWay) {
+TEST(DeviceLease, IsNotGivenBackWhileWorkIsUnderWay) {
   TemporaryFolder folder;
   const Process daemon = start_daemon(test_daemon(folder));
   const auto holder = join(folder, {.name = "train"});
@@ -71,21 +71,21 @@ TEST(Holder, IsNotGivenBackWhileWorkIsUnderWay) {
   Process urgent([&] {
     auto client = Client::connect({.socket = folder.path("s")}, {.name = "urgent", .priority = 1});
     if (!client.ok() || !client->acquire().ok()) return 1;
-    ++board.windows;
+    ++board.quanta;
     return 0;
   });
   EXPECT_TRUE(eventually([&] { return !holder->open(); }));
   holder->end();
-  EXPECT_EQ(board.windows, 0) << "the outer work goes on";
+  EXPECT_EQ(board.quanta, 0) << "the outer work goes on";
   ASSERT_TRUE(holder->wait().ok());
-  EXPECT_EQ(board.windows, 1);
+  EXPECT_EQ(board.quanta, 1);
   EXPECT_TRUE(holder->open());
   EXPECT_EQ(holder->pauses(), 1);
   holder->end();
   EXPECT_EQ(urgent.wait(), 0);
 }
 
-TEST(Holder, ARequestThatIsAnsweredGivesBackAtOnceIfSomebodyWaits) {
+TEST(DeviceLease, ARequestThatIsAnsweredGivesBackAtOnceIfSomebodyWaits) {
   TemporaryFolder folder;
   const Process daemon = start_daemon(test_daemon(folder));
   const auto holder = join(folder, {.name = "infer", .priority = 1});
@@ -106,8 +106,8 @@ TEST(Holder, ARequestThatIsAnsweredGivesBackAtOnceIfSomebodyWaits) {
 }
 
 // The kernel wakes the watcher of a resting job when the daemon is killed, and the job comes back.
-TEST(RestHabit, IsPatientWithWhoComesBackAndOnlyAsLongAsThatTakes) {
-  RestHabit habit;
+TEST(IdlePredictor, IsPatientWithWhoComesBackAndOnlyAsLongAsThatTakes) {
+  IdlePredictor habit;
   EXPECT_EQ(habit.patience(), 0);  // nothing is known yet
   habit.worked(100'000'000);
   habit.rested(100'000);
@@ -123,8 +123,8 @@ TEST(RestHabit, IsPatientWithWhoComesBackAndOnlyAsLongAsThatTakes) {
   EXPECT_EQ(habit.patience(), kSoon);
 }
 
-TEST(RestHabit, LetsADeviceIdleForATenthOfTheWorkAtMost) {
-  RestHabit habit;
+TEST(IdlePredictor, LetsADeviceIdleForATenthOfTheWorkAtMost) {
+  IdlePredictor habit;
   habit.rested(3'000'000);
   habit.worked(5'000'000);
   EXPECT_EQ(habit.patience(), kMoment);
@@ -134,7 +134,7 @@ TEST(RestHabit, LetsADeviceIdleForATenthOfTheWorkAtMost) {
   EXPECT_EQ(habit.patience(), kSoon);
 }
 
-TEST(Holder, SurvivesADaemonThatIsKilledWhileItRests) {
+TEST(DeviceLease, SurvivesADaemonThatIsKilledWhileItRests) {
   TemporaryFolder folder;
   auto options = test_daemon(folder);
   auto daemon = std::make_unique<Process>(start_daemon(options));
@@ -154,7 +154,7 @@ TEST(Holder, SurvivesADaemonThatIsKilledWhileItRests) {
 }
 
 // Nothing is called here until the job has joined the new daemon.
-TEST(Holder, JoinsANewDaemonWhileItRests) {
+TEST(DeviceLease, JoinsANewDaemonWhileItRests) {
   TemporaryFolder folder;
   const auto options = test_daemon(folder);
   auto daemon = std::make_unique<Process>(start_daemon(options));
@@ -198,7 +198,7 @@ DaemonOptions small_device(const TemporaryFolder& folder) {
 const Curve kSpills{
     .persistent_bytes = 100, .points = {{900, 1}, {400, 2}}, .deepest = Depth::kSpill};
 
-TEST(Holder, TellsItsCurveOnlyBetweenTwoPiecesOfWork) {
+TEST(DeviceLease, TellsItsCurveOnlyBetweenTwoPiecesOfWork) {
   TemporaryFolder folder;
   const Process daemon = start_daemon(small_device(folder));
   const auto holder = join(folder, {.name = "train", .memory = 900});
@@ -212,7 +212,7 @@ TEST(Holder, TellsItsCurveOnlyBetweenTwoPiecesOfWork) {
 }
 
 // It rests with the device kept, or without it; in both cases nobody calls anything here.
-TEST(Holder, GetsBelowALowerLimitWhileItRests) {
+TEST(DeviceLease, GetsBelowALowerLimitWhileItRests) {
   for (const bool kept : {false, true}) {
     TemporaryFolder folder;
     const Process daemon = start_daemon(small_device(folder));
@@ -240,7 +240,7 @@ TEST(Holder, GetsBelowALowerLimitWhileItRests) {
   }
 }
 
-TEST(Holder, MakesRoomWhileItRestsAndInTheMiddleOfWork) {
+TEST(DeviceLease, MakesRoomWhileItRestsAndInTheMiddleOfWork) {
   TemporaryFolder folder;
   const Process daemon = start_daemon(small_device(folder));
   const auto holder = join(folder, {.name = "train", .memory = 900});
@@ -266,7 +266,7 @@ TEST(Holder, MakesRoomWhileItRestsAndInTheMiddleOfWork) {
       if (!client.ok()) return 1;
       client->on_make_room([](Depth) { return Bytes{50}; });
       if (!client->acquire().ok()) return 2;
-      ++board.windows;
+      ++board.quanta;
       return 0;
     });
     if (!resting) {
@@ -276,7 +276,7 @@ TEST(Holder, MakesRoomWhileItRestsAndInTheMiddleOfWork) {
       holder->end();
     }
     EXPECT_EQ(other.wait(), 0);
-    EXPECT_EQ(board.windows, 1);
+    EXPECT_EQ(board.quanta, 1);
     EXPECT_GT(memory->rooms, rooms);
     ASSERT_TRUE(holder->begin().ok());
     EXPECT_EQ(memory->returns, resting ? 1 : 2);
@@ -284,7 +284,7 @@ TEST(Holder, MakesRoomWhileItRestsAndInTheMiddleOfWork) {
   }
 }
 
-TEST(Holder, EndsWhateverItWasDoing) {
+TEST(DeviceLease, EndsWhateverItWasDoing) {
   TemporaryFolder folder;
   const Process daemon = start_daemon(test_daemon(folder));
   for (int i = 0; i < 50; ++i) {
@@ -297,7 +297,7 @@ TEST(Holder, EndsWhateverItWasDoing) {
   EXPECT_TRUE(eventually([&] { return report(folder.path("s"))["devices"][0]["jobs"].empty(); }));
 }
 
-TEST(Holder, RunsGoOneAtATimeAndOthersMayHoldBeside) {
+TEST(DeviceLease, RunsGoOneAtATimeAndOthersMayHoldBeside) {
   TemporaryFolder folder;
   const Process daemon = start_daemon(test_daemon(folder));
   const auto holder = join(folder, {.name = "train"});
@@ -309,7 +309,7 @@ TEST(Holder, RunsGoOneAtATimeAndOthersMayHoldBeside) {
       for (int i = 0; i < 50; ++i) {
         ASSERT_TRUE(holder->begin().ok());
         {
-          Holder::Run run(*holder);
+          DeviceLease::Run run(*holder);
           ASSERT_TRUE(run.begin().ok());
           const int now = ++inside;
           most = std::max(most.load(), now);

@@ -1,4 +1,4 @@
-// Somebody at the daemon's door who sends what it likes.
+// Somebody at the daemon's listen_socket who sends what it likes.
 #pragma once
 
 #include <sys/socket.h>

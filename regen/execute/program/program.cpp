@@ -120,14 +120,14 @@ class Reader {
       return at.error(std::to_string(value.sizes.size()) + " sizes but " +
                       std::to_string(value.strides.size()) + " strides found, expected as many");
     }
-    REGEN_TRY(check_window(at, value));
+    REGEN_TRY(check_view(at, value));
     program_.values.push_back(std::move(value));
     return {};
   }
 
-  // What a caller brings is used as it is, so that a window must not reach beyond it. Windows on
+  // What a caller brings is used as it is, so that a view must not reach beyond it. Views on
   // computed storages are predictions.
-  Status check_window(const JsonCursor& at, const ValueSpec& value) const {
+  Status check_view(const JsonCursor& at, const ValueSpec& value) const {
     const StorageSpec& storage = program_.storages[value.storage];
     if (storage.role == Role::kComputed) return {};
     double last = static_cast<double>(value.offset);  // exact as far as any storage reaches

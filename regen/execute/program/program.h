@@ -1,7 +1,7 @@
 // One training step as PyTorch operators (docs/program-format.md), before any planning.
 //
 //   Storage  memory with a size; who brings it is its role
-//   Value    a tensor: a typed, strided window on a storage
+//   Value    a tensor: a typed, strided view on a storage
 //   Node     a call of an operator on values, in the order plain PyTorch would run them
 #pragma once
 

@@ -29,7 +29,7 @@ void fill_with_ones(const Program& program, StorageId storage, const at::Tensor&
   for (const ValueSpec& value : program.values) {
     if (value.storage != storage) continue;
     const auto items = tensor.numel() / static_cast<std::int64_t>(c10::elementSize(value.dtype));
-    make_window({storage, value.dtype, {items}, {1}, 0}, tensor.storage()).fill_(1);
+    make_view({storage, value.dtype, {items}, {1}, 0}, tensor.storage()).fill_(1);
     return;
   }
 }

@@ -20,7 +20,7 @@ constexpr double kHold = 300e-6;  // longer than the host needs to launch any op
 // Formulas that round differently differ in a third of all elements; fewer may agree by chance.
 constexpr std::int64_t kEnoughToTell = 1 << 16;
 
-at::Tensor window(const ValueSpec& value, const std::vector<at::Tensor>& memory,
+at::Tensor view(const ValueSpec& value, const std::vector<at::Tensor>& memory,
                   const CallArguments& arguments) {
   const at::Tensor& base = memory[arguments.place(value.storage)];
   at::Tensor tensor = at::empty({0}, base.options().dtype(value.dtype));
@@ -146,7 +146,7 @@ Result<torch::jit::Stack> CallMeasurement::make_stack(NodeId id, const CallArgum
                                                       const std::vector<at::Tensor>& memory) const {
   REGEN_ASSIGN(const c10::OperatorHandle handle, find_operator(program_, id));
   const ArgumentSource source{
-      [&](ValueId value) { return window(program_.values[value], memory, arguments); }, scalars_,
+      [&](ValueId value) { return view(program_.values[value], memory, arguments); }, scalars_,
       device_.torch_device()};
   return make_arguments(program_, id, handle.schema(), source);
 }

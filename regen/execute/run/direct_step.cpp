@@ -35,7 +35,7 @@ Result<std::unique_ptr<DirectStep>> DirectStep::make(const Program& program,
   for (std::size_t v = 0; v < program.values.size(); ++v) {
     const ValueSpec& value = program.values[ValueId(v)];
     const at::Tensor& memory = data.tensor(value.storage);
-    if (memory.defined()) step->bound_[ValueId(v)] = make_window(value, memory.storage());
+    if (memory.defined()) step->bound_[ValueId(v)] = make_view(value, memory.storage());
   }
   for (std::size_t n = 0; n < program.nodes.size(); ++n) REGEN_TRY(step->add_call(NodeId(n)));
   step->find_last_uses();

@@ -185,7 +185,7 @@ Status Executor::run(std::size_t part) {
       const double begin = now_seconds();
       const Part& todo = parts_[part];
       if (gate_) {
-        status = run_in_windows(todo, *placement);
+        status = run_in_quanta(todo, *placement);
       } else {
         run_instructions(todo.first, todo.last, *placement);
       }
@@ -270,7 +270,7 @@ void Executor::poison(const PoisonInstruction& range) {
   const c10::Storage storage(c10::Storage::use_byte_size_t(), static_cast<std::size_t>(range.bytes),
                              c10::DataPtr(arena_.at(range.offset), device_->torch_device()),
                              nullptr, false);
-  make_window(bytes, storage).fill_(0xff);
+  make_view(bytes, storage).fill_(0xff);
 }
 
 void Executor::note_deviations(const PlacementScope& placement) {
@@ -295,7 +295,7 @@ at::Tensor Executor::result(std::size_t index) {
   TORCH_CHECK(!spilled(), "regen: a result of a step whose memory was spilled, expected restore()");
   const c10::Storage& storage =
       list_.last[value.storage] ? list_.last[value.storage] : list_.bound[value.storage];
-  return make_window(value, storage).clone();
+  return make_view(value, storage).clone();
 }
 
 void Executor::forget() {

@@ -17,7 +17,7 @@
 // A step is run in parts. Without a boundary there is one; with one, the forward part is the
 // first, and the backward part may be cut where gradients are complete.
 //
-// With a gate a step gives way between two windows of work (windows.h) and goes on exactly there:
+// With a gate a step gives way between two quanta of work (quanta.h) and goes on exactly there:
 // nothing is run again, so that an update can be neither lost nor made twice. What is on
 // the device at a time is bounded (IssuedWork): whoever comes next shares it with no more than
 // that.
@@ -98,9 +98,9 @@ class Executor {
     return parts_[part].results;
   }
 
-  // From now on asks the gate before each window of work, and has at most `window_seconds` of
+  // From now on asks the gate before each quantum of work, and has at most `quantum_seconds` of
   // predicted work, or an op or two, on the device then; none: never. Not while a part runs.
-  void set_gate(std::shared_ptr<Gate> gate, double window_seconds = kWindowSeconds);
+  void set_gate(std::shared_ptr<Gate> gate, double quantum_seconds = kQuantumSeconds);
   // How often a step has given way in the middle of a part, or at its beginning.
   std::size_t num_pauses() const { return pauses_; }
 
@@ -154,13 +154,13 @@ class Executor {
     std::size_t first = 0;  // instructions
     std::size_t last = 0;
     std::vector<std::size_t> results;
-    std::vector<std::size_t> windows;  // their first instructions; empty without a gate
+    std::vector<std::size_t> quanta;  // their first instructions; empty without a gate
   };
 
   Executor() = default;
   void make_parts(const std::vector<std::size_t>& cuts);
   std::size_t completed_at(std::size_t result) const;
-  void cut_windows_of(Part& part) const;
+  void cut_quanta_of(Part& part) const;
   Status check_bound() const;
   void find_repeated();
   void run_instructions(std::size_t first, std::size_t last, PlacementScope& placement);
@@ -168,7 +168,7 @@ class Executor {
   bool run_whole(Stretch& stretch, const PlacementScope& placement);
   void forget_repeated();
   void note_changed_scalars();
-  Status run_in_windows(const Part& part, PlacementScope& placement);
+  Status run_in_quanta(const Part& part, PlacementScope& placement);
   // False: the gate has closed before there was room.
   bool await_room_for(double seconds, const Gate* gate);
   Status pause();
@@ -208,9 +208,9 @@ class Executor {
   Event computed_;               // the end of the last part that ran
   std::vector<double> seconds_;  // predicted, of each instruction
   std::shared_ptr<Gate> gate_;
-  double window_seconds_ = kWindowSeconds;
+  double quantum_seconds_ = kQuantumSeconds;
   IssuedWork issued_;
-  std::deque<Event> window_ends_;  // of what is issued
+  std::deque<Event> quantum_ends_;  // of what is issued
   std::size_t pauses_ = 0;
   bool any_choice_ = false;    // some operator has several algorithms to run with
   bool other_choice_ = false;  // some operator is made to take another one than by default

@@ -1,4 +1,4 @@
-// The parts of a step: where the caller takes over, and the windows inside.
+// The parts of a step: where the caller takes over, and the quanta inside.
 #include <algorithm>
 
 #include "regen/execute/run/executor.h"
@@ -56,17 +56,17 @@ void Executor::make_parts(const std::vector<std::size_t>& cuts) {
                                    [&](const Part& part) { return maker_[r] < part.last; });
     (home == parts_.end() ? parts_.back() : *home).results.push_back(r);
   }
-  for (Part& part : parts_) cut_windows_of(part);
+  for (Part& part : parts_) cut_quanta_of(part);
   next_part_ = position_ = 0;
   find_repeated();
 }
 
-void Executor::cut_windows_of(Part& part) const {
-  part.windows.clear();
+void Executor::cut_quanta_of(Part& part) const {
+  part.quanta.clear();
   if (!gate_) return;
   const auto seconds = std::span(seconds_).subspan(part.first, part.last - part.first);
-  for (const std::size_t start : cut_windows(seconds, window_seconds_ / kWindowParts)) {
-    part.windows.push_back(part.first + start);
+  for (const std::size_t start : cut_quanta(seconds, quantum_seconds_ / kNeighbourhoodParts)) {
+    part.quanta.push_back(part.first + start);
   }
 }
 

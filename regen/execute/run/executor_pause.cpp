@@ -7,28 +7,28 @@
 
 namespace regen {
 
-void Executor::set_gate(std::shared_ptr<Gate> gate, double window_seconds) {
+void Executor::set_gate(std::shared_ptr<Gate> gate, double quantum_seconds) {
   gate_ = std::move(gate);
-  window_seconds_ = window_seconds;
-  issued_ = IssuedWork(window_seconds);
-  window_ends_.clear();
-  for (Part& part : parts_) cut_windows_of(part);
+  quantum_seconds_ = quantum_seconds;
+  issued_ = IssuedWork(quantum_seconds);
+  quantum_ends_.clear();
+  for (Part& part : parts_) cut_quanta_of(part);
   find_repeated();
 }
 
-Status Executor::run_in_windows(const Part& part, PlacementScope& placement) {
-  for (std::size_t w = 0; w < part.windows.size(); ++w) {
-    const std::size_t first = part.windows[w];
-    const std::size_t last = w + 1 < part.windows.size() ? part.windows[w + 1] : part.last;
+Status Executor::run_in_quanta(const Part& part, PlacementScope& placement) {
+  for (std::size_t w = 0; w < part.quanta.size(); ++w) {
+    const std::size_t first = part.quanta[w];
+    const std::size_t last = w + 1 < part.quanta.size() ? part.quanta[w + 1] : part.last;
     const auto all = std::span(seconds_).subspan(first, last - first);
     const double seconds = std::accumulate(all.begin(), all.end(), 0.0);
     if (!await_room_for(seconds, gate_.get()) || !gate_->open()) {
       REGEN_TRY(pause());
-      await_room_for(seconds, nullptr);  // it has its turn: this window is run, whoever asks now
+      await_room_for(seconds, nullptr);  // it has its turn: this quantum is run, whoever asks now
     }
     run_instructions(first, last, placement);
     issued_.issue(seconds, now_seconds());
-    window_ends_.push_back(device_->record(Queue::kCompute));
+    quantum_ends_.push_back(device_->record(Queue::kCompute));
   }
   return {};
 }
@@ -37,8 +37,8 @@ bool Executor::await_room_for(double seconds, const Gate* gate) {
   const double times = gate_->hurried() ? 1 : kUnhurried;
   for (std::size_t left = issued_.in_the_way_of(seconds, times); left > 0; --left) {
     const double expected = issued_.expected_end() - now_seconds();
-    if (!device_->await(window_ends_.front(), expected, gate)) return false;
-    window_ends_.pop_front();
+    if (!device_->await(quantum_ends_.front(), expected, gate)) return false;
+    quantum_ends_.pop_front();
     issued_.finish_oldest();
   }
   return true;

@@ -18,8 +18,8 @@ void Executor::find_repeated() {
     }
   };
   for (const Part& part : parts_) {
-    // A step can be paused between windows, so none is crossed.
-    std::vector<std::size_t> cuts = part.windows.empty() ? std::vector{part.first} : part.windows;
+    // A step can be paused between quanta, so none is crossed.
+    std::vector<std::size_t> cuts = part.quanta.empty() ? std::vector{part.first} : part.quanta;
     cuts.push_back(part.last);
     for (std::size_t i = 0; i + 1 < cuts.size(); ++i) find(cuts[i], cuts[i + 1]);
   }

@@ -282,8 +282,8 @@ class Compiler {
     const TensorId t = step_.tensors[spec.storage];
     const c10::Storage& storage =
         graph_.fixed(t) || on_host(spec.storage) ? list_.bound[spec.storage] : places_[t].storage;
-    at::Tensor& known = windows_[{value, storage.unsafeGetStorageImpl()}];
-    if (!known.defined()) known = make_window(spec, storage);
+    at::Tensor& known = views_[{value, storage.unsafeGetStorageImpl()}];
+    if (!known.defined()) known = make_view(spec, storage);
     return known;
   }
 
@@ -340,12 +340,12 @@ class Compiler {
   IdVector<TensorId, Bytes> host_;               // where it is in the slab
   IdVector<OpId, std::uint32_t> runs_;
   IdVector<OpId, std::int32_t> random_;
-  std::map<std::pair<ValueId, c10::StorageImpl*>, at::Tensor> windows_;
+  std::map<std::pair<ValueId, c10::StorageImpl*>, at::Tensor> views_;
 };
 
 }  // namespace
 
-at::Tensor make_window(const ValueSpec& value, const c10::Storage& storage) {
+at::Tensor make_view(const ValueSpec& value, const c10::Storage& storage) {
   const auto key = storage.device().is_cpu() ? c10::DispatchKey::CPU : c10::DispatchKey::CUDA;
   at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
       c10::Storage(storage), c10::DispatchKeySet(key), c10::scalarTypeToTypeMeta(value.dtype));

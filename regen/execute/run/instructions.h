@@ -118,6 +118,6 @@ Result<InstructionList> make_instructions(const Recording& recording, const Step
                                           const CompileTarget& target);
 
 // A tensor over a storage with this layout.
-at::Tensor make_window(const ValueSpec& value, const c10::Storage& storage);
+at::Tensor make_view(const ValueSpec& value, const c10::Storage& storage);
 
 }  // namespace regen

@@ -4,10 +4,10 @@
 
 namespace regen {
 
-std::vector<std::size_t> cut_windows(std::span<const double> seconds, double bound) {
+std::vector<std::size_t> cut_quanta(std::span<const double> seconds, double bound) {
   std::vector<std::size_t> starts;
   double length = 0;
-  bool timed = false;  // the window has something that takes time
+  bool timed = false;  // the quantum has something that takes time
   for (std::size_t i = 0; i < seconds.size(); ++i) {
     const bool full = timed && seconds[i] > 0 && length + seconds[i] > bound;
     if (i == 0 || full) {
@@ -23,17 +23,17 @@ std::vector<std::size_t> cut_windows(std::span<const double> seconds, double bou
 
 std::size_t IssuedWork::in_the_way_of(double seconds, double times) const {
   double together = seconds;
-  for (const Window& window : windows_) together += window.seconds;
+  for (const Quantum& quantum : quanta_) together += quantum.seconds;
   std::size_t done = 0;
-  while (!may_be_together(together, windows_.size() - done + 1, times * bound_)) {
-    together -= windows_[done++].seconds;
+  while (!may_be_together(together, quanta_.size() - done + 1, times * bound_)) {
+    together -= quanta_[done++].seconds;
   }
   return done;
 }
 
 void IssuedWork::issue(double seconds, double now) {
-  const double begin = windows_.empty() ? now : std::max(now, windows_.back().end);
-  windows_.push_back({.seconds = seconds, .end = begin + seconds});
+  const double begin = quanta_.empty() ? now : std::max(now, quanta_.back().end);
+  quanta_.push_back({.seconds = seconds, .end = begin + seconds});
 }
 
 std::vector<double> predicted_seconds(const InstructionList& list, const Graph& graph,

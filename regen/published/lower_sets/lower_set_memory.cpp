@@ -27,7 +27,7 @@ LowerSetMemory::LowerSetMemory(const LowerSetBlocks& blocks, const LowerSetFamil
   std::vector<Bytes> read_later(nodes_.size(), 0);
   std::vector<char> droppable(nodes_.size(), 0);
   for (TensorId t : graph_.tensors()) {
-    if (tensors_.node(t) != kNone && tensors_.status(t) == LowerSetTensors::kCertain)
+    if (tensors_.node(t) != kNone && tensors_.status(t) == LowerSetTensors::kGuaranteed)
       read_later[tensors_.node(t)] += graph_.bytes(t);
   }
   for (std::uint32_t node = 0; node < nodes_.size(); ++node) {

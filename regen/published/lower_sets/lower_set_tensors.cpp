@@ -68,7 +68,7 @@ void LowerSetTensors::classify() {
     const auto with_maker = [&](std::uint32_t rest) { return blocks_.runs_with(rest, node_[t]); };
     if (graph_.kind(t) == TensorKind::kOutput ||
         std::ranges::any_of(rest_readers_[t], with_maker)) {
-      status_[t] = kCertain;
+      status_[t] = kGuaranteed;
     } else if (node_readers_[t].size() + rest_readers_[t].size() <= 1) {
       status_[t] = kNeverYet;
     } else if (bits < kMaxBits) {
@@ -96,7 +96,7 @@ bool LowerSetTensors::read_below(TensorId t, const RestBits& pending) const {
 
 bool LowerSetTensors::is_held(TensorId t, std::uint64_t mask) const {
   const std::uint8_t status = status_[t];
-  return status == kCertain || status == kForced ||
+  return status == kGuaranteed || status == kForced ||
          (status < kMaxBits && (mask >> status & 1) != 0);
 }
 
@@ -120,7 +120,7 @@ const LowerSetTensors::SetFacts& LowerSetTensors::facts(std::uint32_t set) {
     for (TensorId t : graph_.makes(node_variants_[node])) {
       if (!has_node(members, node)) {
         if (read_below(t, facts.pending)) facts.others += graph_.bytes(t);
-      } else if (status_[t] != kCertain && crosses(t, members, facts.pending)) {
+      } else if (status_[t] != kGuaranteed && crosses(t, members, facts.pending)) {
         facts.crossing.push_back(t);
       }
     }

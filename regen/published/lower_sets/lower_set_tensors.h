@@ -13,7 +13,7 @@ namespace regen {
 class LowerSetTensors {
  public:
   static constexpr std::size_t kMaxBits = 64;
-  static constexpr std::uint8_t kCertain = 255;   // held by its own block, always
+  static constexpr std::uint8_t kGuaranteed = 255;   // held by its own block, always
   static constexpr std::uint8_t kNeverYet = 254;  // not held while it is on a boundary
   static constexpr std::uint8_t kForced = 253;    // uncertain, but no bit left: counted as held
 

@@ -71,7 +71,7 @@ void MonetAnnealing::find_free_choices(bool by_products) {
   }
 }
 
-// Gap g of a node begins with its g-th reader; the forward pass counts as the first one. The gap
+// ReuseInterval g of a node begins with its g-th reader; the forward pass counts as the first one. The gap
 // after the last reader is there as well: a copy may still serve recomputations.
 void MonetAnnealing::find_gaps() {
   const std::size_t nodes = model_.num_nodes();

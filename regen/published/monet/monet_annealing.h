@@ -50,7 +50,7 @@ class MonetAnnealing {
   static constexpr std::int32_t kDrop = -1;
   static constexpr std::int32_t kKeepOnceMade = -2;
 
-  struct Gap {
+  struct ReuseInterval {
     std::uint32_t node = 0;
     std::uint32_t begin = 0, end = 0;  // stages; at `end` the tensor is read, or never again
   };
@@ -86,7 +86,7 @@ class MonetAnnealing {
   Random random_;
   double price_ = 0;
   std::size_t words_;
-  std::vector<Gap> gaps_;
+  std::vector<ReuseInterval> gaps_;
   std::vector<std::size_t> first_gap_;  // by node, one more at the end
   std::vector<std::uint32_t> gap_at_;   // by stage and node: the gap that follows the stage
   std::vector<std::vector<std::vector<std::uint64_t>>> args_;

@@ -8,15 +8,15 @@ namespace regen {
 namespace {
 
 // Of one window; most need less.
-constexpr std::int64_t kWindowWork = 6'000'000;
+constexpr std::int64_t kNeighbourhoodWork = 6'000'000;
 constexpr std::int64_t kWindowOverhead = 1000;  // of setting the program up
 
 }  // namespace
 
-MonetWindows::MonetWindows(const MonetModel& model, const MonetRelaxation& relaxation)
+MonetNeighbourhoods::MonetNeighbourhoods(const MonetModel& model, const MonetRelaxation& relaxation)
     : model_(model), relaxation_(relaxation) {}
 
-MonetSchedule MonetWindows::rated(MonetStorage storage) const {
+MonetSchedule MonetNeighbourhoods::rated(MonetStorage storage) const {
   MonetStageRater rater(model_);
   MonetSchedule schedule{std::move(storage)};
   for (std::size_t t = 0; t < model_.num_stages(); ++t) {
@@ -28,7 +28,7 @@ MonetSchedule MonetWindows::rated(MonetStorage storage) const {
   return schedule;
 }
 
-std::vector<ColumnValue> MonetWindows::fixed(const Window& window,
+std::vector<ColumnValue> MonetNeighbourhoods::fixed(const Window& window,
                                              const std::vector<double>& values) const {
   const std::size_t nodes = model_.num_nodes();
   const auto changes = [&](std::size_t t) {
@@ -53,15 +53,15 @@ std::vector<ColumnValue> MonetWindows::fixed(const Window& window,
   return result;
 }
 
-bool MonetWindows::decide(const Window& window, MonetSchedule& schedule, Effort& effort) {
+bool MonetNeighbourhoods::decide(const Window& window, MonetSchedule& schedule, Effort& effort) {
   MipOptions options;
   options.cutoff = static_cast<double>(schedule.ticks) - 0.5;
   options.fixed = fixed(window, relaxation_.values_of(schedule.storage));
   Effort own(Limits{.seconds = effort.seconds_left(),
-                    .work = std::min(kWindowWork, effort.work_left()),
+                    .work = std::min(kNeighbourhoodWork, effort.work_left()),
                     .interrupt = effort.limits().interrupt,
                     .enough = effort.limits().enough});
-  const ProgramAnswer answer = relaxation_.program().solve(options, own);
+  const ModelAnswer answer = relaxation_.program().solve(options, own);
   effort.add(own.work() + kWindowOverhead);
   if (answer.values.empty()) return false;
   MonetSchedule found = rated(relaxation_.storage_of(answer.values, 0.5));
@@ -70,7 +70,7 @@ bool MonetWindows::decide(const Window& window, MonetSchedule& schedule, Effort&
   return true;
 }
 
-bool MonetWindows::mix(MonetSchedule& schedule, const MonetStorage& other, Effort& effort) {
+bool MonetNeighbourhoods::mix(MonetSchedule& schedule, const MonetStorage& other, Effort& effort) {
   const std::size_t nodes = model_.num_nodes();
   Window window((model_.num_stages() + 1) * nodes, 0);
   for (std::size_t t = 1; t <= model_.num_stages(); ++t) {

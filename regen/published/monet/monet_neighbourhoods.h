@@ -10,10 +10,10 @@
 
 namespace regen {
 
-class MonetWindows {
+class MonetNeighbourhoods {
  public:
   // The relaxation must have all memory rows, and stay as it is.
-  MonetWindows(const MonetModel& model, const MonetRelaxation& relaxation);
+  MonetNeighbourhoods(const MonetModel& model, const MonetRelaxation& relaxation);
 
   // Decides anew where two schedules differ: the best mix of both, or nothing better than the
   // first. True if the first one became cheaper.

@@ -107,7 +107,7 @@ std::optional<std::pair<std::size_t, std::size_t>> MonetPool::draw_pair() {
       random_.between(0, static_cast<std::int64_t>(from.size()) - 1))];
 }
 
-bool MonetPool::mix_pair(std::size_t first, std::size_t second, MonetWindows& windows,
+bool MonetPool::mix_pair(std::size_t first, std::size_t second, MonetNeighbourhoods& windows,
                          Effort& effort) {
   tried_.insert({members_[first].number, members_[second].number});
   MonetSchedule mixed = members_[first].schedule;
@@ -120,7 +120,7 @@ bool MonetPool::mix_pair(std::size_t first, std::size_t second, MonetWindows& wi
 
 void MonetPool::mix(const MonetRelaxation& relaxation, int pairs, Effort& effort) {
   if (members_.empty()) return;
-  MonetWindows windows(model_, relaxation);
+  MonetNeighbourhoods windows(model_, relaxation);
   for (int tries = 0; tries < pairs && !effort.exhausted(); ++tries) {
     const auto pair = draw_pair();
     if (!pair) break;

@@ -10,8 +10,8 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kKibPerUnit = 1 << 20;       // memory rows are written in GiB
 constexpr double kBroken = 1e-4;              // GiB: broken by more than this gets a row
-constexpr double kOriginBroken = 0.02;        // of a tensor
-constexpr std::size_t kMostOriginRows = 400;  // a round
+constexpr double kProvenanceViolated = 0.02;        // of a tensor
+constexpr std::size_t kMostProvenanceCuts = 400;  // a round
 constexpr double kSlow = 1e-4;  // a round that raises the bound by less than this share is slow
 
 double units(Kib kib) {
@@ -171,7 +171,7 @@ void MonetRelaxation::add_in_place_rows(std::size_t t) {
                        std::vector<Term>{{here, 1}, {parent, -1}, {recomputed(t, i), -1}});
       continue;
     }
-    // The overwritten tensor is neither stored nor read afterwards.
+    // The overwritten tensor is neither stored nor read release_options.
     if (const int kept = stored_column(t + 1, *node.overwrites); kept >= 0) {
       program_.add_row(-kInfinity, 1, std::vector<Term>{{here, 1}, {kept, 1}});
     }
@@ -376,13 +376,13 @@ std::vector<MonetRelaxation::Demand> MonetRelaxation::broken_demands() const {
       Demand demand = worst[k];
       demand.begin = begin_of[demand.node];
       demand.violation -= least[demand.node];
-      if (demand.violation > kOriginBroken) broken.push_back(demand);
+      if (demand.violation > kProvenanceViolated) broken.push_back(demand);
     }
   }
   return broken;
 }
 
-void MonetRelaxation::add_origin_row(const Demand& demand) {
+void MonetRelaxation::add_provenance_cut(const Demand& demand) {
   Cover here{std::vector<double>(nodes_), std::vector<std::size_t>(nodes_)};
   cover(demand.begin, demand.end, here);
   std::vector<Term> terms;
@@ -404,13 +404,13 @@ void MonetRelaxation::add_origin_row(const Demand& demand) {
   program_.add_row(-kInfinity, 0, terms);
 }
 
-int MonetRelaxation::add_origin_rows() {
+int MonetRelaxation::add_provenance_cuts() {
   sum_recomputations();
   std::vector<Demand> broken = broken_demands();
   std::stable_sort(broken.begin(), broken.end(),
                    [](const Demand& a, const Demand& b) { return a.violation > b.violation; });
-  if (broken.size() > kMostOriginRows) broken.resize(kMostOriginRows);
-  for (const Demand& demand : broken) add_origin_row(demand);
+  if (broken.size() > kMostProvenanceCuts) broken.resize(kMostProvenanceCuts);
+  for (const Demand& demand : broken) add_provenance_cut(demand);
   return static_cast<int>(broken.size());
 }
 
@@ -418,16 +418,16 @@ void MonetRelaxation::tighten(Effort& effort) {
   int slow_rounds = 0;
   while (!finished_ && !effort.exhausted()) {
     const double before = bound_;
-    ProgramAnswer answer = program_.solve_relaxation(effort);
+    ModelAnswer answer = program_.solve_relaxation(effort);
     bound_ = std::max(bound_, answer.bound);
-    if (answer.status == ProgramStatus::kInfeasible) {
+    if (answer.status == ModelStatus::kInfeasible) {
       infeasible_ = finished_ = true;
       return;
     }
-    if (answer.status != ProgramStatus::kOptimal) return;
+    if (answer.status != ModelStatus::kOptimal) return;
     answer_ = std::move(answer);
     slow_rounds = bound_ < before * (1 + kSlow) ? slow_rounds + 1 : 0;
-    const int added = add_broken_rows() + add_origin_rows();
+    const int added = add_broken_rows() + add_provenance_cuts();
     finished_ = added == 0 || slow_rounds > 2;
   }
 }

@@ -4,7 +4,7 @@
 // It is smaller and tighter than the published program, and loses no optimal schedule:
 //   - tensors are neither stored nor recomputed after their last use;
 //   - exactly one implementation runs; of its products with S only what it reads and is not
-//     stored afterwards is left (`used`);
+//     stored release_options is left (`used`);
 //   - whether a tensor is present after an in-place op follows from the other variables;
 //   - algorithms that another beats in ticks and workspace are left out;
 //   - what is stored is not recomputed, unless the stage's backward node or a by-product asks;
@@ -38,7 +38,7 @@ class MonetRelaxation {
 
   // What every schedule cheaper than `cutoff` has in common.
   std::vector<ColumnValue> fixed_below(double cutoff) const;
-  const LinearProgram& program() const { return program_; }
+  const LinearModel& program() const { return program_; }
   // Takes the bound of a branch-and-bound run over program().
   void raise_bound(double bound) { bound_ = std::max(bound_, bound); }
   MonetStorage storage_of(const std::vector<double>& values, double threshold) const;
@@ -83,8 +83,8 @@ class MonetRelaxation {
   void cover(std::size_t begin, std::size_t end, Cover& cover) const;
   double demanded(std::size_t node, std::size_t end, bool read) const;
   std::vector<Demand> broken_demands() const;
-  void add_origin_row(const Demand& demand);
-  int add_origin_rows();
+  void add_provenance_cut(const Demand& demand);
+  int add_provenance_cuts();
 
   int recomputed(std::size_t t, std::size_t i) const { return recomputed_[t * nodes_ + i]; }
   int in_place(std::size_t t, std::size_t i) const { return in_place_[t * nodes_ + i]; }
@@ -92,8 +92,8 @@ class MonetRelaxation {
 
   const MonetModel& model_;
   std::size_t nodes_;
-  LinearProgram program_;
-  ProgramAnswer answer_;
+  LinearModel program_;
+  ModelAnswer answer_;
   std::vector<double> made_before_;  // by stage and node: recomputations in all earlier stages
   double bound_ = 0;
   bool infeasible_ = false;

@@ -133,17 +133,17 @@ void Solver::branch(Effort& effort) {
     options.fixed = relaxation_->fixed_below(options.cutoff);
     options.absolute_gap = question_.gap * static_cast<double>(best->ticks);
   }
-  const ProgramAnswer answer = relaxation_->program().solve(options, effort);
+  const ModelAnswer answer = relaxation_->program().solve(options, effort);
   if (!answer.values.empty()) branched_ = relaxation_->storage_of(answer.values, 0.5);
-  if (answer.status == ProgramStatus::kInfeasible) {
+  if (answer.status == ModelStatus::kInfeasible) {
     infeasible_ = !best;
     if (best) bound_ = static_cast<double>(best->ticks);
-  } else if (answer.status != ProgramStatus::kFailed && std::isfinite(answer.bound)) {
+  } else if (answer.status != ModelStatus::kFailed && std::isfinite(answer.bound)) {
     // The solver's tolerances may let it claim a little more than it has proven.
     bound_ = std::max(bound_, answer.bound * (1 - 1e-6));
     if (best) bound_ = std::min(bound_, static_cast<double>(best->ticks));
   }
-  if (answer.status == ProgramStatus::kInfeasible || answer.status == ProgramStatus::kOptimal) {
+  if (answer.status == ModelStatus::kInfeasible || answer.status == ModelStatus::kOptimal) {
     prove();
   }
 }

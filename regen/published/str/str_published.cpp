@@ -12,13 +12,13 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t kMostOps = 96;
 constexpr double kMostReturns = 5;  // of one host copy
 
-class PublishedProgram {
+class PublishedModel {
  public:
-  PublishedProgram(const Problem& problem, const Frontier& frontier)
-      : problem_(problem), frontier_(frontier), size_(frontier.num_ops) {
-    const auto budget = static_cast<double>(*problem.budget - frontier.fixed_bytes);
+  PublishedModel(const Problem& problem, const StageProblem& stages)
+      : problem_(problem), stages_(stages), size_(stages.num_ops) {
+    const auto budget = static_cast<double>(*problem.budget - stages.fixed_bytes);
     unit_ = std::max(1.0, budget / 1000);
-    cost_scale_ = frontier.base_cost > 0 ? frontier.base_cost / 1000 : 1;
+    cost_scale_ = stages.base_cost > 0 ? stages.base_cost / 1000 : 1;
     add_columns(budget / unit_);
     add_logic();
     if (problem.link.can_move()) add_swaps();
@@ -26,7 +26,7 @@ class PublishedProgram {
   }
 
   PublishedAnswer solve(Effort& effort) const {
-    const ProgramAnswer answer = program_.solve({}, effort);
+    const ModelAnswer answer = program_.solve({}, effort);
     PublishedAnswer result{.status = answer.status};
     if (answer.values.empty()) return result;
     const auto read = [&](const Triangle& columns, bool diagonal) {
@@ -40,7 +40,7 @@ class PublishedProgram {
       return matrix;
     };
     result.matrices = {read(run_, true), read(kept_, false), read(out_, false), read(in_, false)};
-    result.cost = frontier_.base_cost + answer.objective * cost_scale_;
+    result.cost = stages_.base_cost + answer.objective * cost_scale_;
     return result;
   }
 
@@ -63,14 +63,14 @@ class PublishedProgram {
   }
 
   double bytes(std::size_t i) const {
-    return static_cast<double>(frontier_.bytes[ValueId(i)]) / unit_;
+    return static_cast<double>(stages_.bytes[ValueId(i)]) / unit_;
   }
 
   // The stage in which a copy that starts in stage t is done; the number of stages if none is.
   std::size_t done(std::size_t t, std::size_t i, double bandwidth) const {
-    double left = static_cast<double>(frontier_.bytes[ValueId(i)]) / bandwidth;
+    double left = static_cast<double>(stages_.bytes[ValueId(i)]) / bandwidth;
     for (std::size_t s = t; s < size_; ++s) {
-      left -= frontier_.first_cost[OpId(s)];
+      left -= stages_.first_cost[OpId(s)];
       if (left <= 0) return s;
     }
     return size_;
@@ -89,8 +89,8 @@ class PublishedProgram {
     };
     const auto free = [](std::size_t) { return 0.0; };
     run_ = add_triangle(
-        [&](std::size_t i) { return frontier_.rerun_cost[OpId(i)] / cost_scale_; },
-        [&](std::size_t, std::size_t i) { return frontier_.repeatable[OpId(i)] != 0; });
+        [&](std::size_t i) { return stages_.rerun_cost[OpId(i)] / cost_scale_; },
+        [&](std::size_t, std::size_t i) { return stages_.repeatable[OpId(i)] != 0; });
     kept_ = add_triangle(free, [](std::size_t, std::size_t) { return true; });
     const auto in_time = [&](double bandwidth) {
       return [this, bandwidth, moves](std::size_t t, std::size_t i) {
@@ -112,7 +112,7 @@ class PublishedProgram {
   void add_logic() {
     for (std::size_t t = 0; t < size_; ++t) {
       for (std::size_t i = 0; i <= t; ++i) {
-        for (ValueId v : frontier_.reads[OpId(i)]) {
+        for (ValueId v : stages_.reads[OpId(i)]) {
           std::vector<Term> terms{{at(kept_, t, v.index()), -1}};
           double constant = 0;
           add_run(terms, constant, t, i, 1);
@@ -199,7 +199,7 @@ class PublishedProgram {
                                {memory_[t] + static_cast<int>(k) + 1, -1}};
         constant = 0;
         add_run(next, constant, t, k + 1, bytes(k + 1));
-        for (ValueId v : frontier_.reads[OpId(k)]) {
+        for (ValueId v : stages_.reads[OpId(k)]) {
           next.push_back({add_free(t, v.index(), k), -bytes(v.index())});
         }
         program_.add_row(-constant, -constant, next);
@@ -242,7 +242,7 @@ class PublishedProgram {
       hazards.push_back({at(kept_, t + 1, i), 1});
       most += 1;
     }
-    for (OpId reader : frontier_.readers[ValueId(i)]) {
+    for (OpId reader : stages_.readers[ValueId(i)]) {
       if (reader.index() <= k || reader.index() > t) continue;
       add_run(hazards, constant, t, reader.index(), 1);
       most += 1;
@@ -258,11 +258,11 @@ class PublishedProgram {
   }
 
   const Problem& problem_;
-  const Frontier& frontier_;
+  const StageProblem& stages_;
   const std::size_t size_;
   double unit_ = 1;
   double cost_scale_ = 1;
-  LinearProgram program_;
+  LinearModel program_;
   Triangle run_ = 0, kept_ = 0, out_ = 0, in_ = 0;
   std::vector<int> memory_;  // the first column of each stage
 };
@@ -271,23 +271,23 @@ class PublishedProgram {
 
 Result<PublishedAnswer> solve_published_str(const Problem& problem, Effort& effort) {
   const Graph& graph = *problem.graph;
-  const Frontier frontier = make_frontier(graph, !problem.options.recompute_gradients);
+  const StageProblem stages = make_stage_problem(graph, !problem.options.recompute_gradients);
   const auto refuse = [&](const std::string& what) {
     return bad_input("--model published: '" + graph.name() + "' " + what);
   };
   if (!problem.budget) return refuse("has no budget, expected --budget");
-  if (frontier.num_ops > kMostOps) {
-    return refuse("has " + format_count(frontier.num_ops, "op") + ", expected at most " +
+  if (stages.num_ops > kMostOps) {
+    return refuse("has " + format_count(stages.num_ops, "op") + ", expected at most " +
                   std::to_string(kMostOps));
   }
-  if (!frontier.exact) return refuse("has ops with several variants, expected one for each");
+  if (!stages.exact) return refuse("has ops with several variants, expected one for each");
   for (OpId op : graph.ops()) {
-    if (frontier.makes[op].size() != 1) {
+    if (stages.makes[op].size() != 1) {
       return refuse("has an op, '" + graph.name(op) + "', that makes " +
-                    format_count(frontier.makes[op].size(), "tensor") + ", expected 1");
+                    format_count(stages.makes[op].size(), "tensor") + ", expected 1");
     }
   }
-  return PublishedProgram(problem, frontier).solve(effort);
+  return PublishedModel(problem, stages).solve(effort);
 }
 
 }  // namespace regen

@@ -1,7 +1,7 @@
 // STR's own 0-1 program, for comparison: swaps are admitted only where they should be hidden by the
 // computation of their stages, and cost nothing.
 //
-// Beside R and S (frontier.h) there are, for value i and stage t,
+// Beside R and S (stages.h) there are, for value i and stage t,
 //
 //   P[t, i]  the copy to the host starts in stage t; at most once
 //   Q[t, i]  the copy back starts in stage t; as often as P at least, at most five times as often
@@ -20,7 +20,7 @@
 namespace regen {
 
 struct PublishedAnswer {
-  ProgramStatus status = ProgramStatus::kFailed;
+  ModelStatus status = ModelStatus::kFailed;
   std::optional<StageMatrices> matrices;  // of the best point known
   double cost = 0;                        // of its computes; copies are free
 };

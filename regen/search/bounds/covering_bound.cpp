@@ -15,9 +15,9 @@ namespace {
 constexpr int kMostRounds = 80;
 constexpr std::size_t kRowsPerRound = 4;
 
-class CoveringProgram {
+class CoveringModel {
  public:
-  CoveringProgram(const CertainLiveness& live, const Link& link, Bytes budget, Bytes host_budget)
+  CoveringModel(const GuaranteedLiveness& live, const Link& link, Bytes budget, Bytes host_budget)
       : graph_(live.graph()),
         live_(live),
         link_(link),
@@ -35,8 +35,8 @@ class CoveringProgram {
       const std::vector<std::size_t> broken = broken_rows();
       if (broken.empty() || effort.exhausted()) break;
       for (const std::size_t op : broken) add_memory_rows(OpId(op));
-      const ProgramAnswer answer = program_.solve_relaxation(effort);
-      if (answer.status == ProgramStatus::kInfeasible) {
+      const ModelAnswer answer = program_.solve_relaxation(effort);
+      if (answer.status == ModelStatus::kInfeasible) {
         best = std::numeric_limits<double>::infinity();
         price_.assign(graph_.num_ops(), 0);
         break;
@@ -45,7 +45,7 @@ class CoveringProgram {
         best = base_ + answer.bound;
         take_prices(answer.row_prices);
       }
-      if (answer.status != ProgramStatus::kOptimal) break;
+      if (answer.status != ModelStatus::kOptimal) break;
       values_ = answer.values;
     }
     std::vector<MemoryRow> rows = rows_that_bind();
@@ -134,18 +134,18 @@ class CoveringProgram {
   }
 
   void add_memory_rows(OpId op) {
-    std::vector<double> relief(graph_.num_ops(), 0);
+    std::vector<double> eviction(graph_.num_ops(), 0);
     for (TensorId t : live_.spare(op)) {
-      relief[graph_.producer(t).index()] += static_cast<double>(graph_.bytes(t));
+      eviction[graph_.producer(t).index()] += static_cast<double>(graph_.bytes(t));
     }
-    for (const Away& way : ways(op)) add_row(op, relief, way);
+    for (const Away& way : ways(op)) add_row(op, eviction, way);
   }
 
-  void add_row(OpId op, const std::vector<double>& relief, const Away& way) {
+  void add_row(OpId op, const std::vector<double>& eviction, const Away& way) {
     // In units of the budget, so that the solver sees numbers near one.
     std::vector<Term> terms;
     for (OpId p : graph_.ops()) {
-      const double weight = relief[p.index()] + way.per_overhead * again_cost_[p.index()];
+      const double weight = eviction[p.index()] + way.per_overhead * again_cost_[p.index()];
       if (weight > 0) terms.push_back({static_cast<int>(p.index()), weight / budget_});
     }
     if (way.per_overhead > 0) terms.push_back({waiting_, way.per_overhead / budget_});
@@ -179,13 +179,13 @@ class CoveringProgram {
   }
 
   const Graph& graph_;
-  const CertainLiveness& live_;
+  const GuaranteedLiveness& live_;
   const Link& link_;
   const double budget_;
   const Bytes host_budget_;
   double base_ = 0;
   std::vector<double> again_cost_;  // of one more run of each op
-  LinearProgram program_;
+  LinearModel program_;
   int waiting_ = 0;
   std::vector<OpId> row_ops_;  // whose memory a row is about; none for dependencies
   std::vector<double> values_;
@@ -194,9 +194,9 @@ class CoveringProgram {
 
 }  // namespace
 
-CoveringBound covering_bound(const CertainLiveness& live, const Link& link, Bytes budget,
+CoveringBound covering_bound(const GuaranteedLiveness& live, const Link& link, Bytes budget,
                              Effort& effort, Bytes host_budget) {
-  return CoveringProgram(live, link, budget, host_budget).bound(effort);
+  return CoveringModel(live, link, budget, host_budget).bound(effort);
 }
 
 CoveringBound covering_bound(const Graph& graph, const Link& link, Bytes budget, Effort& effort,

@@ -58,7 +58,7 @@ CoveringBound covering_bound(const Graph& graph, const Link& link, Bytes budget,
                              Bytes host_budget = kMaxBytes);
 
 // The same about the plans that the liveness is about: with LivenessInEveryOrder about all plans.
-CoveringBound covering_bound(const CertainLiveness& live, const Link& link, Bytes budget,
+CoveringBound covering_bound(const GuaranteedLiveness& live, const Link& link, Bytes budget,
                              Effort& effort, Bytes host_budget = kMaxBytes);
 
 }  // namespace regen

@@ -35,13 +35,13 @@ Bytes read_bytes(const Graph& graph, OpId op) {
   return sum;
 }
 
-double share_of(const Graph& graph, TensorId t, std::span<const double> of_makers) {
+double fraction_of(const Graph& graph, TensorId t, std::span<const double> of_makers) {
   return static_cast<double>(graph.bytes(t)) * of_makers[graph.producer(t).index()];
 }
 
 }  // namespace
 
-void CertainLiveness::add_bytes_beside(std::vector<double> spare_bytes) {
+void GuaranteedLiveness::add_bytes_beside(std::vector<double> spare_bytes) {
   bytes_ = std::move(spare_bytes);
   for (OpId op : graph_.ops()) {
     bytes_[op.index()] +=
@@ -50,7 +50,7 @@ void CertainLiveness::add_bytes_beside(std::vector<double> spare_bytes) {
 }
 
 LivenessInOrder::LivenessInOrder(const Graph& graph)
-    : CertainLiveness(graph), ranges_(graph.num_tensors()), cost_before_{0} {
+    : GuaranteedLiveness(graph), ranges_(graph.num_tensors()), cost_before_{0} {
   find_ranges();
   add_bytes_beside(shares(std::vector<double>(graph.num_ops(), 1)));
   for (OpId op : graph.ops()) cost_before_.push_back(cost_before_.back() + cheapest_run(graph, op));
@@ -91,21 +91,21 @@ std::vector<double> LivenessInOrder::shares(std::span<const double> of_makers) c
   std::vector<double> change(graph_.num_ops() + 1, 0);
   for (TensorId t : graph_.tensors()) {
     if (ranges_[t].first == ranges_[t].last) continue;
-    change[ranges_[t].first] += share_of(graph_, t, of_makers);
-    change[ranges_[t].last] -= share_of(graph_, t, of_makers);
+    change[ranges_[t].first] += fraction_of(graph_, t, of_makers);
+    change[ranges_[t].last] -= fraction_of(graph_, t, of_makers);
   }
   std::vector<double> sums(graph_.num_ops(), 0);
   double sum = 0;
   for (OpId op : graph_.ops()) {
     sums[op.index()] = sum += change[op.index()];
     for (TensorId t : graph_.inputs(op)) {
-      if (read_while_live(op, t)) sums[op.index()] -= share_of(graph_, t, of_makers);
+      if (read_while_live(op, t)) sums[op.index()] -= fraction_of(graph_, t, of_makers);
     }
   }
   return sums;
 }
 
-LivenessInEveryOrder::LivenessInEveryOrder(const Graph& graph) : CertainLiveness(graph) {
+LivenessInEveryOrder::LivenessInEveryOrder(const Graph& graph) : GuaranteedLiveness(graph) {
   find_ancestors();
   find_spare();
   add_bytes_beside(shares(std::vector<double>(graph.num_ops(), 1)));
@@ -167,7 +167,7 @@ void LivenessInEveryOrder::add_up_costs() {
 std::vector<double> LivenessInEveryOrder::shares(std::span<const double> of_makers) const {
   std::vector<double> sums(graph_.num_ops(), 0);
   for (OpId op : graph_.ops()) {
-    for (TensorId t : spare_[op.index()]) sums[op.index()] += share_of(graph_, t, of_makers);
+    for (TensorId t : spare_[op.index()]) sums[op.index()] += fraction_of(graph_, t, of_makers);
   }
   return sums;
 }

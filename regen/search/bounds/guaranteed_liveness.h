@@ -2,7 +2,7 @@
 // holds for every plan that a bound is about, whichever variants it takes.
 //
 // - Live are the values that every variant of an op makes before, and that some op reads in all its
-//   variants afterwards; outputs are wanted to the end.
+//   variants release_options; outputs are wanted to the end.
 // - An op counts with what it makes and its workspace, in the variant that takes least.
 //
 // Before and after are those of the graph's order (LivenessInOrder), or of every order in which the
@@ -17,9 +17,9 @@
 
 namespace regen {
 
-class CertainLiveness {
+class GuaranteedLiveness {
  public:
-  virtual ~CertainLiveness() = default;
+  virtual ~GuaranteedLiveness() = default;
 
   const Graph& graph() const { return graph_; }
   // Fixed bytes included. In floating point: they go into linear programs.
@@ -36,7 +36,7 @@ class CertainLiveness {
   virtual bool reads_last(OpId op, TensorId t) const = 0;
 
  protected:
-  explicit CertainLiveness(const Graph& graph) : graph_(graph) {}
+  explicit GuaranteedLiveness(const Graph& graph) : graph_(graph) {}
   // The spare values are known by now.
   void add_bytes_beside(std::vector<double> spare_bytes);
 
@@ -44,7 +44,7 @@ class CertainLiveness {
   std::vector<double> bytes_;
 };
 
-class LivenessInOrder : public CertainLiveness {
+class LivenessInOrder : public GuaranteedLiveness {
  public:
   explicit LivenessInOrder(const Graph& graph);
 
@@ -69,7 +69,7 @@ class LivenessInOrder : public CertainLiveness {
 };
 
 // Takes memory and time quadratic in the number of ops.
-class LivenessInEveryOrder : public CertainLiveness {
+class LivenessInEveryOrder : public GuaranteedLiveness {
  public:
   explicit LivenessInEveryOrder(const Graph& graph);
 

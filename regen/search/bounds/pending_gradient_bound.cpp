@@ -21,15 +21,15 @@ struct State {
   auto operator<=>(const State&) const = default;
 };
 
-class WaitingGame {
+class PendingGradients {
  public:
-  WaitingGame(const Frontier& frontier, Effort& effort) : frontier_(frontier), effort_(effort) {}
+  PendingGradients(const StageProblem& stages, Effort& effort) : stages_(stages), effort_(effort) {}
 
   // The path whose highest step is lowest: by ascending height, and towards the goal among equals.
   Bytes least_peak() {
-    State end{.stage = frontier_.num_ops};
-    for (ValueId v : IdRange<ValueId>(frontier_.num_values)) {
-      if (waits(v) && frontier_.output[v]) end.waiting.push_back(v);
+    State end{.stage = stages_.num_ops};
+    for (ValueId v : IdRange<ValueId>(stages_.num_values)) {
+      if (waits(v) && stages_.output[v]) end.waiting.push_back(v);
     }
     reach(std::move(end), least_of_every_op());
     for (;;) {  // until the beginning is reached: a first run can always be taken back
@@ -57,25 +57,25 @@ class WaitingGame {
   };
 
   bool waits(ValueId v) const {
-    return frontier_.graph->phase(OpId(frontier_.producer[v])) != Phase::kForward;
+    return stages_.graph->phase(OpId(stages_.producer[v])) != Phase::kForward;
   }
 
   // Everything the op touches, and what else waits.
   Bytes memory(OpId op, const std::vector<ValueId>& waiting) const {
-    Bytes bytes = frontier_.workspace[op];
-    for (ValueId v : frontier_.reads[op]) bytes += frontier_.bytes[v];
-    for (ValueId v : frontier_.makes[op]) bytes += frontier_.bytes[v];
+    Bytes bytes = stages_.workspace[op];
+    for (ValueId v : stages_.reads[op]) bytes += stages_.bytes[v];
+    for (ValueId v : stages_.makes[op]) bytes += stages_.bytes[v];
     for (ValueId v : waiting) {
-      const bool touched = std::ranges::find(frontier_.reads[op], v) != frontier_.reads[op].end() ||
-                           frontier_.producer[v] == op.index();
-      if (!touched) bytes += frontier_.bytes[v];
+      const bool touched = std::ranges::find(stages_.reads[op], v) != stages_.reads[op].end() ||
+                           stages_.producer[v] == op.index();
+      if (!touched) bytes += stages_.bytes[v];
     }
     return bytes;
   }
 
   Bytes least_of_every_op() const {
     Bytes most = 0;
-    for (OpId op : frontier_.graph->ops()) most = std::max(most, memory(op, {}));
+    for (OpId op : stages_.graph->ops()) most = std::max(most, memory(op, {}));
     return most;
   }
 
@@ -90,9 +90,9 @@ class WaitingGame {
   void take_back(OpId op, std::size_t stage, const State& after, Bytes peak) {
     State before{.stage = stage};
     for (ValueId v : after.waiting) {
-      if (frontier_.producer[v] != op.index()) before.waiting.push_back(v);
+      if (stages_.producer[v] != op.index()) before.waiting.push_back(v);
     }
-    for (ValueId v : frontier_.reads[op]) {
+    for (ValueId v : stages_.reads[op]) {
       if (waits(v)) before.waiting.push_back(v);
     }
     std::ranges::sort(before.waiting);
@@ -104,12 +104,12 @@ class WaitingGame {
   void expand(const State& state, Bytes peak) {
     take_back(OpId(state.stage - 1), state.stage - 1, state, peak);
     for (ValueId v : state.waiting) {
-      const OpId op(frontier_.producer[v]);
-      if (frontier_.may_run_again(op, state.stage)) take_back(op, state.stage, state, peak);
+      const OpId op(stages_.producer[v]);
+      if (stages_.may_run_again(op, state.stage)) take_back(op, state.stage, state, peak);
     }
   }
 
-  const Frontier& frontier_;
+  const StageProblem& stages_;
   Effort& effort_;
   Peaks peaks_;
   std::priority_queue<Open> open_;
@@ -117,8 +117,8 @@ class WaitingGame {
 
 }  // namespace
 
-Bytes waiting_bound(const Frontier& frontier, Effort& effort) {
-  return WaitingGame(frontier, effort).least_peak();
+Bytes pending_gradient_bound(const StageProblem& stages, Effort& effort) {
+  return PendingGradients(stages, effort).least_peak();
 }
 
 }  // namespace regen

@@ -15,6 +15,6 @@ namespace regen {
 
 // Without the fixed bytes. Exact for the game, unless the effort is spent or the game is too large;
 // then a smaller bound, which holds as well.
-Bytes waiting_bound(const Frontier& frontier, Effort& effort);
+Bytes pending_gradient_bound(const StageProblem& stages, Effort& effort);
 
 }  // namespace regen

@@ -18,7 +18,7 @@ Limits half_of(const Effort& effort) {
 }
 
 void solve_with_more(const Graph& graph, const Link& link, const Limits& limits, Effort& effort,
-                     MemoryPrice& price) {
+                     ShadowPrice& price) {
   Effort own(limits);
   price.bound_with_more = covering_bound(graph, link, price.budget + price.more, own).cost;
   effort.add(own.work());
@@ -32,9 +32,9 @@ void solve_with_more(const Graph& graph, const Link& link, const Limits& limits,
 
 }  // namespace
 
-MemoryPrice price_memory(const Graph& graph, const Link& link, Bytes budget, Bytes more,
+ShadowPrice price_memory(const Graph& graph, const Link& link, Bytes budget, Bytes more,
                          Effort& effort) {
-  MemoryPrice price{.budget = budget, .more = more};
+  ShadowPrice price{.budget = budget, .more = more};
   for (OpId op : graph.ops()) price.least_cost += cheapest_run(graph, op);
   const Limits each = half_of(effort);
   Effort own(each);
@@ -49,7 +49,7 @@ MemoryPrice price_memory(const Graph& graph, const Link& link, Bytes budget, Byt
   return price;
 }
 
-std::vector<Tenant> tenants_at(const Graph& graph, const MemoryPrice& price, OpId op) {
+std::vector<Tenant> tenants_at(const Graph& graph, const ShadowPrice& price, OpId op) {
   const LivenessInOrder live(graph);
   std::vector<Tenant> tenants;
   IdVector<TensorId, double> prices(graph.num_tensors(), 0);

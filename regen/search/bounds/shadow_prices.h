@@ -13,7 +13,7 @@
 
 namespace regen {
 
-struct MemoryPrice {
+struct ShadowPrice {
   Bytes budget = 0;
   double least_cost = 0;        // of every op once, each in its cheapest way
   double bound = 0;             // no plan in this order costs less; infinite: none keeps the budget
@@ -31,7 +31,7 @@ struct MemoryPrice {
 
 // The budget must be at least what every plan needs (explain.h), `more` not negative. Stops early,
 // with prices that hold, when the effort is exhausted.
-MemoryPrice price_memory(const Graph& graph, const Link& link, Bytes budget, Bytes more,
+ShadowPrice price_memory(const Graph& graph, const Link& link, Bytes budget, Bytes more,
                          Effort& effort);
 
 // A value that is live while an op runs and need not be on the device for it.
@@ -43,6 +43,6 @@ struct Tenant {
 };
 
 // All such values at an op: what the program drops first, by bytes, then the largest.
-std::vector<Tenant> tenants_at(const Graph& graph, const MemoryPrice& price, OpId op);
+std::vector<Tenant> tenants_at(const Graph& graph, const ShadowPrice& price, OpId op);
 
 }  // namespace regen

@@ -57,12 +57,12 @@ struct Starts {
 };
 
 Result<Proposal> plan_imposed(const Problem& problem, Effort& effort) {
-  REGEN_ASSIGN(const ImposedAnswer answer, solve_imposed(problem, /*whole=*/true, effort));
+  REGEN_ASSIGN(const UnpartitionedAnswer answer, solve_imposed(problem, /*whole=*/true, effort));
   Proposal proposal{.status = PlanStatus::kUnknown, .lower_bound = answer.bound};
-  if (answer.status == ProgramStatus::kInfeasible) proposal.status = PlanStatus::kInfeasible;
+  if (answer.status == ModelStatus::kInfeasible) proposal.status = PlanStatus::kInfeasible;
   if (answer.sequence.empty()) return proposal;
   proposal.status =
-      answer.status == ProgramStatus::kOptimal ? PlanStatus::kOptimal : PlanStatus::kFeasible;
+      answer.status == ModelStatus::kOptimal ? PlanStatus::kOptimal : PlanStatus::kFeasible;
   proposal.plan = plan_from_sequence(*problem.graph, answer.sequence);
   return proposal;
 }
@@ -81,9 +81,9 @@ Result<Proposal> plan_checkmate(const Problem& problem, Effort& effort) {
   }
   Problem bounded = problem;
   if (!bounded.budget) bounded.budget = std::numeric_limits<Bytes>::max() / 4;
-  FrontierSolver solver(bounded, effort);
-  FrontierAnswer answer = solver.solve(starts.sequences);
-  const bool exact = make_frontier(graph, true).exact;
+  StageSolver solver(bounded, effort);
+  StageAnswer answer = solver.solve(starts.sequences);
+  const bool exact = make_stage_problem(graph, true).exact;
 
   Proposal proposal{.status = answer.status, .note = answer.note};
   if (exact) proposal.lower_bound = answer.bound;

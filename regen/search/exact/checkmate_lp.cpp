@@ -20,29 +20,29 @@ constexpr double kRoomForRounding = 0.9;
 constexpr std::size_t kMostColumns = 1'500'000;
 
 struct Relaxation {
-  ProgramStatus status = ProgramStatus::kFailed;
+  ModelStatus status = ModelStatus::kFailed;
   double bound = 0;  // in the graph's unit
   std::vector<double> values;
 };
 
 // Memory rows are added until the solution keeps them all.
-Relaxation relax(FrontierProgram& program, Effort& effort) {
-  Relaxation result{.bound = program.frontier().base_cost};
+Relaxation relax(StageModel& program, Effort& effort) {
+  Relaxation result{.bound = program.stages().base_cost};
   while (true) {
-    ProgramAnswer answer = program.program().solve_relaxation(effort);
+    ModelAnswer answer = program.program().solve_relaxation(effort);
     result.status = answer.status;
     result.bound =
-        std::max(result.bound, program.frontier().base_cost + program.from_program(answer.bound));
-    if (answer.status != ProgramStatus::kOptimal) return result;
+        std::max(result.bound, program.stages().base_cost + program.from_program(answer.bound));
+    if (answer.status != ModelStatus::kOptimal) return result;
     result.values = std::move(answer.values);
     if (program.add_broken_memory_rows(result.values) == 0 || effort.exhausted()) return result;
   }
 }
 
-Status check_size(const Frontier& frontier) {
-  const std::size_t columns = FrontierProgram::count_columns(frontier);
+Status check_size(const StageProblem& stages) {
+  const std::size_t columns = StageModel::count_columns(stages);
   if (columns <= kMostColumns) return {};
-  return limit_reached("the relaxation of '" + frontier.graph->name() + "' has " +
+  return limit_reached("the relaxation of '" + stages.graph->name() + "' has " +
                        format_count(static_cast<std::int64_t>(columns), "column") +
                        ", more than the " + format_grouped(kMostColumns) + " that are tried");
 }
@@ -54,12 +54,12 @@ double random_threshold(Random& random) {
   return std::clamp(0.5 + 0.5 * draw, 0.0, 1.0);
 }
 
-KeepMatrix randomly_rounded(const FrontierProgram& program, const std::vector<double>& values,
+KeepMatrix randomly_rounded(const StageModel& program, const std::vector<double>& values,
                             Random& random) {
-  const Frontier& frontier = program.frontier();
-  KeepMatrix keep(frontier.num_ops, frontier.num_values);
-  for (ValueId v : IdRange<ValueId>(frontier.num_values)) {
-    for (std::size_t t = frontier.producer[v] + 1; t <= frontier.useful_until[v]; ++t) {
+  const StageProblem& stages = program.stages();
+  KeepMatrix keep(stages.num_ops, stages.num_values);
+  for (ValueId v : IdRange<ValueId>(stages.num_values)) {
+    for (std::size_t t = stages.producer[v] + 1; t <= stages.useful_until[v]; ++t) {
       if (random.chance(program.value(program.kept(t, v), values))) keep.set(t, v);
     }
   }
@@ -67,7 +67,7 @@ KeepMatrix randomly_rounded(const FrontierProgram& program, const std::vector<do
 }
 
 // What one rounding rule makes of a fractional solution.
-std::vector<KeepMatrix> round_all(const FrontierProgram& program, const std::vector<double>& values,
+std::vector<KeepMatrix> round_all(const StageModel& program, const std::vector<double>& values,
                                   const PlannerOptions& options, Random& random) {
   std::vector<KeepMatrix> result;
   switch (options.rounding) {
@@ -96,48 +96,48 @@ std::vector<KeepMatrix> round_all(const FrontierProgram& program, const std::vec
 
 Result<Proposal> plan_lp_bound(const Problem& problem, Effort& effort) {
   if (problem.options.schedule != ImposedSchedule::kFrontier) {
-    REGEN_ASSIGN(const ImposedAnswer answer, solve_imposed(problem, /*whole=*/false, effort));
-    const bool none = answer.status == ProgramStatus::kInfeasible;
+    REGEN_ASSIGN(const UnpartitionedAnswer answer, solve_imposed(problem, /*whole=*/false, effort));
+    const bool none = answer.status == ModelStatus::kInfeasible;
     return Proposal{.status = none ? PlanStatus::kInfeasible : PlanStatus::kUnknown,
                     .lower_bound = answer.bound,
                     // solve() raises the bound to one run of every op; this is what it was.
                     .note = none ? "not even a fractional schedule fits"
                                  : "the relaxation by itself: " + format_exact(answer.bound)};
   }
-  const Frontier frontier = make_frontier(*problem.graph, !problem.options.recompute_gradients);
+  const StageProblem stages = make_stage_problem(*problem.graph, !problem.options.recompute_gradients);
   if (!problem.budget) {
     return Proposal{.status = PlanStatus::kUnknown,
-                    .lower_bound = frontier.exact ? frontier.base_cost : 0,
+                    .lower_bound = stages.exact ? stages.base_cost : 0,
                     .note = "no budget: every op once"};
   }
-  REGEN_TRY(check_size(frontier));
-  FrontierProgram program(frontier, *problem.budget - frontier.fixed_bytes);
+  REGEN_TRY(check_size(stages));
+  StageModel program(stages, *problem.budget - stages.fixed_bytes);
   const Relaxation relaxation = relax(program, effort);
   Proposal proposal{.status = PlanStatus::kUnknown, .note = "a lower bound only"};
-  if (relaxation.status == ProgramStatus::kInfeasible) {
+  if (relaxation.status == ModelStatus::kInfeasible) {
     proposal.note = "not even a fractional schedule fits";
-    if (frontier.exact) proposal.status = PlanStatus::kInfeasible;
+    if (stages.exact) proposal.status = PlanStatus::kInfeasible;
   }
-  if (frontier.exact) proposal.lower_bound = relaxation.bound;
+  if (stages.exact) proposal.lower_bound = relaxation.bound;
   return proposal;
 }
 
 Result<Proposal> plan_checkmate_lp(const Problem& problem, Effort& effort) {
   REGEN_TRY(check_sequences_possible(*problem.graph));
   if (!problem.budget) return plan_keep_all(problem, effort);
-  const Frontier frontier = make_frontier(*problem.graph, !problem.options.recompute_gradients);
-  const Bytes budget = *problem.budget - frontier.fixed_bytes;
-  REGEN_TRY(check_size(frontier));
-  FrontierSearch repair(frontier, budget, problem.options.seed, effort);
+  const StageProblem stages = make_stage_problem(*problem.graph, !problem.options.recompute_gradients);
+  const Bytes budget = *problem.budget - stages.fixed_bytes;
+  REGEN_TRY(check_size(stages));
+  StageSearch repair(stages, budget, problem.options.seed, effort);
   Random random(problem.options.seed);
   double bound = 0;
   for (const double part : {1.0, kRoomForRounding}) {
-    FrontierProgram program(frontier, static_cast<Bytes>(part * static_cast<double>(budget)));
+    StageModel program(stages, static_cast<Bytes>(part * static_cast<double>(budget)));
     const Relaxation relaxation = relax(program, effort);
     if (part == 1.0) {
       bound = relaxation.bound;
-      if (relaxation.status == ProgramStatus::kInfeasible) {
-        return Proposal{.status = frontier.exact ? PlanStatus::kInfeasible : PlanStatus::kUnknown,
+      if (relaxation.status == ModelStatus::kInfeasible) {
+        return Proposal{.status = stages.exact ? PlanStatus::kInfeasible : PlanStatus::kUnknown,
                         .note = "not even a fractional schedule fits"};
       }
     }
@@ -147,7 +147,7 @@ Result<Proposal> plan_checkmate_lp(const Problem& problem, Effort& effort) {
     }
   }
   Proposal proposal{.status = PlanStatus::kUnknown, .note = "no rounding fits"};
-  if (frontier.exact) proposal.lower_bound = bound;
+  if (stages.exact) proposal.lower_bound = bound;
   if (repair.found()) {
     proposal.status = PlanStatus::kFeasible;
     proposal.plan = plan_from_sequence(*problem.graph, repair.best_sequence());

@@ -35,7 +35,7 @@ class IterationMeter {
 
 }  // namespace
 
-struct LinearProgram::State {
+struct LinearModel::State {
   std::vector<double> cost, low, high;
   std::vector<HighsVarType> type;
   std::vector<double> row_low, row_high;
@@ -57,7 +57,7 @@ struct LinearProgram::State {
 };
 
 // A solver cannot be copied; what it has been told and where it stands can.
-LinearProgram::State::State(const State& other)
+LinearModel::State::State(const State& other)
     : cost(other.cost),
       low(other.low),
       high(other.high),
@@ -77,14 +77,14 @@ LinearProgram::State::State(const State& other)
   relaxation->setBasis(other.relaxation->getBasis());
 }
 
-LinearProgram::LinearProgram() : state_(std::make_unique<State>()) {}
-LinearProgram::~LinearProgram() = default;
-LinearProgram::LinearProgram(const LinearProgram& other)
+LinearModel::LinearModel() : state_(std::make_unique<State>()) {}
+LinearModel::~LinearModel() = default;
+LinearModel::LinearModel(const LinearModel& other)
     : state_(std::make_unique<State>(*other.state_)) {}
-LinearProgram::LinearProgram(LinearProgram&&) noexcept = default;
-LinearProgram& LinearProgram::operator=(LinearProgram&&) noexcept = default;
+LinearModel::LinearModel(LinearModel&&) noexcept = default;
+LinearModel& LinearModel::operator=(LinearModel&&) noexcept = default;
 
-int LinearProgram::add_column(double cost, double low, double high, bool whole) {
+int LinearModel::add_column(double cost, double low, double high, bool whole) {
   state_->cost.push_back(cost);
   state_->low.push_back(low);
   state_->high.push_back(high);
@@ -92,7 +92,7 @@ int LinearProgram::add_column(double cost, double low, double high, bool whole) 
   return num_columns() - 1;
 }
 
-void LinearProgram::add_row(double low, double high, std::span<const Term> terms) {
+void LinearModel::add_row(double low, double high, std::span<const Term> terms) {
   for (const Term& term : terms) {
     state_->index.push_back(term.column);
     state_->weight.push_back(term.weight);
@@ -102,7 +102,7 @@ void LinearProgram::add_row(double low, double high, std::span<const Term> terms
   state_->row_high.push_back(high);
 }
 
-void LinearProgram::set_bounds(int column, double low, double high) {
+void LinearModel::set_bounds(int column, double low, double high) {
   state_->low[static_cast<std::size_t>(column)] = low;
   state_->high[static_cast<std::size_t>(column)] = high;
   if (static_cast<std::size_t>(column) < state_->columns_passed) {
@@ -110,20 +110,20 @@ void LinearProgram::set_bounds(int column, double low, double high) {
   }
 }
 
-double LinearProgram::low(int column) const {
+double LinearModel::low(int column) const {
   return state_->low[static_cast<std::size_t>(column)];
 }
-double LinearProgram::high(int column) const {
+double LinearModel::high(int column) const {
   return state_->high[static_cast<std::size_t>(column)];
 }
-int LinearProgram::num_columns() const {
+int LinearModel::num_columns() const {
   return static_cast<int>(state_->cost.size());
 }
-int LinearProgram::num_rows() const {
+int LinearModel::num_rows() const {
   return static_cast<int>(state_->row_low.size());
 }
 
-void LinearProgram::State::pass_news() {
+void LinearModel::State::pass_news() {
   if (!relaxation) {
     relaxation = std::make_unique<Highs>();
     set_common_options(*relaxation);
@@ -150,7 +150,7 @@ void LinearProgram::State::pass_news() {
   bounds_changed.clear();
 }
 
-HighsLp LinearProgram::State::whole_model() const {
+HighsLp LinearModel::State::whole_model() const {
   HighsLp lp;
   lp.num_col_ = static_cast<HighsInt>(cost.size());
   lp.num_row_ = static_cast<HighsInt>(row_low.size());
@@ -172,7 +172,7 @@ HighsLp LinearProgram::State::whole_model() const {
 // For any prices y of the rows, the least value of c x - y (A x - b) over the box of the columns
 // is a lower bound, for each row with the side that its price points to. Rounding errors are
 // covered by a margin relative to the sums.
-double LinearProgram::State::bound_from_prices(const std::vector<double>& prices,
+double LinearModel::State::bound_from_prices(const std::vector<double>& prices,
                                                std::vector<double>* reduced) const {
   std::vector<double> rest = cost;
   double bound = 0;
@@ -196,7 +196,7 @@ double LinearProgram::State::bound_from_prices(const std::vector<double>& prices
   return bound - 1e-12 * magnitude;
 }
 
-ProgramAnswer LinearProgram::solve_relaxation(Effort& effort) {
+ModelAnswer LinearModel::solve_relaxation(Effort& effort) {
   state_->pass_news();
   Highs& highs = *state_->relaxation;
   IterationMeter meter(effort, work_per_iteration());
@@ -212,32 +212,32 @@ ProgramAnswer LinearProgram::solve_relaxation(Effort& effort) {
   highs.run();
   meter.report(highs.getInfo().simplex_iteration_count);
 
-  ProgramAnswer answer;
+  ModelAnswer answer;
   const HighsModelStatus status = highs.getModelStatus();
   const HighsSolution& solution = highs.getSolution();
-  if (status == HighsModelStatus::kInfeasible) answer.status = ProgramStatus::kInfeasible;
-  if (status == HighsModelStatus::kOptimal) answer.status = ProgramStatus::kOptimal;
+  if (status == HighsModelStatus::kInfeasible) answer.status = ModelStatus::kInfeasible;
+  if (status == HighsModelStatus::kOptimal) answer.status = ModelStatus::kOptimal;
   if (status == HighsModelStatus::kTimeLimit || status == HighsModelStatus::kIterationLimit ||
       status == HighsModelStatus::kInterrupt) {
-    answer.status = ProgramStatus::kStopped;
+    answer.status = ModelStatus::kStopped;
   }
   answer.bound = -kInfinity;
   if (solution.dual_valid) {
     answer.bound = state_->bound_from_prices(solution.row_dual, &answer.reduced_costs);
     answer.row_prices = solution.row_dual;
   }
-  if (answer.status == ProgramStatus::kOptimal && solution.value_valid) {
+  if (answer.status == ModelStatus::kOptimal && solution.value_valid) {
     answer.values = solution.col_value;
     answer.objective = highs.getInfo().objective_function_value;
   }
   return answer;
 }
 
-std::int64_t LinearProgram::work_per_iteration() const {
+std::int64_t LinearModel::work_per_iteration() const {
   return 500 + (num_rows() + num_columns()) / 8;
 }
 
-std::vector<ColumnValue> LinearProgram::fixed_by_reduced_costs(const ProgramAnswer& relaxation,
+std::vector<ColumnValue> LinearModel::fixed_by_reduced_costs(const ModelAnswer& relaxation,
                                                                double cutoff) const {
   const double room = cutoff - relaxation.bound;
   std::vector<ColumnValue> fixed;
@@ -250,13 +250,13 @@ std::vector<ColumnValue> LinearProgram::fixed_by_reduced_costs(const ProgramAnsw
   return fixed;
 }
 
-int LinearProgram::fix_by_reduced_costs(const ProgramAnswer& relaxation, double cutoff) {
+int LinearModel::fix_by_reduced_costs(const ModelAnswer& relaxation, double cutoff) {
   const std::vector<ColumnValue> fixed = fixed_by_reduced_costs(relaxation, cutoff);
   for (const ColumnValue& each : fixed) set_bounds(each.column, each.value, each.value);
   return static_cast<int>(fixed.size());
 }
 
-ProgramAnswer LinearProgram::solve(const MipOptions& options, Effort& effort) const {
+ModelAnswer LinearModel::solve(const MipOptions& options, Effort& effort) const {
   Highs highs;
   set_common_options(highs);
   highs.setOptionValue("time_limit", std::max(0.0, effort.seconds_left()));
@@ -284,24 +284,24 @@ ProgramAnswer LinearProgram::solve(const MipOptions& options, Effort& effort) co
   highs.run();
   meter.report(highs.getInfo().simplex_iteration_count);
 
-  ProgramAnswer answer;
+  ModelAnswer answer;
   const HighsModelStatus status = highs.getModelStatus();
   const HighsInfo& info = highs.getInfo();
   answer.bound = info.mip_dual_bound;
-  if (status == HighsModelStatus::kOptimal) answer.status = ProgramStatus::kOptimal;
-  if (status == HighsModelStatus::kInfeasible) answer.status = ProgramStatus::kInfeasible;
+  if (status == HighsModelStatus::kOptimal) answer.status = ModelStatus::kOptimal;
+  if (status == HighsModelStatus::kInfeasible) answer.status = ModelStatus::kInfeasible;
   if (status == HighsModelStatus::kTimeLimit || status == HighsModelStatus::kInterrupt ||
       status == HighsModelStatus::kSolutionLimit || status == HighsModelStatus::kObjectiveBound) {
-    answer.status = ProgramStatus::kStopped;
+    answer.status = ModelStatus::kStopped;
   }
-  if (highs.getSolution().value_valid && answer.status != ProgramStatus::kInfeasible &&
+  if (highs.getSolution().value_valid && answer.status != ModelStatus::kInfeasible &&
       info.primal_solution_status == kSolutionStatusFeasible) {
     answer.values = highs.getSolution().col_value;
     answer.objective = info.objective_function_value;
   }
   // Presolving alone may solve a program without looking at the cutoff.
-  if (answer.status == ProgramStatus::kOptimal && answer.objective >= options.cutoff) {
-    answer.status = ProgramStatus::kInfeasible;
+  if (answer.status == ModelStatus::kOptimal && answer.objective >= options.cutoff) {
+    answer.status = ModelStatus::kInfeasible;
     answer.values.clear();
   }
   return answer;

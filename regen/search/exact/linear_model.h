@@ -19,15 +19,15 @@ struct Term {
   double weight = 0;
 };
 
-enum class ProgramStatus {
+enum class ModelStatus {
   kOptimal,     // within the gap asked for
   kInfeasible,  // proven
   kStopped,     // by a limit or from outside; values may be there
   kFailed,      // numerical trouble: nothing but the bound may be used
 };
 
-struct ProgramAnswer {
-  ProgramStatus status = ProgramStatus::kFailed;
+struct ModelAnswer {
+  ModelStatus status = ModelStatus::kFailed;
   std::vector<double> values;         // of the columns; empty if none are known
   std::vector<double> reduced_costs;  // of a relaxation: for fixing columns
   std::vector<double> row_prices;     // of a relaxation: what one more unit on the right side costs
@@ -50,14 +50,14 @@ struct MipOptions {
 };
 
 // Minimises the sum of cost * column. All columns have finite bounds.
-class LinearProgram {
+class LinearModel {
  public:
-  LinearProgram();
-  ~LinearProgram();
+  LinearModel();
+  ~LinearModel();
   // The copy starts where the relaxation of the original ended.
-  LinearProgram(const LinearProgram& other);
-  LinearProgram(LinearProgram&&) noexcept;
-  LinearProgram& operator=(LinearProgram&&) noexcept;
+  LinearModel(const LinearModel& other);
+  LinearModel(LinearModel&&) noexcept;
+  LinearModel& operator=(LinearModel&&) noexcept;
 
   int add_column(double cost, double low, double high, bool whole);
   // low <= sum of the terms <= high, infinite ends allowed. Columns may not repeat.
@@ -71,14 +71,14 @@ class LinearProgram {
   // Columns taken as real numbers. Starts from where the last call ended. The bound is computed
   // here from the row prices, so that it holds whatever the solver's tolerances; it is also there
   // when a limit stopped the solver early.
-  ProgramAnswer solve_relaxation(Effort& effort);
-  ProgramAnswer solve(const MipOptions& options, Effort& effort) const;
+  ModelAnswer solve_relaxation(Effort& effort);
+  ModelAnswer solve(const MipOptions& options, Effort& effort) const;
 
   // Whole columns that no point below `cutoff` can move from where the relaxation has them.
-  std::vector<ColumnValue> fixed_by_reduced_costs(const ProgramAnswer& relaxation,
+  std::vector<ColumnValue> fixed_by_reduced_costs(const ModelAnswer& relaxation,
                                                   double cutoff) const;
   // Fixes these columns for good; returns how many they are.
-  int fix_by_reduced_costs(const ProgramAnswer& relaxation, double cutoff);
+  int fix_by_reduced_costs(const ModelAnswer& relaxation, double cutoff);
   // Work counted for one iteration of the solver: more for larger programs.
   std::int64_t work_per_iteration() const;
 

@@ -17,6 +17,6 @@
 namespace regen {
 
 // Adds the rows that `values` breaks most, spread over values and stages; returns how many.
-int add_origin_rows(FrontierProgram& program, const std::vector<double>& values);
+int add_provenance_cuts(StageModel& program, const std::vector<double>& values);
 
 }  // namespace regen

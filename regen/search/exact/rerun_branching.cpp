@@ -8,37 +8,37 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-IdVector<OpId, double> count_reruns(const FrontierProgram& program,
+IdVector<OpId, double> count_reruns(const StageModel& program,
                                     const std::vector<double>& relaxed) {
-  const Frontier& frontier = program.frontier();
-  IdVector<OpId, double> counts(frontier.num_ops, 0);
-  for (OpId op : frontier.graph->ops()) {
-    for (std::size_t t = op.index() + 1; t <= frontier.rerun_until[op]; ++t) {
+  const StageProblem& stages = program.stages();
+  IdVector<OpId, double> counts(stages.num_ops, 0);
+  for (OpId op : stages.graph->ops()) {
+    for (std::size_t t = op.index() + 1; t <= stages.rerun_until[op]; ++t) {
       counts[op] += program.value(program.run(t, op), relaxed);
     }
   }
   return counts;
 }
 
-IdVector<OpId, double> count_reruns(const FrontierProgram& program,
+IdVector<OpId, double> count_reruns(const StageModel& program,
                                     std::span<const OpId> sequence) {
-  IdVector<OpId, double> counts(program.frontier().num_ops, -1);
+  IdVector<OpId, double> counts(program.stages().num_ops, -1);
   for (const OpId op : sequence) counts[op] += 1;
   return counts;
 }
 
-std::vector<OpId> ops_as_dear_as(const Frontier& frontier, OpId least) {
+std::vector<OpId> ops_as_dear_as(const StageProblem& stages, OpId least) {
   std::vector<OpId> ops;
-  for (OpId op : frontier.graph->ops()) {
-    const bool may_run_again = frontier.rerun_until[op] > 0;
-    if (may_run_again && frontier.rerun_cost[op] >= frontier.rerun_cost[least]) ops.push_back(op);
+  for (OpId op : stages.graph->ops()) {
+    const bool may_run_again = stages.rerun_until[op] > 0;
+    if (may_run_again && stages.rerun_cost[op] >= stages.rerun_cost[least]) ops.push_back(op);
   }
   return ops;
 }
 
-CountSplit make_split(std::vector<OpId> ops, const IdVector<OpId, double>& in_best,
+RerunBranching make_split(std::vector<OpId> ops, const IdVector<OpId, double>& in_best,
                       const IdVector<OpId, double>& in_relaxed) {
-  CountSplit split;
+  RerunBranching split;
   double relaxed = 0;
   for (const OpId op : ops) {
     split.best += in_best[op];
@@ -51,33 +51,33 @@ CountSplit make_split(std::vector<OpId> ops, const IdVector<OpId, double>& in_be
 
 }  // namespace
 
-void CountSplit::keep_best_side(FrontierProgram& program) const {
+void RerunBranching::keep_best_side(StageModel& program) const {
   relaxed_below ? program.limit_reruns(ops, best, kInfinity) : program.limit_reruns(ops, 0, best);
 }
 
-void CountSplit::keep_other_side(FrontierProgram& program) const {
+void RerunBranching::keep_other_side(StageModel& program) const {
   relaxed_below ? program.limit_reruns(ops, 0, best - 1)
                 : program.limit_reruns(ops, best + 1, kInfinity);
 }
 
-std::vector<CountSplit> find_count_splits(const FrontierProgram& program,
+std::vector<RerunBranching> find_rerun_branchings(const StageModel& program,
                                           const std::vector<double>& relaxed,
                                           std::span<const OpId> best_sequence, double least_cost) {
-  const Frontier& frontier = program.frontier();
+  const StageProblem& stages = program.stages();
   const IdVector<OpId, double> in_relaxed = count_reruns(program, relaxed);
   const IdVector<OpId, double> in_best = count_reruns(program, best_sequence);
   OpId op;
   double most = least_cost;
-  for (OpId i : frontier.graph->ops()) {
-    const double cost = frontier.rerun_cost[i] * std::abs(in_best[i] - in_relaxed[i]);
-    if (frontier.rerun_until[i] > 0 && cost > most) {
+  for (OpId i : stages.graph->ops()) {
+    const double cost = stages.rerun_cost[i] * std::abs(in_best[i] - in_relaxed[i]);
+    if (stages.rerun_until[i] > 0 && cost > most) {
       most = cost;
       op = i;
     }
   }
   if (!op.valid()) return {};
-  std::vector<CountSplit> splits;
-  const std::vector<OpId> dear = ops_as_dear_as(frontier, op);
+  std::vector<RerunBranching> splits;
+  const std::vector<OpId> dear = ops_as_dear_as(stages, op);
   if (dear.size() > 1) splits.push_back(make_split(dear, in_best, in_relaxed));
   splits.push_back(make_split({op}, in_best, in_relaxed));
   return splits;

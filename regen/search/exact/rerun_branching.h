@@ -1,4 +1,4 @@
-// Cutting a frontier program in two by how OFTEN ops run again.
+// Cutting a stages program in two by how OFTEN ops run again.
 //
 // Branching on single columns decides in which stage an op runs again, and a relaxation evades that
 // by moving to the next stage. The sum over the stages it cannot evade. Where the best schedule
@@ -13,21 +13,21 @@
 
 namespace regen {
 
-struct CountSplit {
+struct RerunBranching {
   std::vector<OpId> ops;
   // Second runs of these ops in the best schedule, and whether the relaxation has fewer.
   double best = 0;
   bool relaxed_below = false;
 
   // Both sides together are everything. The first holds the best schedule, the other does not.
-  void keep_best_side(FrontierProgram& program) const;
-  void keep_other_side(FrontierProgram& program) const;
+  void keep_best_side(StageModel& program) const;
+  void keep_other_side(StageModel& program) const;
 };
 
 // For the op on which `relaxed` and the best sequence disagree most, by cost: how often ops at
 // least as dear run again, and then how often it does. Nothing if no disagreement is worth
 // `least_cost`.
-std::vector<CountSplit> find_count_splits(const FrontierProgram& program,
+std::vector<RerunBranching> find_rerun_branchings(const StageModel& program,
                                           const std::vector<double>& relaxed,
                                           std::span<const OpId> best_sequence, double least_cost);
 

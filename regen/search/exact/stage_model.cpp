@@ -11,9 +11,9 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kBroken = 1e-6;
 constexpr std::size_t kRowsPerStage = 2;
 
-std::uint32_t last_first_use(const Frontier& frontier, ValueId v) {
-  if (frontier.output[v]) return static_cast<std::uint32_t>(frontier.num_ops);
-  const auto readers = frontier.readers[v];
+std::uint32_t last_first_use(const StageProblem& stages, ValueId v) {
+  if (stages.output[v]) return static_cast<std::uint32_t>(stages.num_ops);
+  const auto readers = stages.readers[v];
   return readers.empty() ? 0 : static_cast<std::uint32_t>(readers.back().index());
 }
 
@@ -37,73 +37,73 @@ Expression Expression::merged() && {
   return result;
 }
 
-FrontierProgram::FrontierProgram(Frontier frontier, Bytes budget)
-    : frontier_(std::move(frontier)), budget_(budget) {
+StageModel::StageModel(StageProblem stages, Bytes budget)
+    : stages_(std::move(stages)), budget_(budget) {
   double dearest = 0;
-  for (OpId op : frontier_.graph->ops()) {
-    if (frontier_.rerun_until[op] > 0) dearest = std::max(dearest, frontier_.rerun_cost[op]);
+  for (OpId op : stages_.graph->ops()) {
+    if (stages_.rerun_until[op] > 0) dearest = std::max(dearest, stages_.rerun_cost[op]);
   }
   cost_scale_ = dearest > 0 ? dearest / 100 : 1;
   memory_scale_ = std::max(1.0, static_cast<double>(budget) / 1000);
   add_columns();
   add_logic();
-  for (std::size_t stage = 0; stage < frontier_.num_ops; ++stage) add_memory_row(stage, stage);
+  for (std::size_t stage = 0; stage < stages_.num_ops; ++stage) add_memory_row(stage, stage);
 }
 
-std::size_t FrontierProgram::count_columns(const Frontier& frontier) {
+std::size_t StageModel::count_columns(const StageProblem& stages) {
   std::size_t count = 0;
-  for (OpId op : frontier.graph->ops()) {
-    if (frontier.rerun_until[op] > 0) count += frontier.rerun_until[op] - op.index();
+  for (OpId op : stages.graph->ops()) {
+    if (stages.rerun_until[op] > 0) count += stages.rerun_until[op] - op.index();
   }
-  for (ValueId v : IdRange<ValueId>(frontier.num_values)) {
-    count += std::max(frontier.useful_until[v], frontier.producer[v]) - frontier.producer[v];
+  for (ValueId v : IdRange<ValueId>(stages.num_values)) {
+    count += std::max(stages.useful_until[v], stages.producer[v]) - stages.producer[v];
   }
   return count;
 }
 
-Ref FrontierProgram::run(std::size_t stage, OpId op) const {
+Ref StageModel::run(std::size_t stage, OpId op) const {
   if (op.index() == stage) return kOne;
-  if (op.index() > stage || stage > frontier_.rerun_until[op]) return kZero;
+  if (op.index() > stage || stage > stages_.rerun_until[op]) return kZero;
   return first_run_column_[op] + static_cast<int>(stage - op.index() - 1);
 }
 
-Ref FrontierProgram::kept(std::size_t stage, ValueId v) const {
-  const std::size_t producer = frontier_.producer[v];
-  if (stage <= producer || stage > frontier_.useful_until[v]) return kZero;
+Ref StageModel::kept(std::size_t stage, ValueId v) const {
+  const std::size_t producer = stages_.producer[v];
+  if (stage <= producer || stage > stages_.useful_until[v]) return kZero;
   // What takes no bytes is simply kept; what cannot be made again must be.
-  if (frontier_.bytes[v] == 0 || stage == frontier_.num_ops) return kOne;
-  if (!frontier_.repeatable[OpId(producer)] && stage <= last_first_use(frontier_, v)) return kOne;
+  if (stages_.bytes[v] == 0 || stage == stages_.num_ops) return kOne;
+  if (!stages_.repeatable[OpId(producer)] && stage <= last_first_use(stages_, v)) return kOne;
   return first_keep_column_[v] + static_cast<int>(stage - producer - 1);
 }
 
-double FrontierProgram::value(Ref ref, const std::vector<double>& values) const {
+double StageModel::value(Ref ref, const std::vector<double>& values) const {
   return ref == kZero ? 0 : ref == kOne ? 1 : values[static_cast<std::size_t>(ref)];
 }
 
-void FrontierProgram::add_columns() {
-  for (OpId op : frontier_.graph->ops()) {
+void StageModel::add_columns() {
+  for (OpId op : stages_.graph->ops()) {
     first_run_column_.push_back(program_.num_columns());
-    for (std::size_t t = op.index() + 1; t <= frontier_.rerun_until[op]; ++t) {
-      program_.add_column(to_program(frontier_.rerun_cost[op]), 0, 1, true);
+    for (std::size_t t = op.index() + 1; t <= stages_.rerun_until[op]; ++t) {
+      program_.add_column(to_program(stages_.rerun_cost[op]), 0, 1, true);
     }
   }
-  for (ValueId v : IdRange<ValueId>(frontier_.num_values)) {
+  for (ValueId v : IdRange<ValueId>(stages_.num_values)) {
     first_keep_column_.push_back(program_.num_columns());
-    for (std::size_t t = frontier_.producer[v] + 1; t <= frontier_.useful_until[v]; ++t) {
+    for (std::size_t t = stages_.producer[v] + 1; t <= stages_.useful_until[v]; ++t) {
       program_.add_column(0, 0, 1, true);
     }
   }
 }
 
-void FrontierProgram::add_at_most_zero(Expression expression) {
+void StageModel::add_at_most_zero(Expression expression) {
   const Expression row = std::move(expression).merged();
   program_.add_row(-kInfinity, -row.constant, row.terms);
 }
 
-void FrontierProgram::limit_reruns(std::span<const OpId> ops, double least, double most) {
+void StageModel::limit_reruns(std::span<const OpId> ops, double least, double most) {
   Expression row;
   for (const OpId op : ops) {
-    for (std::size_t t = op.index() + 1; t <= frontier_.rerun_until[op]; ++t) {
+    for (std::size_t t = op.index() + 1; t <= stages_.rerun_until[op]; ++t) {
       row.add(run(t, op), 1);
     }
   }
@@ -111,7 +111,7 @@ void FrontierProgram::limit_reruns(std::span<const OpId> ops, double least, doub
 }
 
 // small <= first + second
-void FrontierProgram::add_at_most(Ref small, Ref first, Ref second) {
+void StageModel::add_at_most(Ref small, Ref first, Ref second) {
   if (small == kZero || first == kOne || second == kOne) return;
   Expression row;
   row.add(small, 1);
@@ -121,18 +121,18 @@ void FrontierProgram::add_at_most(Ref small, Ref first, Ref second) {
 }
 
 // An op finds what it reads, and a stage finds what it begins with.
-void FrontierProgram::add_logic() {
-  for (OpId op : frontier_.graph->ops()) {
-    const std::size_t last = std::max<std::size_t>(op.index(), frontier_.rerun_until[op]);
+void StageModel::add_logic() {
+  for (OpId op : stages_.graph->ops()) {
+    const std::size_t last = std::max<std::size_t>(op.index(), stages_.rerun_until[op]);
     for (std::size_t t = op.index(); t <= last; ++t) {
-      for (ValueId v : frontier_.reads[op]) {
-        add_at_most(run(t, op), kept(t, v), run(t, OpId(frontier_.producer[v])));
+      for (ValueId v : stages_.reads[op]) {
+        add_at_most(run(t, op), kept(t, v), run(t, OpId(stages_.producer[v])));
       }
     }
   }
-  for (ValueId v : IdRange<ValueId>(frontier_.num_values)) {
-    const OpId producer(frontier_.producer[v]);
-    const std::size_t last = std::min<std::size_t>(frontier_.useful_until[v], frontier_.num_ops);
+  for (ValueId v : IdRange<ValueId>(stages_.num_values)) {
+    const OpId producer(stages_.producer[v]);
+    const std::size_t last = std::min<std::size_t>(stages_.useful_until[v], stages_.num_ops);
     // The stage of the first run gives it to the next one freely.
     for (std::size_t t = producer.index() + 2; t <= last; ++t) {
       add_at_most(kept(t, v), kept(t - 1, v), run(t - 1, producer));
@@ -141,12 +141,12 @@ void FrontierProgram::add_logic() {
 }
 
 // Who still wants v at op `point` or later in this stage, if it was made before `point`.
-std::vector<Ref> FrontierProgram::holders(std::size_t stage, ValueId v, std::size_t point) const {
+std::vector<Ref> StageModel::holders(std::size_t stage, ValueId v, std::size_t point) const {
   std::vector<Ref> result;
   const Ref next = kept(stage + 1, v);
   if (next == kOne) return {kOne};
   if (next != kZero) result.push_back(next);
-  const auto readers = frontier_.readers[v];
+  const auto readers = stages_.readers[v];
   for (auto reader = std::lower_bound(readers.begin(), readers.end(), OpId(point));
        reader != readers.end() && reader->index() <= stage; ++reader) {
     const Ref ref = run(stage, *reader);
@@ -156,14 +156,14 @@ std::vector<Ref> FrontierProgram::holders(std::size_t stage, ValueId v, std::siz
   return result;
 }
 
-Ref FrontierProgram::hold(std::size_t stage, ValueId v, std::size_t point) {
+Ref StageModel::hold(std::size_t stage, ValueId v, std::size_t point) {
   const std::vector<Ref> parts = holders(stage, v, point);
   if (parts.empty()) return kZero;
   if (parts.size() == 1) return parts.front();
-  const auto readers = frontier_.readers[v];
+  const auto readers = stages_.readers[v];
   const auto reader = std::lower_bound(readers.begin(), readers.end(), OpId(point));
   const std::uint64_t key =
-      (stage * frontier_.num_values + v.index()) * (frontier_.num_ops + 1) + reader->index();
+      (stage * stages_.num_values + v.index()) * (stages_.num_ops + 1) + reader->index();
   const auto [entry, inserted] = holds_.try_emplace(key);
   if (inserted) {
     entry->second = program_.add_column(0, 0, 1, true);
@@ -172,52 +172,52 @@ Ref FrontierProgram::hold(std::size_t stage, ValueId v, std::size_t point) {
   return entry->second;
 }
 
-void FrontierProgram::add_memory_row(std::size_t stage, std::size_t point) {
-  memory_rows_.insert(stage * frontier_.num_ops + point);
+void StageModel::add_memory_row(std::size_t stage, std::size_t point) {
+  memory_rows_.insert(stage * stages_.num_ops + point);
   const OpId op(point);
   Expression row;
-  for (ValueId v : IdRange<ValueId>(frontier_.num_values)) {
-    if (frontier_.producer[v] > stage || frontier_.bytes[v] == 0) continue;
-    const double weight = static_cast<double>(frontier_.bytes[v]) / memory_scale_;
-    if (frontier_.producer[v] < point) {
+  for (ValueId v : IdRange<ValueId>(stages_.num_values)) {
+    if (stages_.producer[v] > stage || stages_.bytes[v] == 0) continue;
+    const double weight = static_cast<double>(stages_.bytes[v]) / memory_scale_;
+    if (stages_.producer[v] < point) {
       row.add(hold(stage, v, point), weight);
     } else {
-      if (frontier_.producer[v] == point) row.add(run(stage, op), weight);
+      if (stages_.producer[v] == point) row.add(run(stage, op), weight);
       row.add(kept(stage, v), weight);
     }
   }
-  row.add(run(stage, op), static_cast<double>(frontier_.workspace[op]) / memory_scale_);
+  row.add(run(stage, op), static_cast<double>(stages_.workspace[op]) / memory_scale_);
   row.constant -= static_cast<double>(budget_) / memory_scale_;
   add_at_most_zero(std::move(row));
 }
 
-double FrontierProgram::memory_at(std::size_t stage, std::size_t point,
+double StageModel::memory_at(std::size_t stage, std::size_t point,
                                   const std::vector<double>& values) const {
   const OpId op(point);
-  double sum = static_cast<double>(frontier_.workspace[op]) * value(run(stage, op), values);
-  for (ValueId v : IdRange<ValueId>(frontier_.num_values)) {
-    if (frontier_.producer[v] > stage || frontier_.bytes[v] == 0) continue;
+  double sum = static_cast<double>(stages_.workspace[op]) * value(run(stage, op), values);
+  for (ValueId v : IdRange<ValueId>(stages_.num_values)) {
+    if (stages_.producer[v] > stage || stages_.bytes[v] == 0) continue;
     double amount = 0;
-    if (frontier_.producer[v] < point) {
+    if (stages_.producer[v] < point) {
       for (const Ref ref : holders(stage, v, point)) amount = std::max(amount, value(ref, values));
     } else {
-      if (frontier_.producer[v] == point) amount = value(run(stage, op), values);
+      if (stages_.producer[v] == point) amount = value(run(stage, op), values);
       amount += value(kept(stage, v), values);
     }
-    sum += amount * static_cast<double>(frontier_.bytes[v]);
+    sum += amount * static_cast<double>(stages_.bytes[v]);
   }
   return sum;
 }
 
-int FrontierProgram::add_broken_memory_rows(const std::vector<double>& values) {
+int StageModel::add_broken_memory_rows(const std::vector<double>& values) {
   int added = 0;
   const double limit = static_cast<double>(budget_) * (1 + kBroken);
-  for (std::size_t stage = 0; stage < frontier_.num_ops; ++stage) {
+  for (std::size_t stage = 0; stage < stages_.num_ops; ++stage) {
     std::vector<std::pair<double, std::size_t>> broken;
     for (std::size_t point = 0; point < stage; ++point) {
       // Where the op does not run, its neighbours' rows say as much.
       if (value(run(stage, OpId(point)), values) < 1e-9) continue;
-      if (memory_rows_.contains(stage * frontier_.num_ops + point)) continue;
+      if (memory_rows_.contains(stage * stages_.num_ops + point)) continue;
       const double memory = memory_at(stage, point, values);
       if (memory > limit) broken.emplace_back(-memory, point);
     }
@@ -229,10 +229,10 @@ int FrontierProgram::add_broken_memory_rows(const std::vector<double>& values) {
   return added;
 }
 
-KeepMatrix FrontierProgram::rounded(const std::vector<double>& values, double threshold) const {
-  KeepMatrix keep(frontier_.num_ops, frontier_.num_values);
-  for (ValueId v : IdRange<ValueId>(frontier_.num_values)) {
-    for (std::size_t t = frontier_.producer[v] + 1; t <= frontier_.useful_until[v]; ++t) {
+KeepMatrix StageModel::rounded(const std::vector<double>& values, double threshold) const {
+  KeepMatrix keep(stages_.num_ops, stages_.num_values);
+  for (ValueId v : IdRange<ValueId>(stages_.num_values)) {
+    for (std::size_t t = stages_.producer[v] + 1; t <= stages_.useful_until[v]; ++t) {
       if (value(kept(t, v), values) >= threshold) keep.set(t, v);
     }
   }

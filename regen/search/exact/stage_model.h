@@ -1,4 +1,4 @@
-// The frontier-advancing problem as a linear program over R and S, with memory rows made only
+// The stages-advancing problem as a linear program over R and S, with memory rows made only
 // where a solution breaks them.
 //
 // Row (t, k) says what is in memory while op k runs in stage t: values carried in whose op comes
@@ -33,13 +33,13 @@ struct Expression {
   Expression merged() &&;
 };
 
-class FrontierProgram {
+class StageModel {
  public:
   // `budget` without the fixed bytes. Costs are counted above the base cost.
-  FrontierProgram(Frontier frontier, Bytes budget);
+  StageModel(StageProblem stages, Bytes budget);
 
-  const Frontier& frontier() const { return frontier_; }
-  LinearProgram& program() { return program_; }
+  const StageProblem& stages() const { return stages_; }
+  LinearModel& program() { return program_; }
 
   Ref run(std::size_t stage, OpId op) const;
   Ref kept(std::size_t stage, ValueId v) const;
@@ -59,8 +59,8 @@ class FrontierProgram {
   // S where the columns reach `threshold`.
   KeepMatrix rounded(const std::vector<double>& values, double threshold) const;
 
-  // How many columns the program of a frontier would have.
-  static std::size_t count_columns(const Frontier& frontier);
+  // How many columns the program of a stages would have.
+  static std::size_t count_columns(const StageProblem& stages);
 
  private:
   void add_columns();
@@ -71,11 +71,11 @@ class FrontierProgram {
   std::vector<Ref> holders(std::size_t stage, ValueId v, std::size_t point) const;
   double memory_at(std::size_t stage, std::size_t point, const std::vector<double>& values) const;
 
-  Frontier frontier_;
+  StageProblem stages_;
   Bytes budget_;
   double memory_scale_ = 1;
   double cost_scale_ = 1;
-  LinearProgram program_;
+  LinearModel program_;
   IdVector<OpId, int> first_run_column_;      // of stage op + 1
   IdVector<ValueId, int> first_keep_column_;  // of stage producer + 1
   // Z by stage, value and the first reader it speaks for.

@@ -1,4 +1,4 @@
-// The frontier-advancing problem: everything the exact planner, its relaxation and the search for
+// The stages-advancing problem: everything the exact planner, its relaxation and the search for
 // good schedules need to know about a graph, in flat arrays.
 //
 // A schedule has one stage for each op, in the order of op ids. Stage t ends by running op t for
@@ -22,7 +22,7 @@ namespace regen {
 // A tensor that is planned; they are numbered in the order in which they are first made.
 using ValueId = Id<struct ValueTag>;
 
-struct Frontier {
+struct StageProblem {
   const Graph* graph = nullptr;
   std::size_t num_ops = 0;
   std::size_t num_values = 0;
@@ -61,12 +61,12 @@ struct Frontier {
 };
 
 // `forward_only`: no op after the forward phase runs twice. The graph must outlive the result.
-Frontier make_frontier(const Graph& graph, bool forward_only);
+StageProblem make_stage_problem(const Graph& graph, bool forward_only);
 
 // The same without re-runs of ops that cost more than `most`.
-Frontier without_dear_reruns(const Frontier& frontier, double most);
+StageProblem without_dear_reruns(const StageProblem& stages, double most);
 
 // A whole number that every cost in the graph is a multiple of; 0 if some are not whole.
-double common_cost(const Frontier& frontier);
+double common_cost(const StageProblem& stages);
 
 }  // namespace regen

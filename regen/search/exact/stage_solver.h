@@ -1,4 +1,4 @@
-// The exact optimum of the frontier-advancing problem: a search for good schedules, a relaxation
+// The exact optimum of the stages-advancing problem: a search for good schedules, a relaxation
 // that excludes better ones, and branching where the two do not meet.
 #pragma once
 
@@ -13,37 +13,37 @@
 
 namespace regen {
 
-struct FrontierAnswer {
+struct StageAnswer {
   PlanStatus status = PlanStatus::kUnknown;
   std::vector<OpId> sequence;  // empty if no schedule within the limits is known
   double cost = 0;
-  double bound = 0;  // no frontier-advancing schedule within the budget costs less
+  double bound = 0;  // no stages-advancing schedule within the budget costs less
   std::string note;
 };
 
-class FrontierSolver {
+class StageSolver {
  public:
   // Needs a budget. `starts` are sequences of ops that may be good, over the budget or not.
-  FrontierSolver(const Problem& problem, Effort& effort);
+  StageSolver(const Problem& problem, Effort& effort);
 
-  FrontierAnswer solve(const std::vector<std::vector<OpId>>& starts);
+  StageAnswer solve(const std::vector<std::vector<OpId>>& starts);
 
  private:
   // A part of the program, and a cost that nothing in it is below.
   struct OpenPart {
-    FrontierProgram program;
+    StageModel program;
     double bound = 0;
   };
 
   void search(const std::vector<std::vector<OpId>>& starts);
   void search_deeper();
-  void relax(int origin_rounds);
+  void relax(int provenance_rounds);
   void split();
-  bool set_aside(const CountSplit& split);
+  bool set_aside(const RerunBranching& split);
   void branch();
   bool branch_here();
   void make_program();
-  bool strengthen(const ProgramAnswer& relaxation, bool origins);
+  bool strengthen(const ModelAnswer& relaxation, bool origins);
   void offer(const KeepMatrix& keep);
   void raise_bound(double bound);
   void exclude_the_rest();
@@ -57,20 +57,20 @@ class FrontierSolver {
   // Only what costs less is of interest: less than the incumbent by the least possible gain, and by
   // the gap asked for; at most the cap.
   double cutoff() const;
-  double program_cutoff() const { return program_->to_program(cutoff() - frontier_.base_cost); }
+  double program_cutoff() const { return program_->to_program(cutoff() - stages_.base_cost); }
   double cost_of(double objective) const {
-    return frontier_.base_cost + program_->from_program(objective);
+    return stages_.base_cost + program_->from_program(objective);
   }
   bool closed() const;
   bool done() const { return closed() || excluded_ || effort_.exhausted(); }
 
   const Problem& problem_;
   Effort& effort_;
-  Frontier frontier_;
+  StageProblem stages_;
   Bytes budget_;
   double step_;  // costs are multiples of it; 0: no such number
-  FrontierSearch search_;
-  std::optional<FrontierProgram> program_;
+  StageSearch search_;
+  std::optional<StageModel> program_;
   std::vector<double> relaxed_;      // the last solution of the relaxation
   std::vector<OpenPart> set_aside_;  // what has been cut off the program and is not excluded
   double bound_;

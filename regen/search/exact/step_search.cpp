@@ -68,37 +68,37 @@ struct Part {
 
 // The graph as masks.
 struct Masks {
-  explicit Masks(const Frontier& of) : frontier(of) {
-    for (std::size_t i = 0; i < frontier.num_ops; ++i) {
-      reads.push_back(mask_of(frontier.reads[OpId(i)]));
-      makes.push_back(mask_of(frontier.makes[OpId(i)]));
+  explicit Masks(const StageProblem& of) : stages(of) {
+    for (std::size_t i = 0; i < stages.num_ops; ++i) {
+      reads.push_back(mask_of(stages.reads[OpId(i)]));
+      makes.push_back(mask_of(stages.makes[OpId(i)]));
     }
-    for (std::size_t i = 0; i <= frontier.num_ops; ++i) {
+    for (std::size_t i = 0; i <= stages.num_ops; ++i) {
       useful.push_back(useful_at(i));
       still_read.push_back(read_from(i));
       rerunnable.push_back(rerunnable_at(i));
       made.push_back(i == 0 ? 0 : made.back() | makes[i - 1]);
     }
-    next_reader.assign(frontier.num_ops + 1,
-                       std::vector<std::size_t>(frontier.num_values, frontier.num_ops));
-    for (std::size_t i = frontier.num_ops; i-- > 0;) {
+    next_reader.assign(stages.num_ops + 1,
+                       std::vector<std::size_t>(stages.num_values, stages.num_ops));
+    for (std::size_t i = stages.num_ops; i-- > 0;) {
       next_reader[i] = next_reader[i + 1];
       each_bit(reads[i], [&](std::size_t v) { next_reader[i][v] = i; });
     }
-    first_costs.assign(frontier.num_ops + 1, 0);
-    for (std::size_t i = frontier.num_ops; i-- > 0;) {
-      first_costs[i] = first_costs[i + 1] + frontier.first_cost[OpId(i)];
+    first_costs.assign(stages.num_ops + 1, 0);
+    for (std::size_t i = stages.num_ops; i-- > 0;) {
+      first_costs[i] = first_costs[i + 1] + stages.first_cost[OpId(i)];
     }
   }
 
   Bytes bytes(Mask values) const {
     Bytes sum = 0;
-    each_bit(values, [&](std::size_t v) { sum += frontier.bytes[ValueId(v)]; });
+    each_bit(values, [&](std::size_t v) { sum += stages.bytes[ValueId(v)]; });
     return sum;
   }
-  std::size_t producer(std::size_t v) const { return frontier.producer[ValueId(v)]; }
+  std::size_t producer(std::size_t v) const { return stages.producer[ValueId(v)]; }
 
-  const Frontier& frontier;
+  const StageProblem& stages;
   std::vector<Mask> reads, makes;  // by op
   // By the number of first runs so far: values that can be of use, those that a first run to come
   // reads or that must be there at the end, ops that may run again, and values made.
@@ -115,26 +115,26 @@ struct Masks {
   }
   Mask useful_at(std::size_t next) const {
     Mask mask = 0;
-    for (ValueId v : IdRange<ValueId>(frontier.num_values)) {
-      const bool useful_now = next < frontier.num_ops ? frontier.useful_until[v] >= next
-                                                      : frontier.useful_behind[v] != 0;
+    for (ValueId v : IdRange<ValueId>(stages.num_values)) {
+      const bool useful_now = next < stages.num_ops ? stages.useful_until[v] >= next
+                                                      : stages.useful_behind[v] != 0;
       if (useful_now) mask |= bit(v.index());
     }
     return mask;
   }
   Mask read_from(std::size_t next) const {
     Mask mask = 0;
-    for (ValueId v : IdRange<ValueId>(frontier.num_values)) {
-      if (frontier.output[v]) mask |= bit(v.index());
+    for (ValueId v : IdRange<ValueId>(stages.num_values)) {
+      if (stages.output[v]) mask |= bit(v.index());
     }
-    for (std::size_t i = next; i < frontier.num_ops; ++i) mask |= reads[i];
+    for (std::size_t i = next; i < stages.num_ops; ++i) mask |= reads[i];
     return mask;
   }
   Mask rerunnable_at(std::size_t next) const {
     Mask mask = 0;
-    for (OpId op : IdRange<OpId>(std::min(next, frontier.num_ops))) {
-      const bool in_time = next < frontier.num_ops ? frontier.rerun_until[op] >= next
-                                                   : frontier.rerun_behind[op] != 0;
+    for (OpId op : IdRange<OpId>(std::min(next, stages.num_ops))) {
+      const bool in_time = next < stages.num_ops ? stages.rerun_until[op] >= next
+                                                   : stages.rerun_behind[op] != 0;
       if (in_time) mask |= bit(op.index());
     }
     return mask;
@@ -143,12 +143,12 @@ struct Masks {
 
 class StepSearch {
  public:
-  StepSearch(const Problem& problem, const Frontier& frontier, double cutoff,
+  StepSearch(const Problem& problem, const StageProblem& stages, double cutoff,
              std::size_t most_parts, Effort& effort)
       : problem_(problem),
-        frontier_(frontier),
-        masks_(frontier),
-        budget_(*problem.budget - frontier.fixed_bytes),
+        stages_(stages),
+        masks_(stages),
+        budget_(*problem.budget - stages.fixed_bytes),
         moves_(problem.link.can_move() && problem.host_budget.value_or(1) > 0),
         cutoff_(cutoff),
         most_parts_(most_parts),
@@ -185,13 +185,13 @@ class StepSearch {
   };
 
   bool finished(const Part& part) const {
-    return part.place.next == frontier_.num_ops &&
+    return part.place.next == stages_.num_ops &&
            (masks_.still_read[part.place.next] & ~part.place.device) == 0;
   }
 
   void expand(const Part& part, std::uint32_t index) {
     effort_.add(64);
-    if (part.place.next < frontier_.num_ops) compute(part, index, part.place.next);
+    if (part.place.next < stages_.num_ops) compute(part, index, part.place.next);
     each_bit(masks_.rerunnable[part.place.next], [&](std::size_t op) {
       const Mask missing = masks_.makes[op] & ~part.place.device;
       if ((missing & masks_.useful[part.place.next]) != 0) compute(part, index, op);
@@ -214,7 +214,7 @@ class StepSearch {
     }
     std::vector<std::size_t> candidates;
     each_bit(part.place.device & ~pinned & ~part.place.unused, [&](std::size_t v) {
-      if (frontier_.bytes[ValueId(v)] > 0 && can_return(part, v)) candidates.push_back(v);
+      if (stages_.bytes[ValueId(v)] > 0 && can_return(part, v)) candidates.push_back(v);
     });
     choose(candidates, 0, missing, 0, [&](Mask chosen) {
       Part after = part;
@@ -230,13 +230,13 @@ class StepSearch {
     if (missing <= 0) {
       bool minimal = true;
       each_bit(chosen, [&](std::size_t v) {
-        if (missing + frontier_.bytes[ValueId(v)] <= 0) minimal = false;
+        if (missing + stages_.bytes[ValueId(v)] <= 0) minimal = false;
       });
       if (minimal) then(chosen);
       return;
     }
     for (std::size_t i = from; i < candidates.size(); ++i) {
-      choose(candidates, i + 1, missing - frontier_.bytes[ValueId(candidates[i])],
+      choose(candidates, i + 1, missing - stages_.bytes[ValueId(candidates[i])],
              chosen | bit(candidates[i]), then);
     }
   }
@@ -259,12 +259,12 @@ class StepSearch {
     const Mask made = masks_.makes[op];
     if ((reads & ~part.place.device) != 0) return;
     const bool first = op == part.place.next;
-    const Bytes needed = masks_.bytes(made & ~part.place.device) + frontier_.workspace[OpId(op)];
+    const Bytes needed = masks_.bytes(made & ~part.place.device) + stages_.workspace[OpId(op)];
     with_room(part, needed, reads | made, [&](Part after, Mask released) {
       for (const Flight& flight : after.in) {
         if ((reads & bit(flight.value)) != 0) after.time = std::max(after.time, flight.end);
       }
-      after.time += first ? frontier_.first_cost[OpId(op)] : frontier_.rerun_cost[OpId(op)];
+      after.time += first ? stages_.first_cost[OpId(op)] : stages_.rerun_cost[OpId(op)];
       if (!settle(after)) return;
       if (!first && std::popcount(made) == 1) after.place.unused |= made;
       after.place.device |= made;
@@ -292,7 +292,7 @@ class StepSearch {
     const std::size_t stage = part.place.next + (first ? 1 : 0);
     if ((masks_.rerunnable[stage] & bit(before)) == 0) return false;
     const Mask there = device_after | masks_.makes[before];
-    return masks_.bytes(there) + frontier_.workspace[OpId(before)] <= budget_;
+    return masks_.bytes(there) + stages_.workspace[OpId(before)] <= budget_;
   }
 
   void forget_useless(Part& part) const {
@@ -326,7 +326,7 @@ class StepSearch {
   }
 
   void offload(const Part& part, std::uint32_t index, std::size_t v) {
-    const Bytes bytes = frontier_.bytes[ValueId(v)];
+    const Bytes bytes = stages_.bytes[ValueId(v)];
     if (bytes == 0) return;
     if (problem_.host_budget && masks_.bytes(part.place.host) + bytes > *problem_.host_budget) {
       return;
@@ -335,17 +335,17 @@ class StepSearch {
     join(after.out, v, after.time, static_cast<double>(bytes) / problem_.link.to_host);
     after.place.host |= bit(v);
     after.place.unused &= ~bit(v);
-    add(std::move(after), index, Step::offload(frontier_.tensor[ValueId(v)]), 0);
+    add(std::move(after), index, Step::offload(stages_.tensor[ValueId(v)]), 0);
   }
 
   void fetch(const Part& part, std::uint32_t index, std::size_t v) {
-    const Bytes bytes = frontier_.bytes[ValueId(v)];
+    const Bytes bytes = stages_.bytes[ValueId(v)];
     with_room(part, bytes, 0, [&](Part after, Mask released) {
       if (after.time > part.time && !settle(after)) return;
       join(after.in, v, after.time, static_cast<double>(bytes) / problem_.link.to_device);
       after.place.device |= bit(v);
       after.place.unused |= bit(v);
-      const Step step = Step::fetch(frontier_.tensor[ValueId(v)]);
+      const Step step = Step::fetch(stages_.tensor[ValueId(v)]);
       // Only a host budget makes it worth while to give a copy up.
       if (problem_.host_budget) {
         Part final_fetch = after;
@@ -369,7 +369,7 @@ class StepSearch {
   // whose values are wanted and are neither here nor on the host, and of what those read.
   double least_cost(const Part& part) const {
     double cost = part.time + masks_.first_costs[part.place.next];
-    if (part.place.next < frontier_.num_ops) {
+    if (part.place.next < stages_.num_ops) {
       // A copy that has joined starts before the compute queue has moved on.
       for (const auto* queue : {&part.out, &part.in}) {
         if (queue->empty()) continue;
@@ -386,11 +386,11 @@ class StepSearch {
       if ((again & bit(op)) != 0) continue;
       if ((masks_.rerunnable[part.place.next] & bit(op)) == 0) return kInfinity;
       again |= bit(op);
-      cost += frontier_.rerun_cost[OpId(op)];
+      cost += stages_.rerun_cost[OpId(op)];
       missing |= masks_.reads[op] & ~part.place.device & ~part.place.host;
     }
     cost = std::max(cost, least_cost_of_returns(part));
-    if (part.place.next == frontier_.num_ops) {
+    if (part.place.next == stages_.num_ops) {
       for (const Flight& flight : part.out) cost = std::max(cost, flight.end);
       for (const Flight& flight : part.in) cost = std::max(cost, flight.end);
     }
@@ -406,10 +406,10 @@ class StepSearch {
     each_bit(masks_.still_read[next] & part.place.host & ~part.place.device, [&](std::size_t v) {
       const auto maker = OpId(masks_.producer(v));
       const double comes =
-          link_free + static_cast<double>(frontier_.bytes[ValueId(v)]) / problem_.link.to_device +
+          link_free + static_cast<double>(stages_.bytes[ValueId(v)]) / problem_.link.to_device +
           masks_.first_costs[masks_.next_reader[next][v]];
       const double again = (masks_.rerunnable[next] & bit(maker.index())) != 0
-                               ? part.time + masks_.first_costs[next] + frontier_.rerun_cost[maker]
+                               ? part.time + masks_.first_costs[next] + stages_.rerun_cost[maker]
                                : kInfinity;
       cost = std::max(cost, std::min(comes, again));
     });
@@ -474,7 +474,7 @@ class StepSearch {
     });
     const auto index = static_cast<std::uint32_t>(parts_.size());
     rivals.push_back(index);
-    open_.push({part.cost, static_cast<std::uint32_t>(frontier_.num_ops) - part.place.next, index});
+    open_.push({part.cost, static_cast<std::uint32_t>(stages_.num_ops) - part.place.next, index});
     parts_.push_back(std::move(part));
   }
 
@@ -483,7 +483,7 @@ class StepSearch {
     for (; parts_[index].parent != kNoPart; index = parts_[index].parent) way.push_back(index);
     Plan plan;
     const auto release = [&](std::size_t v) {
-      plan.steps.push_back(Step::release(frontier_.tensor[ValueId(v)]));
+      plan.steps.push_back(Step::release(stages_.tensor[ValueId(v)]));
     };
     Mask device = 0;
     for (const std::uint32_t at : std::views::reverse(way)) {
@@ -501,7 +501,7 @@ class StepSearch {
   }
 
   const Problem& problem_;
-  const Frontier& frontier_;
+  const StageProblem& stages_;
   const Masks masks_;
   const Bytes budget_;
   const bool moves_;
@@ -515,14 +515,14 @@ class StepSearch {
 
 }  // namespace
 
-bool can_search_steps(const Problem& problem, const Frontier& frontier) {
-  return frontier.exact && frontier.num_ops > 0 && frontier.num_ops < 64 &&
-         frontier.num_values <= 64 && problem.budget.has_value();
+bool can_search_steps(const Problem& problem, const StageProblem& stages) {
+  return stages.exact && stages.num_ops > 0 && stages.num_ops < 64 &&
+         stages.num_values <= 64 && problem.budget.has_value();
 }
 
-StepSearchAnswer search_steps(const Problem& problem, const Frontier& frontier, double cutoff,
+StepSearchAnswer search_steps(const Problem& problem, const StageProblem& stages, double cutoff,
                               std::size_t most_parts, Effort& effort) {
-  return StepSearch(problem, frontier, cutoff, most_parts, effort).run();
+  return StepSearch(problem, stages, cutoff, most_parts, effort).run();
 }
 
 }  // namespace regen

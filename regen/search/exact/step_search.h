@@ -31,10 +31,10 @@ struct StepSearchAnswer {
 
 // Whether the search can take the problem: a budget, less than 64 ops, at most 64 values, and one
 // variant for each op.
-bool can_search_steps(const Problem& problem, const Frontier& frontier);
+bool can_search_steps(const Problem& problem, const StageProblem& stages);
 
 // Looks for lists that cost less than `cutoff`, with at most `most_parts` parts of lists kept.
-StepSearchAnswer search_steps(const Problem& problem, const Frontier& frontier, double cutoff,
+StepSearchAnswer search_steps(const Problem& problem, const StageProblem& stages, double cutoff,
                               std::size_t most_parts, Effort& effort);
 
 }  // namespace regen

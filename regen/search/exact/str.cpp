@@ -24,11 +24,11 @@ Result<Proposal> plan_published(const Problem& problem, Effort& effort) {
   REGEN_ASSIGN(const PublishedAnswer answer, solve_published_str(problem, effort));
   Proposal proposal{.status = PlanStatus::kUnknown, .note = "the published program: "};
   if (!answer.matrices) {
-    const bool none = answer.status == ProgramStatus::kInfeasible;
+    const bool none = answer.status == ModelStatus::kInfeasible;
     proposal.note += none ? "nothing fits" : "nothing found in time";
     return proposal;
   }
-  const bool proven = answer.status == ProgramStatus::kOptimal;
+  const bool proven = answer.status == ModelStatus::kOptimal;
   proposal.note += (proven ? "optimal at " : "best known ") +
                    format_cost(answer.cost, problem.graph->cost_unit()) + ", stalls not counted";
   proposal.status = PlanStatus::kFeasible;
@@ -53,7 +53,7 @@ Result<Proposal> plan_str(const Problem& problem, Effort& effort) {
     proposal.note = "more than " + format_grouped(kMostOps) + " ops: only capuchin was asked";
     return proposal;
   }
-  return about_order(HybridSolver(problem, effort).solve());
+  return about_order(SwapSolver(problem, effort).solve());
 }
 
 Result<Proposal> plan_str_lp(const Problem& problem, Effort& effort) {
@@ -62,7 +62,7 @@ Result<Proposal> plan_str_lp(const Problem& problem, Effort& effort) {
   if (problem.graph->num_ops() > kMostOps) {
     return limit_reached("more than " + format_grouped(kMostOps) + " ops");
   }
-  return about_order(HybridSolver(problem, effort).round());
+  return about_order(SwapSolver(problem, effort).round());
 }
 
 }  // namespace regen

@@ -36,66 +36,66 @@ std::vector<OpId> sequence_of(const Plan& plan) {
 
 }  // namespace
 
-HybridSolver::HybridSolver(const Problem& problem, Effort& effort)
+SwapSolver::SwapSolver(const Problem& problem, Effort& effort)
     : problem_(problem),
       graph_(*problem.graph),
       effort_(effort),
-      frontier_(make_frontier(graph_, !problem.options.recompute_gradients)),
-      search_(problem, frontier_, effort),
+      stages_(make_stage_problem(graph_, !problem.options.recompute_gradients)),
+      search_(problem, stages_, effort),
       best_(problem),
-      bound_(frontier_.exact ? frontier_.base_cost : 0) {}
+      bound_(stages_.exact ? stages_.base_cost : 0) {}
 
-bool HybridSolver::closed() const {
+bool SwapSolver::closed() const {
   if (excluded_) return true;
   return found() && cost() * (1 - std::max(kEqual, problem_.options.gap)) <= bound_;
 }
 
-double HybridSolver::cutoff() const {
+double SwapSolver::cutoff() const {
   const double best = found() ? cost() : kInfinity;
   return std::min(best * (1 - kEqual), problem_.cost_cap.value_or(kInfinity) * (1 + kEqual));
 }
 
-double HybridSolver::most_extra() const {
-  if (found()) return cost() - frontier_.base_cost;
+double SwapSolver::most_extra() const {
+  if (found()) return cost() - stages_.base_cost;
   // Every op again in every stage, and every value there and back each time.
-  double most = frontier_.base_cost;
-  for (OpId op : graph_.ops()) most += frontier_.rerun_cost[op];
+  double most = stages_.base_cost;
+  for (OpId op : graph_.ops()) most += stages_.rerun_cost[op];
   if (problem_.link.can_move()) {
-    for (const Bytes bytes : frontier_.bytes) {
+    for (const Bytes bytes : stages_.bytes) {
       most +=
           static_cast<double>(bytes) * (1 / problem_.link.to_host + 1 / problem_.link.to_device);
     }
   }
-  return most * static_cast<double>(frontier_.num_ops + 1);
+  return most * static_cast<double>(stages_.num_ops + 1);
 }
 
-void HybridSolver::tell() {
+void SwapSolver::tell() {
   if (!problem_.observer) return;
   problem_.observer(effort_.seconds(), found() ? std::optional(cost()) : std::nullopt, bound_);
 }
 
-void HybridSolver::offer(Candidate candidate) {
+void SwapSolver::offer(Candidate candidate) {
   best_.offer(std::move(candidate));
 }
 
-void HybridSolver::offer_search() {
+void SwapSolver::offer_search() {
   if (search_.started()) offer(search_.best());
   tell();
 }
 
-void HybridSolver::offer_plan(Result<Proposal> proposal) {
+void SwapSolver::offer_plan(Result<Proposal> proposal) {
   if (!proposal.ok() || !proposal->plan) return;
   auto simulation = simulate(graph_, *proposal->plan, {.link = problem_.link});
   if (simulation.ok()) offer({std::move(*proposal->plan), *std::move(simulation), ""});
 }
 
-void HybridSolver::raise_bound(double bound) {
-  if (!frontier_.exact || bound <= bound_) return;
+void SwapSolver::raise_bound(double bound) {
+  if (!stages_.exact || bound <= bound_) return;
   bound_ = found() ? std::min(bound, cost()) : bound;
   tell();
 }
 
-void HybridSolver::ask_others() {
+void SwapSolver::ask_others() {
   Problem plain = problem_;
   plain.options.accounting = Accounting::kPlain;
   plain.observer = {};
@@ -108,39 +108,39 @@ void HybridSolver::ask_others() {
   }
 }
 
-bool HybridSolver::starts_from_plan() const {
+bool SwapSolver::starts_from_plan() const {
   return problem_.start && problem_.start->fingerprint == graph_.fingerprint();
 }
 
 // From the plan that was given, and from four sides: everything kept and repaired, what the best of
 // the others runs, with what it keeps on the device or free to move, and everything free to move.
-void HybridSolver::start_search() {
-  const std::vector<StageGap>& gaps = search_.gaps();
-  std::vector<HybridSchedule> starts;
-  if (starts_from_plan()) starts.push_back(schedule_of(frontier_, gaps, *problem_.start));
-  starts.push_back(uniform_schedule(frontier_, gaps, GapWay::kKeep));
+void SwapSolver::start_search() {
+  const std::vector<StageReuse>& gaps = search_.gaps();
+  std::vector<SwapSchedule> starts;
+  if (starts_from_plan()) starts.push_back(schedule_of(stages_, gaps, *problem_.start));
+  starts.push_back(uniform_schedule(stages_, gaps, IntervalDecision::kKeep));
   if (best_.best()) {
-    HybridSchedule others{.keep = keep_of_sequence(frontier_, sequence_of(best_.best()->plan)),
-                          .away = KeepMatrix(frontier_.num_ops, frontier_.num_values)};
+    SwapSchedule others{.keep = keep_of_sequence(stages_, sequence_of(best_.best()->plan)),
+                          .away = KeepMatrix(stages_.num_ops, stages_.num_values)};
     starts.push_back(others);
-    for (const StageGap& gap : gaps) {
-      if (way_of(others, gap) == GapWay::kKeep) set_way(others, gap, GapWay::kMove);
+    for (const StageReuse& gap : gaps) {
+      if (way_of(others, gap) == IntervalDecision::kKeep) set_way(others, gap, IntervalDecision::kMove);
     }
     if (problem_.link.can_move()) starts.push_back(std::move(others));
   }
   if (problem_.link.can_move()) {
-    starts.push_back(uniform_schedule(frontier_, gaps, GapWay::kMove));
+    starts.push_back(uniform_schedule(stages_, gaps, IntervalDecision::kMove));
   }
-  for (HybridSchedule& start : starts) {
+  for (SwapSchedule& start : starts) {
     if (closed() || effort_.exhausted()) return;
     search_.add_start(std::move(start));
     offer_search();
   }
 }
 
-void HybridSolver::search_all_steps() {
+void SwapSolver::search_all_steps() {
   const double below = cutoff();
-  const StepSearchAnswer answer = search_steps(problem_, frontier_, below, kMostParts, effort_);
+  const StepSearchAnswer answer = search_steps(problem_, stages_, below, kMostParts, effort_);
   // With a joint limit the list may cost more than the search thinks.
   if (answer.plan) offer_plan(Proposal{.plan = answer.plan});
   if (!answer.plan && answer.bound >= below) {
@@ -151,15 +151,15 @@ void HybridSolver::search_all_steps() {
 }
 
 // Nothing is cheaper than what is known, if anything is.
-void HybridSolver::exclude_the_rest() {
+void SwapSolver::exclude_the_rest() {
   if (found()) {
     raise_bound(cost());
   } else {
-    excluded_ = frontier_.exact;
+    excluded_ = stages_.exact;
   }
 }
 
-void HybridSolver::offer_rounded(const TransferProgram& program,
+void SwapSolver::offer_rounded(const TransferModel& program,
                                  const std::vector<double>& values) {
   for (int i = 1; i <= 9 && !closed() && !effort_.exhausted(); ++i) {
     search_.add_start(program.rounded(values, 0.1 * i));
@@ -167,17 +167,17 @@ void HybridSolver::offer_rounded(const TransferProgram& program,
   }
 }
 
-void HybridSolver::relax() {
-  const std::size_t columns = TransferProgram::count_columns(frontier_);
+void SwapSolver::relax() {
+  const std::size_t columns = TransferModel::count_columns(stages_);
   if (columns > kMostColumns) {
     note_ = "the relaxation has " + format_count(columns, "column") + ", too many to be solved";
     return;
   }
-  TransferProgram program(problem_, frontier_, most_extra());
+  TransferModel program(problem_, stages_, most_extra());
   Effort half(half_of_the_rest(effort_));
   const TransferBound answer = program.relax(half);
   effort_.add(half.work());
-  if (answer.status == ProgramStatus::kInfeasible) {
+  if (answer.status == ModelStatus::kInfeasible) {
     exclude_the_rest();
     return;
   }
@@ -185,11 +185,11 @@ void HybridSolver::relax() {
   if (!answer.values.empty()) offer_rounded(program, answer.values);
 }
 
-Proposal HybridSolver::solve() {
+Proposal SwapSolver::solve() {
   ask_others();
-  const bool can_search = can_search_steps(problem_, frontier_);
+  const bool can_search = can_search_steps(problem_, stages_);
   if (!closed()) start_search();
-  const bool few = can_search && frontier_.num_ops <= kFewOps;
+  const bool few = can_search && stages_.num_ops <= kFewOps;
   if (!closed() && few && !effort_.exhausted()) search_all_steps();
   if (!closed() && !effort_.exhausted()) relax();
   if (!closed() && !effort_.exhausted()) {
@@ -205,12 +205,12 @@ Proposal HybridSolver::solve() {
   return proposal();
 }
 
-Proposal HybridSolver::round() {
+Proposal SwapSolver::round() {
   offer_plan(plan_keep_all(problem_, effort_));
   if (!closed()) relax();
   if (!closed() && !found()) {
     // Nothing to round, or nothing that could be repaired.
-    search_.add_start(uniform_schedule(frontier_, search_.gaps(), GapWay::kKeep));
+    search_.add_start(uniform_schedule(stages_, search_.gaps(), IntervalDecision::kKeep));
     offer_search();
   }
   Proposal result = proposal();
@@ -219,7 +219,7 @@ Proposal HybridSolver::round() {
   return result;
 }
 
-Proposal HybridSolver::proposal() {
+Proposal SwapSolver::proposal() {
   Proposal result{.status = PlanStatus::kUnknown, .lower_bound = bound_, .note = note_};
   if (excluded_) {
     result.status = PlanStatus::kInfeasible;
@@ -230,7 +230,7 @@ Proposal HybridSolver::proposal() {
   const Candidate& best = *best_.best();
   result.plan = best.plan;
   if (!found()) return result;
-  const bool proven = frontier_.exact && cost() * (1 - kEqual) <= bound_;
+  const bool proven = stages_.exact && cost() * (1 - kEqual) <= bound_;
   result.status = proven ? PlanStatus::kOptimal : PlanStatus::kFeasible;
   if (!proven && effort_.exhausted() && result.note.empty()) {
     result.note = effort_.interrupted() ? "interrupted" : "a limit was reached";

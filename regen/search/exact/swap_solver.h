@@ -10,10 +10,10 @@
 
 namespace regen {
 
-class HybridSolver {
+class SwapSolver {
  public:
   // Needs a budget. The problem must outlive it.
-  HybridSolver(const Problem& problem, Effort& effort);
+  SwapSolver(const Problem& problem, Effort& effort);
 
   // Exact, anytime.
   Proposal solve();
@@ -30,7 +30,7 @@ class HybridSolver {
   void search_all_steps();
   void exclude_the_rest();
   void relax();
-  void offer_rounded(const TransferProgram& program, const std::vector<double>& values);
+  void offer_rounded(const TransferModel& program, const std::vector<double>& values);
   void raise_bound(double bound);
   void tell();
   Proposal proposal();
@@ -47,8 +47,8 @@ class HybridSolver {
   const Problem& problem_;
   const Graph& graph_;
   Effort& effort_;
-  Frontier frontier_;
-  HybridSearch search_;
+  StageProblem stages_;
+  SwapSearch search_;
   BestCandidate best_;
   double bound_ = 0;
   bool excluded_ = false;  // proven: nothing fits

@@ -28,24 +28,24 @@
 namespace regen {
 
 struct TransferBound {
-  ProgramStatus status = ProgramStatus::kFailed;
+  ModelStatus status = ModelStatus::kFailed;
   double bound = 0;            // in the graph's unit
   std::vector<double> values;  // of the relaxation; empty if it was not solved
 };
 
-class TransferProgram {
+class TransferModel {
  public:
   // Needs a budget. Stages may be `most_extra` longer than their op, which must be as much as any
   // plan of interest costs above the base.
-  TransferProgram(const Problem& problem, const Frontier& frontier, double most_extra);
+  TransferModel(const Problem& problem, const StageProblem& stages, double most_extra);
 
   TransferBound relax(Effort& effort);
 
   // What `values` has on the device, or on the host while it is wanted again, to `threshold` at
   // least.
-  HybridSchedule rounded(const std::vector<double>& values, double threshold) const;
+  SwapSchedule rounded(const std::vector<double>& values, double threshold) const;
 
-  static std::size_t count_columns(const Frontier& frontier);
+  static std::size_t count_columns(const StageProblem& stages);
 
  private:
   // Columns of one value or op for consecutive stages.
@@ -69,11 +69,11 @@ class TransferProgram {
   bool may_move(ValueId v) const;
 
   const Problem& problem_;
-  const Frontier& frontier_;
+  const StageProblem& stages_;
   Bytes budget_;
   double cost_scale_;
   bool moves_;
-  LinearProgram program_;
+  LinearModel program_;
   std::vector<int> length_;  // of stages 0..num_ops
   IdVector<OpId, Columns> run_;
   IdVector<ValueId, Columns> kept_, fetched_, on_host_, arrived_;

@@ -20,9 +20,9 @@ constexpr int kFeedbackRounds = 40;
 // A value that needs so many ops to come back is not worth dropping.
 constexpr std::size_t kLongestChain = 1000;
 
-// A gap in which a value could be on the host.
+// A interval in which a value could be on the host.
 struct Swap {
-  StageGap gap;
+  StageReuse interval;
   double freed_from = 0;  // its last use before ends
   double wanted_at = 0;   // its next use begins
   double out = 0;         // durations of the copies
@@ -37,11 +37,11 @@ class Capuchin {
       : problem_(problem),
         graph_(*problem.graph),
         effort_(effort),
-        frontier_(make_frontier(graph_, /*forward_only=*/true)),
-        gaps_(find_stage_gaps(frontier_)),
-        evaluator_(problem, frontier_),
+        stages_(make_stage_problem(graph_, /*forward_only=*/true)),
+        intervals_(find_stage_reuses(stages_)),
+        evaluator_(problem, stages_),
         best_(problem) {
-    std::erase_if(gaps_, [&](const StageGap& gap) { return frontier_.bytes[gap.value] == 0; });
+    std::erase_if(intervals_, [&](const StageReuse& interval) { return stages_.bytes[interval.value] == 0; });
   }
 
   Result<Proposal> run() && {
@@ -58,28 +58,28 @@ class Capuchin {
 
  private:
   struct Decision {
-    StageGap gap;
-    GapWay way = GapWay::kMove;
+    StageReuse interval;
+    IntervalDecision way = IntervalDecision::kMove;
   };
 
   // In the order of free times, while the copies of all that is chosen find a place on the link.
   void choose_swaps() {
     if (!problem_.link.can_move()) return;
     std::vector<double> start{0};
-    for (OpId op : graph_.ops()) start.push_back(start.back() + frontier_.first_cost[op]);
+    for (OpId op : graph_.ops()) start.push_back(start.back() + stages_.first_cost[op]);
     std::vector<Swap> swaps;
-    for (const StageGap& gap : gaps_) {
-      const auto bytes = static_cast<double>(frontier_.bytes[gap.value]);
-      swaps.push_back({gap, start[gap.first], start[gap.last], bytes / problem_.link.to_host,
+    for (const StageReuse& interval : intervals_) {
+      const auto bytes = static_cast<double>(stages_.bytes[interval.value]);
+      swaps.push_back({interval, start[interval.first], start[interval.last], bytes / problem_.link.to_host,
                        bytes / problem_.link.to_device});
     }
     std::ranges::stable_sort(swaps, std::ranges::greater{}, &Swap::free_time);
-    IdVector<ValueId, char> moves(frontier_.num_values, 0);
+    IdVector<ValueId, char> moves(stages_.num_values, 0);
     Bytes host_bytes = 0;
     std::vector<Swap> chosen;
     for (const Swap& swap : swaps) {
       if (swap.free_time() < 0 || effort_.exhausted()) break;
-      const Bytes more = moves[swap.gap.value] ? 0 : frontier_.bytes[swap.gap.value];
+      const Bytes more = moves[swap.interval.value] ? 0 : stages_.bytes[swap.interval.value];
       if (host_bytes + more > problem_.host_budget.value_or(kMaxBytes)) continue;
       chosen.push_back(swap);
       if (!link_has_room(chosen)) {
@@ -87,8 +87,8 @@ class Capuchin {
         continue;
       }
       host_bytes += more;
-      moves[swap.gap.value] = 1;
-      decisions_.push_back({swap.gap, GapWay::kMove});
+      moves[swap.interval.value] = 1;
+      decisions_.push_back({swap.interval, IntervalDecision::kMove});
     }
   }
 
@@ -117,59 +117,59 @@ class Capuchin {
   // Largest bytes per cost of recomputation first, where the cost counts what has been dropped
   // before: it only grows, so a candidate is taken if it is still the best once it is counted anew.
   void choose_drops() {
-    HybridSchedule schedule = schedule_of(decisions_.size());
+    SwapSchedule schedule = schedule_of(decisions_.size());
     std::priority_queue<std::pair<double, std::size_t>> queue;
-    for (std::size_t i = 0; i < gaps_.size(); ++i) {
-      const bool open = way_of(schedule, gaps_[i]) == GapWay::kKeep;
-      if (open) queue.emplace(worth_of_drop(schedule.keep, gaps_[i]), i);
+    for (std::size_t i = 0; i < intervals_.size(); ++i) {
+      const bool open = way_of(schedule, intervals_[i]) == IntervalDecision::kKeep;
+      if (open) queue.emplace(worth_of_drop(schedule.keep, intervals_[i]), i);
     }
     while (!queue.empty() && queue.top().first > 0 && !effort_.exhausted()) {
       const std::size_t i = queue.top().second;
       queue.pop();
-      const double worth = worth_of_drop(schedule.keep, gaps_[i]);
+      const double worth = worth_of_drop(schedule.keep, intervals_[i]);
       if (!queue.empty() && queue.top().first > worth) {
         queue.emplace(worth, i);
         continue;
       }
       if (worth == 0) return;
-      set_way(schedule, gaps_[i], GapWay::kDrop);
-      decisions_.push_back({gaps_[i], GapWay::kDrop});
+      set_way(schedule, intervals_[i], IntervalDecision::kDrop);
+      decisions_.push_back({intervals_[i], IntervalDecision::kDrop});
     }
   }
 
   // Bytes per cost; 0 if the value cannot be made again.
-  double worth_of_drop(const KeepMatrix& keep, const StageGap& gap) {
-    const double cost = cost_of_drop(keep, gap);
-    const auto bytes = static_cast<double>(frontier_.bytes[gap.value]);
+  double worth_of_drop(const KeepMatrix& keep, const StageReuse& interval) {
+    const double cost = cost_of_drop(keep, interval);
+    const auto bytes = static_cast<double>(stages_.bytes[interval.value]);
     return std::isinf(cost) ? 0 : bytes / std::max(cost, std::numeric_limits<double>::min());
   }
 
-  // Of making the value again where the gap ends.
-  double cost_of_drop(const KeepMatrix& keep, const StageGap& gap) {
+  // Of making the value again where the interval ends.
+  double cost_of_drop(const KeepMatrix& keep, const StageReuse& interval) {
     double cost = 0;
-    std::vector<OpId> todo{OpId(frontier_.producer[gap.value])};
+    std::vector<OpId> todo{OpId(stages_.producer[interval.value])};
     std::vector<OpId> seen;
     while (!todo.empty()) {
       const OpId op = todo.back();
       todo.pop_back();
       if (std::ranges::find(seen, op) != seen.end()) continue;
-      if (frontier_.rerun_until[op] < gap.last || seen.size() > kLongestChain) {
+      if (stages_.rerun_until[op] < interval.last || seen.size() > kLongestChain) {
         return std::numeric_limits<double>::infinity();
       }
       seen.push_back(op);
-      cost += frontier_.rerun_cost[op];
-      for (ValueId v : frontier_.reads[op]) {
-        if (!keep.get(gap.last, v)) todo.push_back(OpId(frontier_.producer[v]));
+      cost += stages_.rerun_cost[op];
+      for (ValueId v : stages_.reads[op]) {
+        if (!keep.get(interval.last, v)) todo.push_back(OpId(stages_.producer[v]));
       }
       effort_.add(1);
     }
     return cost;
   }
 
-  HybridSchedule schedule_of(std::size_t decisions) const {
-    HybridSchedule schedule = uniform_schedule(frontier_, {}, GapWay::kKeep);
+  SwapSchedule schedule_of(std::size_t decisions) const {
+    SwapSchedule schedule = uniform_schedule(stages_, {}, IntervalDecision::kKeep);
     for (std::size_t i = 0; i < decisions; ++i) {
-      set_way(schedule, decisions_[i].gap, decisions_[i].way);
+      set_way(schedule, decisions_[i].interval, decisions_[i].way);
     }
     return schedule;
   }
@@ -197,9 +197,9 @@ class Capuchin {
     effort_.add(static_cast<std::int64_t>(evaluator_.num_steps()));
     if (!candidate) return;
     std::size_t swaps = 0;
-    for (std::size_t i = 0; i < decisions; ++i) swaps += decisions_[i].way == GapWay::kMove;
-    candidate->note = format_count(swaps, "gap") + " to swap, " +
-                      format_count(decisions - swaps, "gap") + " to recompute";
+    for (std::size_t i = 0; i < decisions; ++i) swaps += decisions_[i].way == IntervalDecision::kMove;
+    candidate->note = format_count(swaps, "interval") + " to swap, " +
+                      format_count(decisions - swaps, "interval") + " to recompute";
     last_ = candidate->plan;
     best_.offer(*std::move(candidate));
   }
@@ -240,9 +240,9 @@ class Capuchin {
   const Problem& problem_;
   const Graph& graph_;
   Effort& effort_;
-  const Frontier frontier_;
-  std::vector<StageGap> gaps_;
-  HybridEvaluator evaluator_;
+  const StageProblem stages_;
+  std::vector<StageReuse> intervals_;
+  SwapEvaluator evaluator_;
   BestCandidate best_;
   std::vector<Decision> decisions_;  // in the order of the policy
   std::size_t chosen_ = 0;

@@ -21,8 +21,8 @@ struct RunCost {
 // What becomes of a block's input while the block runs.
 enum ChainInput : std::uint8_t {
   kGoes,    // released after its last use here
-  kStays,   // still needed afterwards
-  kOthers,  // still needed afterwards, and counted by whoever needs it
+  kStays,   // still needed release_options
+  kOthers,  // still needed release_options, and counted by whoever needs it
 };
 
 struct BlockCosts {

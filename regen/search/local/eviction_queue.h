@@ -1,4 +1,4 @@
-// Gaps that may be dropped, in the order of their scores, asked for by an op that they cross. Each
+// Intervals that may be dropped, in the order of their scores, asked for by an op that they cross. Each
 // is put into the few nodes of a binary tree over the ops that make up its range, so that a
 // question looks at one node on each level only.
 #pragma once
@@ -10,20 +10,20 @@
 
 namespace regen {
 
-class ReliefQueue {
+class EvictionQueue {
  public:
   struct Entry {
     double score = 0;
-    std::uint32_t gap = 0;
+    std::uint32_t interval = 0;
 
     auto operator<=>(const Entry&) const = default;
   };
 
-  ReliefQueue(std::size_t stages, std::size_t gaps);
+  EvictionQueue(std::size_t stages, std::size_t intervals);
 
-  // A gap that was taken may be added again with another score, one that was not may not.
+  // A interval that was taken may be added again with another score, one that was not may not.
   void add(const Entry& entry, std::size_t first, std::size_t last);
-  // The lowest score of all gaps with the stage in [first, last).
+  // The lowest score of all intervals with the stage in [first, last).
   std::optional<Entry> take(std::size_t stage);
 
  private:
@@ -33,7 +33,7 @@ class ReliefQueue {
 
   std::size_t leaves_ = 1;
   std::vector<std::vector<Entry>> nodes_;  // heaps, the lowest first
-  std::vector<double> score_;              // of each gap that is in the queue, else negative
+  std::vector<double> score_;              // of each interval that is in the queue, else negative
 };
 
 }  // namespace regen

@@ -38,14 +38,14 @@ class LiveByMaker {
 
 }  // namespace
 
-GapBlocks::GapBlocks(const GapSpace& space, const GapPlan& kept) : space_(space) {
+IntervalBlocks::IntervalBlocks(const IntervalSpace& space, const IntervalPlan& kept) : space_(space) {
   if (space.turn.valid()) turn_ = static_cast<std::uint32_t>(space.turn.index());
   find_resting();
   find_prices();
   find_extras(kept);
 }
 
-void GapBlocks::find_resting() {
+void IntervalBlocks::find_resting() {
   const Graph& graph = space_.graph;
   resting_.assign(turn_, 0);
   made_.assign(turn_, 0);
@@ -53,7 +53,7 @@ void GapBlocks::find_resting() {
   for (std::uint32_t op = 0; op < turn_; ++op) {
     for (TensorId t : graph.makes(base_variant(graph, OpId(op)))) {
       if (graph.fixed(t)) continue;
-      const GapId g = space_.model.gap_at(t, turn_);
+      const IntervalId g = space_.model.interval_at(t, turn_);
       const auto bytes = static_cast<double>(graph.bytes(t));
       made_[op] += bytes;
       if (!space_.model.last(g)) resting_[op] += bytes;
@@ -62,7 +62,7 @@ void GapBlocks::find_resting() {
   }
 }
 
-void GapBlocks::find_prices() {
+void IntervalBlocks::find_prices() {
   price_.assign(turn_, std::numeric_limits<double>::infinity());
   mark_.assign(turn_, 0);
   for (std::uint32_t op = 0; op < turn_; ++op) {
@@ -71,7 +71,7 @@ void GapBlocks::find_prices() {
   sort_by_price();
 }
 
-void GapBlocks::sort_by_price() {
+void IntervalBlocks::sort_by_price() {
   by_price_.clear();
   for (std::uint32_t op = 0; op < turn_; ++op) {
     if (price_[op] < std::numeric_limits<double>::infinity()) by_price_.push_back(op);
@@ -79,7 +79,7 @@ void GapBlocks::sort_by_price() {
   std::ranges::stable_sort(by_price_, {}, [&](std::uint32_t op) { return price_[op]; });
 }
 
-void GapBlocks::prefer(const std::vector<double>& again) {
+void IntervalBlocks::prefer(const std::vector<double>& again) {
   for (std::uint32_t op = 0; op < turn_; ++op) {
     if (again[op] > 0.5) price_[op] *= kPreferred;
   }
@@ -87,7 +87,7 @@ void GapBlocks::prefer(const std::vector<double>& again) {
 }
 
 // Its run and those of all before it that leave nothing for the backward pass.
-double GapBlocks::price(OpId op) {
+double IntervalBlocks::price(OpId op) {
   const Graph& graph = space_.graph;
   ++round_;
   std::vector<OpId> chain{op};
@@ -108,7 +108,7 @@ double GapBlocks::price(OpId op) {
 
 // An op behind the turn is counted at the last forward op whose value it reads; those that read
 // none go on where the pass is.
-void GapBlocks::find_extras(const GapPlan& kept) {
+void IntervalBlocks::find_extras(const IntervalPlan& kept) {
   const Graph& graph = space_.graph;
   extra_.assign(turn_, 0);
   if (turn_ == 0) return;
@@ -116,8 +116,8 @@ void GapBlocks::find_extras(const GapPlan& kept) {
   LiveByMaker live(turn_);
   for (TensorId t : graph.tensors()) {
     if (graph.fixed(t) || graph.producer(t).index() >= turn_) continue;
-    if (space_.model.last(space_.model.gap_at(t, turn_))) continue;
-    leaving[space_.model.gap(space_.model.gaps_of(t).back()).begin].push_back(t);
+    if (space_.model.last(space_.model.interval_at(t, turn_))) continue;
+    leaving[space_.model.interval(space_.model.intervals_of(t).back()).begin].push_back(t);
   }
   std::size_t at = turn_ - 1;
   for (std::size_t stage = 0; stage < graph.num_ops(); ++stage) {
@@ -143,13 +143,13 @@ void GapBlocks::find_extras(const GapPlan& kept) {
   }
 }
 
-std::vector<char> GapBlocks::cheapest(std::size_t count) const {
+std::vector<char> IntervalBlocks::cheapest(std::size_t count) const {
   std::vector<char> dropped(turn_, 0);
   for (std::size_t i = 0; i < count; ++i) dropped[by_price_[i]] = 1;
   return dropped;
 }
 
-std::vector<std::uint32_t> GapBlocks::last_readers(const std::vector<char>& dropped) const {
+std::vector<std::uint32_t> IntervalBlocks::last_readers(const std::vector<char>& dropped) const {
   const Graph& graph = space_.graph;
   std::vector<std::uint32_t> last(turn_);
   std::vector<char> again = dropped;
@@ -167,7 +167,7 @@ std::vector<std::uint32_t> GapBlocks::last_readers(const std::vector<char>& drop
 }
 
 // What a cut before each op would hold beside what is held anyway.
-std::vector<double> GapBlocks::bytes_across(const std::vector<std::uint32_t>& last_reader,
+std::vector<double> IntervalBlocks::bytes_across(const std::vector<std::uint32_t>& last_reader,
                                             const std::vector<char>& dropped) const {
   std::vector<double> change(turn_ + 2, 0);
   for (std::uint32_t op = 0; op < turn_; ++op) {
@@ -179,7 +179,7 @@ std::vector<double> GapBlocks::bytes_across(const std::vector<std::uint32_t>& la
   return change;
 }
 
-std::uint32_t GapBlocks::narrowest(std::uint32_t first, std::uint32_t last,
+std::uint32_t IntervalBlocks::narrowest(std::uint32_t first, std::uint32_t last,
                                    const std::vector<double>& across) const {
   std::uint32_t best = last;
   for (std::uint32_t op = last; op-- > first;) {
@@ -189,7 +189,7 @@ std::uint32_t GapBlocks::narrowest(std::uint32_t first, std::uint32_t last,
 }
 
 // From the first op on, each block as large as it may be.
-std::optional<GapBlocks::Cuts> GapBlocks::cut(const std::vector<char>& dropped,
+std::optional<IntervalBlocks::Cuts> IntervalBlocks::cut(const std::vector<char>& dropped,
                                               const std::vector<std::uint32_t>& last_reader,
                                               double bytes) const {
   const std::vector<double> across = bytes_across(last_reader, dropped);
@@ -228,11 +228,11 @@ std::optional<GapBlocks::Cuts> GapBlocks::cut(const std::vector<char>& dropped,
   return cuts;
 }
 
-GapDecisions GapBlocks::decide(const std::vector<char>& dropped,
+IntervalDecisions IntervalBlocks::decide(const std::vector<char>& dropped,
                                const std::vector<std::uint32_t>& last_reader,
                                const Cuts& cuts) const {
   const Graph& graph = space_.graph;
-  GapDecisions decisions{space_.model.keep_everything(),
+  IntervalDecisions decisions{space_.model.keep_everything(),
                          IdVector<TensorId, char>(graph.num_tensors(), 0)};
   const std::uint32_t last_block = cuts.ends.size() < 2 ? 0 : cuts.ends[cuts.ends.size() - 2];
   std::size_t block = 0;
@@ -241,7 +241,7 @@ GapDecisions GapBlocks::decide(const std::vector<char>& dropped,
     const bool wanted_later = last_reader[op] >= cuts.ends[block];
     for (TensorId t : graph.makes(base_variant(graph, OpId(op)))) {
       if (graph.fixed(t)) continue;
-      const GapId g = space_.model.gap_at(t, turn_);
+      const IntervalId g = space_.model.interval_at(t, turn_);
       if (!space_.model.droppable(g)) continue;
       const bool rests = !space_.model.last(g);
       if (rests && dropped[op] && !wanted_later) decisions.holdings[g] = Holding::kDropped;
@@ -251,12 +251,12 @@ GapDecisions GapBlocks::decide(const std::vector<char>& dropped,
   return decisions;
 }
 
-std::optional<GapDecisions> GapBlocks::within(double bytes) const {
+std::optional<IntervalDecisions> IntervalBlocks::within(double bytes) const {
   return within(bytes, 0);
 }
 
-std::optional<GapDecisions> GapBlocks::within(double bytes, double least_share) const {
-  std::optional<GapDecisions> best;
+std::optional<IntervalDecisions> IntervalBlocks::within(double bytes, double least_share) const {
+  std::optional<IntervalDecisions> best;
   // The fewest that will do, as if more of them always did.
   auto low = static_cast<std::size_t>(least_share * static_cast<double>(by_price_.size()));
   std::size_t high = by_price_.size() + 1;

@@ -1,4 +1,4 @@
-// A start for the search over gaps (gap_search.h) that is found in time that grows with the graph
+// A start for the search over intervals (gap_search.h) that is found in time that grows with the graph
 // only: the forward pass is cut into blocks, and cheap values of a block are dropped and come back
 // together when the backward pass reaches it.
 //
@@ -18,10 +18,10 @@
 
 namespace regen {
 
-class GapBlocks {
+class IntervalBlocks {
  public:
   // `kept`: the plan that keeps everything. The space must outlive it.
-  GapBlocks(const GapSpace& space, const GapPlan& kept);
+  IntervalBlocks(const IntervalSpace& space, const IntervalPlan& kept);
 
   // What somebody thinks should be made again, a number between 0 and 1 for each op, is dropped
   // before anything else.
@@ -29,9 +29,9 @@ class GapBlocks {
 
   // Drops as little as blocks within so many bytes allow, counted in cost for each byte. By an
   // estimate: the plan may come out a little larger. Nothing if no such blocks are found.
-  std::optional<GapDecisions> within(double bytes) const;
+  std::optional<IntervalDecisions> within(double bytes) const;
   // The same, but with at least this share of the ops that can be dropped, the cheapest.
-  std::optional<GapDecisions> within(double bytes, double least_share) const;
+  std::optional<IntervalDecisions> within(double bytes, double least_share) const;
 
  private:
   struct Cuts {
@@ -41,7 +41,7 @@ class GapBlocks {
   void find_resting();
   void find_prices();
   void sort_by_price();
-  void find_extras(const GapPlan& kept);
+  void find_extras(const IntervalPlan& kept);
   double price(OpId op);
   std::vector<char> cheapest(std::size_t count) const;
   // Of each op, the last that would run again and reads what it makes; itself if there is none.
@@ -52,10 +52,10 @@ class GapBlocks {
                           const std::vector<double>& across) const;
   std::vector<double> bytes_across(const std::vector<std::uint32_t>& last_reader,
                                    const std::vector<char>& dropped) const;
-  GapDecisions decide(const std::vector<char>& dropped,
+  IntervalDecisions decide(const std::vector<char>& dropped,
                       const std::vector<std::uint32_t>& last_reader, const Cuts& cuts) const;
 
-  const GapSpace& space_;
+  const IntervalSpace& space_;
   std::uint32_t turn_ = 0;
   // Of each forward op:
   std::vector<double> resting_;  // bytes that it makes and the backward pass reads

@@ -8,7 +8,7 @@
 
 namespace regen {
 
-GapModel::GapModel(const Graph& graph, bool gradients_again)
+IntervalModel::IntervalModel(const Graph& graph, bool gradients_again)
     : graph_(graph), repeatable_(repeatable_ops(graph, /*forward_only=*/!gradients_again)) {
   // The ops that use each tensor in the variant that is run, ascending.
   IdVector<TensorId, std::vector<std::uint32_t>> uses(graph.num_tensors());
@@ -23,42 +23,42 @@ GapModel::GapModel(const Graph& graph, bool gradients_again)
   const auto end = static_cast<std::uint32_t>(graph.num_ops());
   first_ = IdVector<TensorId, std::uint32_t>(graph.num_tensors() + 1, 0);
   for (TensorId t : graph.tensors()) {
-    first_[t] = static_cast<std::uint32_t>(gaps_.size());
+    first_[t] = static_cast<std::uint32_t>(intervals_.size());
     for (std::size_t i = 0; i < uses[t].size(); ++i) {
-      gaps_.push_back({t, uses[t][i], i + 1 < uses[t].size() ? uses[t][i + 1] : end});
+      intervals_.push_back({t, uses[t][i], i + 1 < uses[t].size() ? uses[t][i + 1] : end});
       const bool stays = i + 1 == uses[t].size() && graph.kind(t) == TensorKind::kOutput;
       droppable_.push_back(repeatable_[graph.producer(t)] && !stays);
     }
   }
-  first_[TensorId(graph.num_tensors())] = static_cast<std::uint32_t>(gaps_.size());
-  identity_.resize(gaps_.size());
-  std::iota(identity_.begin(), identity_.end(), GapId{0});
+  first_[TensorId(graph.num_tensors())] = static_cast<std::uint32_t>(intervals_.size());
+  identity_.resize(intervals_.size());
+  std::iota(identity_.begin(), identity_.end(), IntervalId{0});
 }
 
-std::span<const GapId> GapModel::gaps_of(TensorId t) const {
+std::span<const IntervalId> IntervalModel::intervals_of(TensorId t) const {
   const std::uint32_t first = first_[t];
   return std::span(identity_).subspan(first, first_[TensorId(t.index() + 1)] - first);
 }
 
-GapId GapModel::gap_at(TensorId t, std::uint32_t op) const {
-  const auto own = gaps_of(t);
+IntervalId IntervalModel::interval_at(TensorId t, std::uint32_t op) const {
+  const auto own = intervals_of(t);
   const auto behind =
-      std::ranges::partition_point(own, [&](GapId g) { return gaps_[g].begin < op; });
+      std::ranges::partition_point(own, [&](IntervalId g) { return intervals_[g].begin < op; });
   return behind == own.begin() ? own.front() : *(behind - 1);
 }
 
-Holdings GapModel::keep_everything() const {
+Holdings IntervalModel::keep_everything() const {
   Holdings holdings(size());
-  for (GapId g = 0; g < size(); ++g) {
+  for (IntervalId g = 0; g < size(); ++g) {
     holdings[g] = last(g) && droppable(g) ? Holding::kDropped : Holding::kHeld;
   }
   return holdings;
 }
 
 // Goes through the ops in order and knows what is on the device.
-class GapModel::Walk {
+class IntervalModel::Walk {
  public:
-  Walk(const GapModel& model, const Holdings& holdings)
+  Walk(const IntervalModel& model, const Holdings& holdings)
       : model_(model),
         graph_(model.graph_),
         holdings_(holdings),
@@ -72,10 +72,10 @@ class GapModel::Walk {
     result_.ops.reserve(graph_.num_ops() * 2);
     result_.stage.reserve(graph_.num_ops() * 2);
     result_.returned.reserve(model.size());
-    for (const Gap& gap : model.gaps_) result_.returned.push_back(gap.end);
+    for (const ReuseInterval& interval : model.intervals_) result_.returned.push_back(interval.end);
   }
 
-  GapSequence run() && {
+  IntervalSequence run() && {
     for (OpId op : graph_.ops()) stage(op);
     return std::move(result_);
   }
@@ -89,8 +89,8 @@ class GapModel::Walk {
       append(again, op);
     }
     append(op, op);
-    for (TensorId t : graph_.reads(variant)) enter_next_gap(t);
-    for (TensorId t : graph_.makes(variant)) enter_gap(t);
+    for (TensorId t : graph_.reads(variant)) enter_next_interval(t);
+    for (TensorId t : graph_.makes(variant)) enter_interval(t);
     for (OpId again : missing_) {
       for (TensorId t : graph_.makes(base_variant(graph_, again))) drop_if_unwanted(t);
     }
@@ -112,19 +112,19 @@ class GapModel::Walk {
     }
   }
 
-  void enter_next_gap(TensorId t) {
+  void enter_next_interval(TensorId t) {
     if (graph_.fixed(t)) return;
     if (!model_.last(current_[t])) ++current_[t];
-    enter_gap(t);
+    enter_interval(t);
   }
-  void enter_gap(TensorId t) {
+  void enter_interval(TensorId t) {
     if (model_.droppable(current_[t]) && holdings_[current_[t]] != Holding::kHeld) {
       available_[t] = 0;
     }
   }
   // What was made again is held for whoever wants it next, unless decided otherwise.
   void drop_if_unwanted(TensorId t) {
-    const GapId g = current_[t];
+    const IntervalId g = current_[t];
     if (model_.droppable(g) && holdings_[g] == Holding::kNever) available_[t] = 0;
   }
 
@@ -148,22 +148,22 @@ class GapModel::Walk {
     }
   }
 
-  const GapModel& model_;
+  const IntervalModel& model_;
   const Graph& graph_;
   const Holdings& holdings_;
   IdVector<TensorId, char> available_;
-  IdVector<TensorId, GapId> current_;
+  IdVector<TensorId, IntervalId> current_;
   IdVector<OpId, std::uint32_t> mark_;
   std::uint32_t round_ = 0;
   std::vector<OpId> missing_;
-  GapSequence result_;
+  IntervalSequence result_;
 };
 
-GapSequence GapModel::sequence(const Holdings& holdings) const {
+IntervalSequence IntervalModel::sequence(const Holdings& holdings) const {
   return Walk(*this, holdings).run();
 }
 
-bool GapModel::read_plan(const Plan& plan, Holdings& holdings,
+bool IntervalModel::read_plan(const Plan& plan, Holdings& holdings,
                          IdVector<TensorId, char>& moved) const {
   holdings = keep_everything();
   moved = IdVector<TensorId, char>(graph_.num_tensors(), 0);
@@ -185,9 +185,9 @@ bool GapModel::read_plan(const Plan& plan, Holdings& holdings,
     if (graph_.overwrites(variant).valid()) here[graph_.overwrites(variant)] = 0;
     for (TensorId t : graph_.makes(variant)) {
       const bool was_here = std::exchange(here[t], 1);
-      const GapId g = gap_at(t, stage);
+      const IntervalId g = interval_at(t, stage);
       if (first || was_here || !droppable(g) || last(g)) continue;
-      // Made twice in one gap: somebody did not hold it.
+      // Made twice in one interval: somebody did not hold it.
       holdings[g] = holdings[g] == Holding::kHeld ? Holding::kDropped : Holding::kNever;
     }
   }

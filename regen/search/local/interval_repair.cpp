@@ -60,7 +60,7 @@ class ByteCount {
 
 }  // namespace
 
-GapSpace::GapSpace(const Problem& posed)
+IntervalSpace::IntervalSpace(const Problem& posed)
     : problem(posed), graph(*posed.graph), model(graph, posed.options.recompute_gradients) {
   const RestingValues resting(graph);
   turn = resting.turn();
@@ -72,24 +72,24 @@ GapSpace::GapSpace(const Problem& posed)
   for (TensorId t : movable) {
     movable_before.push_back(movable_before.back() + static_cast<double>(graph.bytes(t)));
   }
-  for (GapId g = 0; g < model.size(); ++g) {
-    const Gap& gap = model.gap(g);
-    if (!model.droppable(g) || graph.bytes(gap.tensor) == 0) continue;
+  for (IntervalId g = 0; g < model.size(); ++g) {
+    const ReuseInterval& interval = model.interval(g);
+    if (!model.droppable(g) || graph.bytes(interval.tensor) == 0) continue;
     if (model.last(g)) {
-      sources.push_back(gap.tensor);
-    } else if (gap.end - gap.begin > 1) {
+      sources.push_back(interval.tensor);
+    } else if (interval.end - interval.begin > 1) {
       inner.push_back(g);
     }
   }
 }
 
-double GapRepair::blurred(double value, Random& random) const {
+double IntervalRepair::blurred(double value, Random& random) const {
   return value * std::exp(blur_ * (random.real() - 0.5));
 }
 
-GapPlan GapRepair::evaluate(const GapDecisions& decisions) {
-  GapPlan plan;
-  const GapSequence sequence = space_.model.sequence(decisions.holdings);
+IntervalPlan IntervalRepair::evaluate(const IntervalDecisions& decisions) {
+  IntervalPlan plan;
+  const IntervalSequence sequence = space_.model.sequence(decisions.holdings);
   plan.steps = plan_from_sequence(space_.graph, sequence.ops).steps;
   plan.returned = sequence.returned;
   const bool moves = space_.problem.link.can_move() &&
@@ -117,7 +117,7 @@ GapPlan GapRepair::evaluate(const GapDecisions& decisions) {
   return plan;
 }
 
-void GapRepair::price(GapPlan& plan, bool moves) const {
+void IntervalRepair::price(IntervalPlan& plan, bool moves) const {
   if (moves) {
     const auto simulation =
         simulate(space_.graph, {.steps = plan.steps}, {.link = space_.problem.link});
@@ -129,7 +129,7 @@ void GapRepair::price(GapPlan& plan, bool moves) const {
   plan.fits = !space_.problem.cost_cap || plan.cost <= *space_.problem.cost_cap;
 }
 
-double GapRepair::cost_of_runs(const GapPlan& plan) const {
+double IntervalRepair::cost_of_runs(const IntervalPlan& plan) const {
   const Graph& graph = space_.graph;
   double cost = 0;
   IdVector<OpId, char> ran(graph.num_ops(), 0);
@@ -142,15 +142,15 @@ double GapRepair::cost_of_runs(const GapPlan& plan) const {
 }
 
 // What is dropped costs more runs, and holding again what fits takes back some of them, not most.
-bool GapRepair::far_beyond_the_cap(const GapPlan& plan) const {
+bool IntervalRepair::far_beyond_the_cap(const IntervalPlan& plan) const {
   if (!space_.problem.cost_cap) return false;
   const double base = space_.graph.base_cost();
   const double allowed = *space_.problem.cost_cap - base;
   return cost_of_runs(plan) - base > 2 * std::max(0.0, allowed);
 }
 
-// To look at all gaps anew for each op that is over the budget finds more, where those are few.
-bool GapRepair::at_once(const GapPlan& plan) const {
+// To look at all intervals anew for each op that is over the budget finds more, where those are few.
+bool IntervalRepair::at_once(const IntervalPlan& plan) const {
   if (space_.large() || !space_.many()) return space_.large();
   const auto over = std::ranges::count_if(
       plan.stage_bytes, [&](Bytes bytes) { return bytes > *space_.problem.budget; });
@@ -158,11 +158,11 @@ bool GapRepair::at_once(const GapPlan& plan) const {
 }
 
 // What is dropped makes others run again, and those others: that comes to no good end.
-bool GapRepair::runs_away(const GapPlan& plan) const {
+bool IntervalRepair::runs_away(const IntervalPlan& plan) const {
   return plan.steps.size() > kMostStepsPerOp * space_.graph.num_ops();
 }
 
-bool GapRepair::relieve(GapState& state, Random& random, bool give_up) {
+bool IntervalRepair::relieve(IntervalState& state, Random& random, bool give_up) {
   for (int round = 0; round < kRelieveRounds; ++round) {
     state.plan = evaluate(state.decisions);
     if (state.plan.peak_bytes <= *space_.problem.budget) return state.plan.fits;
@@ -190,7 +190,7 @@ std::vector<double> sums_of_excess(const std::vector<Bytes>& bytes, Bytes budget
 
 // Goes from the worst op to the next as long as the bytes are too many, by an estimate of what each
 // drop takes away. False if nothing could be dropped.
-bool GapRepair::relieve_once(GapState& state, Random& random, bool give_up) {
+bool IntervalRepair::relieve_once(IntervalState& state, Random& random, bool give_up) {
   std::vector<Bytes> bytes = state.plan.stage_bytes;
   const Bytes budget = *space_.problem.budget;
   const std::vector<double> excess_before = sums_of_excess(bytes, budget);
@@ -217,23 +217,23 @@ bool GapRepair::relieve_once(GapState& state, Random& random, bool give_up) {
   return make_anew_across(static_cast<std::uint32_t>(peak), state) > 0;
 }
 
-double GapRepair::gain(GapId g, const std::vector<double>& excess_before) const {
-  const Gap& gap = space_.model.gap(g);
-  const double excess = excess_before[gap.end] - excess_before[gap.begin + 1];
-  return static_cast<double>(space_.graph.bytes(gap.tensor)) * std::sqrt(1 + excess);
+double IntervalRepair::gain(IntervalId g, const std::vector<double>& excess_before) const {
+  const ReuseInterval& interval = space_.model.interval(g);
+  const double excess = excess_before[interval.end] - excess_before[interval.begin + 1];
+  return static_cast<double>(space_.graph.bytes(interval.tensor)) * std::sqrt(1 + excess);
 }
 
-ReliefQueue GapRepair::droppable_where_over(const GapState& state,
+EvictionQueue IntervalRepair::droppable_where_over(const IntervalState& state,
                                             const std::vector<double>& excess_before,
                                             Random& random) {
-  ReliefQueue queue(space_.graph.num_ops(), space_.model.size());
+  EvictionQueue queue(space_.graph.num_ops(), space_.model.size());
   std::int64_t priced = 0;
-  for (const GapId g : space_.inner) {
-    const Gap& gap = space_.model.gap(g);
+  for (const IntervalId g : space_.inner) {
+    const ReuseInterval& interval = space_.model.interval(g);
     if (state.decisions.holdings[g] != Holding::kHeld) continue;
-    if (excess_before[gap.end] <= excess_before[gap.begin + 1]) continue;
+    if (excess_before[interval.end] <= excess_before[interval.begin + 1]) continue;
     const double price = price_of_dropping(g, state.decisions.holdings);
-    queue.add({blurred(price / gain(g, excess_before), random), g}, gap.begin + 1, gap.end);
+    queue.add({blurred(price / gain(g, excess_before), random), g}, interval.begin + 1, interval.end);
     ++priced;
   }
   effort_.add(static_cast<std::int64_t>(space_.inner.size()) / 64 + priced / 4 + 1);
@@ -241,11 +241,11 @@ ReliefQueue GapRepair::droppable_where_over(const GapState& state,
 }
 
 // The same as relieve_once() for graphs with very many ops: prices are found once, and again when
-// it is a gap's turn, because what it is made from may have been dropped since.
-bool GapRepair::relieve_all(GapState& state, Random& random) {
+// it is a interval's turn, because what it is made from may have been dropped since.
+bool IntervalRepair::relieve_all(IntervalState& state, Random& random) {
   const Bytes budget = *space_.problem.budget;
   const std::vector<double> excess_before = sums_of_excess(state.plan.stage_bytes, budget);
-  ReliefQueue queue = droppable_where_over(state, excess_before, random);
+  EvictionQueue queue = droppable_where_over(state, excess_before, random);
   StageBytes bytes(state.plan.stage_bytes);
   Holdings& holdings = state.decisions.holdings;
   std::vector<double> price(space_.model.size(), 0);  // at the last look
@@ -258,16 +258,16 @@ bool GapRepair::relieve_all(GapState& state, Random& random) {
       continue;
     }
     ++taken;
-    const Gap& gap = space_.model.gap(entry->gap);
-    const double now = price_of_dropping(entry->gap, holdings) / gain(entry->gap, excess_before);
-    double& before = price[entry->gap];
+    const ReuseInterval& interval = space_.model.interval(entry->interval);
+    const double now = price_of_dropping(entry->interval, holdings) / gain(entry->interval, excess_before);
+    double& before = price[entry->interval];
     if (now > kDearer * std::max(before, entry->score)) {
       before = now;
-      queue.add({now, entry->gap}, gap.begin + 1, gap.end);
+      queue.add({now, entry->interval}, interval.begin + 1, interval.end);
       continue;
     }
-    holdings[entry->gap] = Holding::kDropped;
-    bytes.add(gap.begin + 1, gap.end, -space_.graph.bytes(gap.tensor));
+    holdings[entry->interval] = Holding::kDropped;
+    bytes.add(interval.begin + 1, interval.end, -space_.graph.bytes(interval.tensor));
     changed = true;
   }
   effort_.add(taken / 4 + 1);
@@ -277,101 +277,101 @@ bool GapRepair::relieve_all(GapState& state, Random& random) {
   return make_anew_across(static_cast<std::uint32_t>(peak), state) > 0;
 }
 
-std::vector<GapRepair::Relief> GapRepair::reliefs(std::uint32_t stage, const GapState& state,
+std::vector<IntervalRepair::Eviction> IntervalRepair::evictions(std::uint32_t stage, const IntervalState& state,
                                                   const std::vector<double>& excess_before,
                                                   Random& random) {
-  std::vector<Relief> found;
+  std::vector<Eviction> found;
   const Holdings& holdings = state.decisions.holdings;
-  for (const GapId g : space_.inner) {
+  for (const IntervalId g : space_.inner) {
     if (!crosses(g, stage) || holdings[g] != Holding::kHeld) continue;
     const double score = price_of_dropping(g, holdings) / gain(g, excess_before);
     found.push_back({blurred(score, random), {g}, {}});
   }
   for (const TensorId source : space_.sources) {
-    auto relief = relief_by_source(source, stage, state);
-    if (!relief) continue;
-    const Gap& gap = space_.model.gap(relief->dropped.front());
-    const double excess = excess_before[gap.end] - excess_before[gap.begin + 1];
-    relief->score = blurred(relief->score / std::sqrt(1 + excess), random);
-    found.push_back(std::move(*relief));
+    auto eviction = eviction_by_source(source, stage, state);
+    if (!eviction) continue;
+    const ReuseInterval& interval = space_.model.interval(eviction->dropped.front());
+    const double excess = excess_before[interval.end] - excess_before[interval.begin + 1];
+    eviction->score = blurred(eviction->score / std::sqrt(1 + excess), random);
+    found.push_back(std::move(*eviction));
   }
   effort_.add(static_cast<std::int64_t>(space_.inner.size() + space_.sources.size()) / 32 + 1);
-  std::ranges::sort(found, {}, &Relief::score);
+  std::ranges::sort(found, {}, &Eviction::score);
   return found;
 }
 
 // All that is made from the source and held at the stage goes; the source stays in its place.
-std::optional<GapRepair::Relief> GapRepair::relief_by_source(TensorId source, std::uint32_t stage,
-                                                             const GapState& state) {
+std::optional<IntervalRepair::Eviction> IntervalRepair::eviction_by_source(TensorId source, std::uint32_t stage,
+                                                             const IntervalState& state) {
   const Holdings& holdings = state.decisions.holdings;
-  const GapId own = space_.model.gaps_of(source).back();
-  if (space_.model.gap(own).begin >= stage) return std::nullopt;
+  const IntervalId own = space_.model.intervals_of(source).back();
+  if (space_.model.interval(own).begin >= stage) return std::nullopt;
   const bool held = holdings[own] == Holding::kHeld;
-  Relief relief;
+  Eviction eviction;
   Bytes gain = held ? 0 : -space_.graph.bytes(source);
   double price = 0;
   for (OpId reader : space_.graph.consumers(source)) {
     bool drops = false;
     for (TensorId t : space_.graph.makes(base_variant(space_.graph, reader))) {
       if (space_.graph.fixed(t) || space_.graph.bytes(t) == 0) continue;
-      const GapId g = space_.model.gap_at(t, stage);
+      const IntervalId g = space_.model.interval_at(t, stage);
       if (!crosses(g, stage) || space_.model.last(g) || !space_.model.droppable(g)) continue;
       if (holdings[g] != Holding::kHeld) continue;
-      relief.dropped.push_back(g);
+      eviction.dropped.push_back(g);
       gain += space_.graph.bytes(t);
       drops = true;
     }
     if (drops) price += space_.graph.rerun_cost(base_variant(space_.graph, reader));
   }
-  if (gain <= 0 || relief.dropped.empty()) return std::nullopt;
-  if (!held) relief.held = own;
-  relief.score = price / static_cast<double>(gain);
-  return relief;
+  if (gain <= 0 || eviction.dropped.empty()) return std::nullopt;
+  if (!held) eviction.held = own;
+  eviction.score = price / static_cast<double>(gain);
+  return eviction;
 }
 
-std::size_t GapRepair::drop_across(std::uint32_t stage, GapState& state, std::vector<Bytes>& bytes,
+std::size_t IntervalRepair::drop_across(std::uint32_t stage, IntervalState& state, std::vector<Bytes>& bytes,
                                    const std::vector<double>& excess_before, Random& random) {
   std::size_t dropped = 0;
-  for (const Relief& relief : reliefs(stage, state, excess_before, random)) {
+  for (const Eviction& eviction : evictions(stage, state, excess_before, random)) {
     if (bytes[stage] <= *space_.problem.budget) break;
     Holdings& holdings = state.decisions.holdings;
     // Another choice may have taken a part of this one.
     const bool whole =
-        std::ranges::all_of(relief.dropped, [&](GapId g) { return holdings[g] == Holding::kHeld; });
+        std::ranges::all_of(eviction.dropped, [&](IntervalId g) { return holdings[g] == Holding::kHeld; });
     if (!whole) continue;
     std::uint32_t end = 0;
-    for (const GapId g : relief.dropped) {
-      const Gap& gap = space_.model.gap(g);
+    for (const IntervalId g : eviction.dropped) {
+      const ReuseInterval& interval = space_.model.interval(g);
       holdings[g] = Holding::kDropped;
-      for (std::uint32_t s = gap.begin + 1; s < gap.end; ++s)
-        bytes[s] -= space_.graph.bytes(gap.tensor);
-      end = std::max(end, gap.end);
+      for (std::uint32_t s = interval.begin + 1; s < interval.end; ++s)
+        bytes[s] -= space_.graph.bytes(interval.tensor);
+      end = std::max(end, interval.end);
     }
-    if (relief.held) {
-      const Gap& gap = space_.model.gap(*relief.held);
-      holdings[*relief.held] = Holding::kHeld;
-      for (std::uint32_t s = gap.begin + 1; s < end; ++s)
-        bytes[s] += space_.graph.bytes(gap.tensor);
+    if (eviction.held) {
+      const ReuseInterval& interval = space_.model.interval(*eviction.held);
+      holdings[*eviction.held] = Holding::kHeld;
+      for (std::uint32_t s = interval.begin + 1; s < end; ++s)
+        bytes[s] += space_.graph.bytes(interval.tensor);
     }
     ++dropped;
   }
   return dropped;
 }
 
-// What is held there although its gap is dropped: made again for somebody else, and waiting.
-std::size_t GapRepair::make_anew_across(std::uint32_t stage, GapState& state) {
+// What is held there although its interval is dropped: made again for somebody else, and waiting.
+std::size_t IntervalRepair::make_anew_across(std::uint32_t stage, IntervalState& state) {
   std::size_t changed = 0;
-  for (const GapId g : space_.inner) {
-    const Gap& gap = space_.model.gap(g);
-    if (gap.begin >= stage || gap.end <= stage) continue;
+  for (const IntervalId g : space_.inner) {
+    const ReuseInterval& interval = space_.model.interval(g);
+    if (interval.begin >= stage || interval.end <= stage) continue;
     if (state.decisions.holdings[g] != Holding::kDropped) continue;
     state.decisions.holdings[g] = Holding::kNever;
     ++changed;
   }
   // And what is of no further use but for running others again.
   for (const TensorId t : space_.sources) {
-    const GapId g = space_.model.gaps_of(t).back();
-    if (space_.model.gap(g).begin >= stage || state.decisions.holdings[g] == Holding::kNever)
+    const IntervalId g = space_.model.intervals_of(t).back();
+    if (space_.model.interval(g).begin >= stage || state.decisions.holdings[g] == Holding::kNever)
       continue;
     state.decisions.holdings[g] = Holding::kNever;
     ++changed;
@@ -379,25 +379,25 @@ std::size_t GapRepair::make_anew_across(std::uint32_t stage, GapState& state) {
   return changed;
 }
 
-void GapRepair::refill(GapState& state, Random& random) {
-  GapState fuller = state;
+void IntervalRepair::refill(IntervalState& state, Random& random) {
+  IntervalState fuller = state;
   StageBytes bytes(state.plan.stage_bytes);
-  std::vector<std::pair<double, GapId>> dropped;
-  for (const GapId g : space_.inner) {
+  std::vector<std::pair<double, IntervalId>> dropped;
+  for (const IntervalId g : space_.inner) {
     if (state.decisions.holdings[g] == Holding::kHeld) continue;
     const double price = price_of_dropping(g, state.decisions.holdings);
     dropped.emplace_back(
-        -blurred(price / static_cast<double>(space_.graph.bytes(space_.model.gap(g).tensor)),
+        -blurred(price / static_cast<double>(space_.graph.bytes(space_.model.interval(g).tensor)),
                  random),
         g);
   }
   std::ranges::sort(dropped);
   std::size_t held = 0;
   for (const auto& [score, g] : dropped) {
-    const Gap& gap = space_.model.gap(g);
-    const Bytes size = space_.graph.bytes(gap.tensor);
+    const ReuseInterval& interval = space_.model.interval(g);
+    const Bytes size = space_.graph.bytes(interval.tensor);
     // From when it comes back it is there anyway.
-    const std::uint32_t first = gap.begin + 1;
+    const std::uint32_t first = interval.begin + 1;
     const std::uint32_t returned = state.plan.returned[g];
     if (first >= returned || bytes.most(first, returned) + size > *space_.problem.budget) continue;
     bytes.add(first, returned, size);
@@ -409,15 +409,15 @@ void GapRepair::refill(GapState& state, Random& random) {
   if (fuller.plan.fits && fuller.plan.cost < state.plan.cost) state = std::move(fuller);
 }
 
-double GapRepair::price_of_dropping(GapId g, const Holdings& holdings) {
+double IntervalRepair::price_of_dropping(IntervalId g, const Holdings& holdings) {
   ++round_;
-  const Gap& gap = space_.model.gap(g);
-  return rerun_price(space_.graph.producer(gap.tensor), gap.end, holdings, 0);
+  const ReuseInterval& interval = space_.model.interval(g);
+  return rerun_price(space_.graph.producer(interval.tensor), interval.end, holdings, 0);
 }
 
 // What it takes to have an op's values at a later op, by what is held there; an estimate, because
 // what is dropped there may have come back before.
-double GapRepair::rerun_price(OpId op, std::uint32_t at, const Holdings& holdings, int depth) {
+double IntervalRepair::rerun_price(OpId op, std::uint32_t at, const Holdings& holdings, int depth) {
   if (mark_[op] == round_) return 0;
   mark_[op] = round_;
   const VariantId variant = base_variant(space_.graph, op);
@@ -425,7 +425,7 @@ double GapRepair::rerun_price(OpId op, std::uint32_t at, const Holdings& holding
   if (depth == kDeepestPrice) return price;
   for (TensorId t : space_.graph.reads(variant)) {
     if (space_.graph.fixed(t)) continue;
-    const GapId g = space_.model.gap_at(t, at);
+    const IntervalId g = space_.model.interval_at(t, at);
     const bool held = !space_.model.droppable(g) || holdings[g] == Holding::kHeld;
     if (!held) price += rerun_price(space_.graph.producer(t), at, holdings, depth + 1);
   }

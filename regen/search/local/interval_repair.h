@@ -1,4 +1,4 @@
-// Decisions of the gap model (gap_model.h) and of what moves to the host, made to fit a budget: too
+// Decisions of the interval model (gap_model.h) and of what moves to the host, made to fit a budget: too
 // many bytes are relieved by dropping what is cheap to make again, room is refilled.
 #pragma once
 
@@ -14,36 +14,36 @@
 namespace regen {
 
 // All that is decided. Equal decisions give equal steps.
-struct GapDecisions {
+struct IntervalDecisions {
   Holdings holdings;
   IdVector<TensorId, char> moved;
 };
 
-struct GapPlan {
+struct IntervalPlan {
   std::vector<Step> steps;
   double cost = 0;  // known only for a plan that fits
   Bytes peak_bytes = 0;
   bool fits = false;
   std::vector<Bytes> stage_bytes;  // the most in use while each op, or what it needs again, runs
-  std::vector<std::uint32_t> returned;  // GapSequence::returned
+  std::vector<std::uint32_t> returned;  // IntervalSequence::returned
 };
 
-struct GapState {
-  GapDecisions decisions;
-  GapPlan plan;
+struct IntervalState {
+  IntervalDecisions decisions;
+  IntervalPlan plan;
 };
 
 // What there is to decide; the same for everybody who searches. The problem must have a budget and
 // outlive it.
-struct GapSpace {
-  explicit GapSpace(const Problem& posed);
+struct IntervalSpace {
+  explicit IntervalSpace(const Problem& posed);
 
   bool can_move() const { return problem.link.can_move() && !movable.empty(); }
 
   const Problem& problem;
   const Graph& graph;
-  GapModel model;
-  // With more ops than this, gaps are not looked at anew for each op that is over the budget while
+  IntervalModel model;
+  // With more ops than this, intervals are not looked at anew for each op that is over the budget while
   // there are many of these.
   bool many() const { return graph.num_ops() > 1'000; }
   // With more ops than this, what goes with their square takes too long.
@@ -52,60 +52,60 @@ struct GapSpace {
   OpId turn;
   std::vector<TensorId> movable;       // in the order of making
   std::vector<double> movable_before;  // bytes of those before each, and of all
-  std::vector<GapId> inner;            // droppable gaps of values with bytes, between two uses
+  std::vector<IntervalId> inner;            // droppable intervals of values with bytes, between two uses
   std::vector<TensorId> sources;       // values of no further use from which others are made
 };
 
-class GapRepair {
+class IntervalRepair {
  public:
   // The space and the effort must outlive it.
-  GapRepair(const GapSpace& space, Effort& effort)
+  IntervalRepair(const IntervalSpace& space, Effort& effort)
       : space_(space), effort_(effort), mark_(space.graph.num_ops(), 0) {}
 
-  GapPlan evaluate(const GapDecisions& decisions);
+  IntervalPlan evaluate(const IntervalDecisions& decisions);
   // Drops held values where there are too many bytes until the plan fits. With `give_up` it may end
   // without success when the effort is exhausted.
-  bool relieve(GapState& state, Random& random, bool give_up);
+  bool relieve(IntervalState& state, Random& random, bool give_up);
   // Holds dropped values where there is room.
-  void refill(GapState& state, Random& random);
+  void refill(IntervalState& state, Random& random);
   // How much chance there is in a choice.
   void set_blur(double blur) { blur_ = blur; }
 
  private:
   // One way to have fewer bytes at some op: values are dropped there, perhaps after one that they
   // can be made from is held in their place.
-  struct Relief {
+  struct Eviction {
     double score = 0;
-    std::vector<GapId> dropped;
-    std::optional<GapId> held;
+    std::vector<IntervalId> dropped;
+    std::optional<IntervalId> held;
   };
 
-  void price(GapPlan& plan, bool moves) const;
-  double cost_of_runs(const GapPlan& plan) const;
+  void price(IntervalPlan& plan, bool moves) const;
+  double cost_of_runs(const IntervalPlan& plan) const;
   // So dear already that no plan within the cap will come of it, though it is still too large.
-  bool far_beyond_the_cap(const GapPlan& plan) const;
-  bool at_once(const GapPlan& plan) const;
-  bool runs_away(const GapPlan& plan) const;
-  bool relieve_once(GapState& state, Random& random, bool give_up);
-  bool relieve_all(GapState& state, Random& random);
-  ReliefQueue droppable_where_over(const GapState& state, const std::vector<double>& excess_before,
+  bool far_beyond_the_cap(const IntervalPlan& plan) const;
+  bool at_once(const IntervalPlan& plan) const;
+  bool runs_away(const IntervalPlan& plan) const;
+  bool relieve_once(IntervalState& state, Random& random, bool give_up);
+  bool relieve_all(IntervalState& state, Random& random);
+  EvictionQueue droppable_where_over(const IntervalState& state, const std::vector<double>& excess_before,
                                    Random& random);
-  double gain(GapId g, const std::vector<double>& excess_before) const;
-  std::vector<Relief> reliefs(std::uint32_t stage, const GapState& state,
+  double gain(IntervalId g, const std::vector<double>& excess_before) const;
+  std::vector<Eviction> evictions(std::uint32_t stage, const IntervalState& state,
                               const std::vector<double>& excess_before, Random& random);
-  std::optional<Relief> relief_by_source(TensorId source, std::uint32_t stage,
-                                         const GapState& state);
-  std::size_t drop_across(std::uint32_t stage, GapState& state, std::vector<Bytes>& bytes,
+  std::optional<Eviction> eviction_by_source(TensorId source, std::uint32_t stage,
+                                         const IntervalState& state);
+  std::size_t drop_across(std::uint32_t stage, IntervalState& state, std::vector<Bytes>& bytes,
                           const std::vector<double>& excess_before, Random& random);
-  std::size_t make_anew_across(std::uint32_t stage, GapState& state);
-  bool crosses(GapId g, std::uint32_t stage) const {
-    return space_.model.gap(g).begin < stage && stage < space_.model.gap(g).end;
+  std::size_t make_anew_across(std::uint32_t stage, IntervalState& state);
+  bool crosses(IntervalId g, std::uint32_t stage) const {
+    return space_.model.interval(g).begin < stage && stage < space_.model.interval(g).end;
   }
-  double price_of_dropping(GapId g, const Holdings& holdings);
+  double price_of_dropping(IntervalId g, const Holdings& holdings);
   double rerun_price(OpId op, std::uint32_t at, const Holdings& holdings, int depth);
   double blurred(double value, Random& random) const;
 
-  const GapSpace& space_;
+  const IntervalSpace& space_;
   Effort& effort_;
   IdVector<OpId, std::uint32_t> mark_;
   std::uint32_t round_ = 0;

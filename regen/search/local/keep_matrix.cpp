@@ -2,22 +2,22 @@
 
 namespace regen {
 
-KeepMatrix keep_everything(const Frontier& frontier) {
-  KeepMatrix keep(frontier.num_ops, frontier.num_values);
-  for (ValueId v : IdRange<ValueId>(frontier.num_values)) {
-    const auto readers = frontier.readers[v];
-    std::size_t last = readers.empty() ? frontier.producer[v] : readers.back().index();
-    if (frontier.output[v]) last = frontier.num_ops;
-    keep.set(v, frontier.producer[v] + 1, last);
+KeepMatrix keep_everything(const StageProblem& stages) {
+  KeepMatrix keep(stages.num_ops, stages.num_values);
+  for (ValueId v : IdRange<ValueId>(stages.num_values)) {
+    const auto readers = stages.readers[v];
+    std::size_t last = readers.empty() ? stages.producer[v] : readers.back().index();
+    if (stages.output[v]) last = stages.num_ops;
+    keep.set(v, stages.producer[v] + 1, last);
   }
   return keep;
 }
 
-KeepMatrix keep_of_sequence(const Frontier& frontier, const std::vector<OpId>& sequence) {
-  KeepMatrix keep(frontier.num_ops, frontier.num_values);
+KeepMatrix keep_of_sequence(const StageProblem& stages, const std::vector<OpId>& sequence) {
+  KeepMatrix keep(stages.num_ops, stages.num_values);
   // The stage of each step: how many ops have run for the first time before it.
   std::vector<std::size_t> stage_of(sequence.size());
-  IdVector<OpId, char> seen(frontier.num_ops, 0);
+  IdVector<OpId, char> seen(stages.num_ops, 0);
   std::size_t stage = 0;
   for (std::size_t s = 0; s < sequence.size(); ++s) {
     stage_of[s] = stage;
@@ -25,17 +25,17 @@ KeepMatrix keep_of_sequence(const Frontier& frontier, const std::vector<OpId>& s
     seen[sequence[s]] = 1;
   }
   // Backwards: a value is held from a step that makes it to the last one that reads it.
-  IdVector<ValueId, std::size_t> needed_in(frontier.num_values,
+  IdVector<ValueId, std::size_t> needed_in(stages.num_values,
                                            0);  // 0: not needed; else stage + 1
-  for (ValueId v : IdRange<ValueId>(frontier.num_values)) {
-    if (frontier.output[v]) needed_in[v] = frontier.num_ops + 1;
+  for (ValueId v : IdRange<ValueId>(stages.num_values)) {
+    if (stages.output[v]) needed_in[v] = stages.num_ops + 1;
   }
   for (std::size_t s = sequence.size(); s-- > 0;) {
-    for (ValueId v : frontier.makes[sequence[s]]) {
+    for (ValueId v : stages.makes[sequence[s]]) {
       if (needed_in[v] > 0) keep.set(v, stage_of[s] + 1, needed_in[v] - 1);
       needed_in[v] = 0;
     }
-    for (ValueId v : frontier.reads[sequence[s]]) {
+    for (ValueId v : stages.reads[sequence[s]]) {
       if (needed_in[v] == 0) needed_in[v] = stage_of[s] + 1;
     }
   }

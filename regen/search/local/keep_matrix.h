@@ -1,4 +1,4 @@
-// What is carried from stage to stage: the matrix S of a frontier-advancing schedule, one bit for
+// What is carried from stage to stage: the matrix S of a stages-advancing schedule, one bit for
 // each value in each of T + 1 rows.
 #pragma once
 
@@ -43,10 +43,10 @@ class KeepMatrix {
 };
 
 // Every value from its making to the last first run of a reader, outputs to the end.
-KeepMatrix keep_everything(const Frontier& frontier);
+KeepMatrix keep_everything(const StageProblem& stages);
 
 // What a sequence of ops holds between its first runs. Ops may run in any order that makes sense;
 // if they do so as the stages demand, evaluating the result gives the same sequence back.
-KeepMatrix keep_of_sequence(const Frontier& frontier, const std::vector<OpId>& sequence);
+KeepMatrix keep_of_sequence(const StageProblem& stages, const std::vector<OpId>& sequence);
 
 }  // namespace regen

@@ -1,4 +1,4 @@
-// Search over the decisions of the gap model (gap_model.h) and over which values move to the host:
+// Search over the decisions of the interval model (gap_model.h) and over which values move to the host:
 // the cheapest step list within the budget that it comes upon, as the simulator prices it.
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace regen {
 
-class GapBlocks;
-class GapIsland;
+class IntervalBlocks;
+class SearchWorker;
 
 // For how long a search may find nothing better than what is known already.
 struct Patience {
@@ -21,10 +21,10 @@ struct Patience {
   double known = std::numeric_limits<double>::infinity();
 };
 
-class GapSearch {
+class LocalSearch {
  public:
   // The problem must have a budget and outlive the search.
-  GapSearch(const Problem& problem, Effort& effort)
+  LocalSearch(const Problem& problem, Effort& effort)
       : space_(problem), effort_(effort), repair_(space_, effort) {}
 
   // Starts from nothing by blocks of the forward pass (gap_blocks.h): soon, however long a graph
@@ -42,23 +42,23 @@ class GapSearch {
   // all cores; how many there are makes no difference to what is found with a given work.
   void improve(std::uint64_t seed, double good_enough, const Patience& patience);
 
-  const std::optional<GapPlan>& best() const { return best_; }
+  const std::optional<IntervalPlan>& best() const { return best_; }
 
  private:
   // What does not fit as it is may be given up: somebody has a plan already.
-  void fit_and_add(GapState state) { fit_and_add(std::move(state), repair_, true); }
-  void fit_and_add(GapState state, GapRepair& repair, bool give_up);
-  void add(GapState state, GapRepair& repair);
-  void add_blocks(const GapBlocks& blocks);
-  void offer(const GapState& state);
+  void fit_and_add(IntervalState state) { fit_and_add(std::move(state), repair_, true); }
+  void fit_and_add(IntervalState state, IntervalRepair& repair, bool give_up);
+  void add(IntervalState state, IntervalRepair& repair);
+  void add_blocks(const IntervalBlocks& blocks);
+  void offer(const IntervalState& state);
   IdVector<TensorId, char> early_values(double share) const;
-  void explore_all(std::vector<class GapIsland>& islands, double good_enough, const Effort& idle);
+  void explore_all(std::vector<class SearchWorker>& workers, double good_enough, const Effort& idle);
 
-  GapSpace space_;
+  IntervalSpace space_;
   Effort& effort_;
-  GapRepair repair_;
-  std::vector<GapState> starts_;  // where a search can begin, each of another cost
-  std::optional<GapPlan> best_;
+  IntervalRepair repair_;
+  std::vector<IntervalState> starts_;  // where a search can begin, each of another cost
+  std::optional<IntervalPlan> best_;
 };
 
 }  // namespace regen

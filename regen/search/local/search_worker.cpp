@@ -11,13 +11,13 @@ constexpr double kHeat = 0.06;  // of the overhead: how much worse may be for a 
 
 }  // namespace
 
-void GapIsland::explore(int tries, double good_enough, const Limits& limits) {
+void SearchWorker::explore(int tries, double good_enough, const Limits& limits) {
   constexpr std::array<double, 4> kBlurs{0.3, 1, 2, 4};
   Effort effort(limits);
-  GapRepair repair(*space_, effort);
+  IntervalRepair repair(*space_, effort);
   current_ = best_;
   for (int i = 0; i < tries && !effort.exhausted() && cost() > good_enough; ++i) {
-    GapState next = current_;
+    IntervalState next = current_;
     repair.set_blur(kBlurs[static_cast<std::size_t>(random_.between(0, 3))]);
     perturb(next);
     ++since_better_;
@@ -36,21 +36,21 @@ void GapIsland::explore(int tries, double good_enough, const Limits& limits) {
   work_ = effort.work();
 }
 
-void GapIsland::perturb(GapState& state) {
+void SearchWorker::perturb(IntervalState& state) {
   if (space_->can_move() && random_.chance(0.3)) change_movement(state);
   hold_some(state);
 }
 
 // Dropped values near each other are held again; others will have to go.
-void GapIsland::hold_some(GapState& state) {
+void SearchWorker::hold_some(IntervalState& state) {
   const auto ops = static_cast<std::int64_t>(space_->graph.num_ops());
   const std::int64_t width = std::max<std::int64_t>(4, ops >> random_.between(0, 7));
   const std::int64_t low = random_.between(-width / 2, ops - 1);
   constexpr std::array<double, 4> kShares{0.03, 0.1, 0.3, 1};
   const double share = kShares[static_cast<std::size_t>(random_.between(0, 3))];
-  for (const GapId g : space_->inner) {
-    const Gap& gap = space_->model.gap(g);
-    if (gap.begin < low || gap.begin > low + width || !random_.chance(share)) continue;
+  for (const IntervalId g : space_->inner) {
+    const ReuseInterval& interval = space_->model.interval(g);
+    if (interval.begin < low || interval.begin > low + width || !random_.chance(share)) continue;
     Holding& holding = state.decisions.holdings[g];
     if (holding != Holding::kHeld) {
       holding = Holding::kHeld;
@@ -59,15 +59,15 @@ void GapIsland::hold_some(GapState& state) {
     }
   }
   for (const TensorId t : space_->sources) {
-    const GapId g = space_->model.gaps_of(t).back();
-    if (space_->model.gap(g).begin < low || space_->model.gap(g).begin > low + width ||
+    const IntervalId g = space_->model.intervals_of(t).back();
+    if (space_->model.interval(g).begin < low || space_->model.interval(g).begin > low + width ||
         !random_.chance(share))
       continue;
     state.decisions.holdings[g] = random_.chance(0.9) ? Holding::kDropped : Holding::kNever;
   }
 }
 
-void GapIsland::change_movement(GapState& state) {
+void SearchWorker::change_movement(IntervalState& state) {
   if (random_.chance(0.5)) {
     exchange_movement(state);
     return;
@@ -80,7 +80,7 @@ void GapIsland::change_movement(GapState& state) {
 }
 
 // Others travel in the time of those that stay now.
-void GapIsland::exchange_movement(GapState& state) {
+void SearchWorker::exchange_movement(IntervalState& state) {
   constexpr int kDraws = 40;
   const std::int64_t changes = random_.between(1, 3);
   for (const bool moved : {true, false}) {
@@ -94,21 +94,21 @@ void GapIsland::exchange_movement(GapState& state) {
   }
 }
 
-void GapIsland::set_moved(GapState& state, TensorId t, bool moved) {
+void SearchWorker::set_moved(IntervalState& state, TensorId t, bool moved) {
   state.decisions.moved[t] = moved;
   if (!moved) return;
-  for (const GapId g : space_->model.gaps_of(t)) {
+  for (const IntervalId g : space_->model.intervals_of(t)) {
     if (!space_->model.last(g)) state.decisions.holdings[g] = Holding::kHeld;
   }
 }
 
-TensorId GapIsland::any_value() {
+TensorId SearchWorker::any_value() {
   const auto last = static_cast<std::int64_t>(space_->movable.size()) - 1;
   return space_->movable[static_cast<std::size_t>(random_.between(0, last))];
 }
 
 // By its bytes: most values of a network are small, and move little.
-TensorId GapIsland::large_value() {
+TensorId SearchWorker::large_value() {
   const auto& before = space_->movable_before;
   const double where = random_.real() * before.back();
   const auto behind = std::ranges::upper_bound(before, where);

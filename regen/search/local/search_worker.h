@@ -9,35 +9,35 @@
 
 namespace regen {
 
-class GapIsland {
+class SearchWorker {
  public:
   // The space must outlive it.
-  GapIsland(const GapSpace& space, GapState start, std::uint64_t seed)
+  SearchWorker(const IntervalSpace& space, IntervalState start, std::uint64_t seed)
       : space_(&space), random_(seed), current_(start), best_(std::move(start)) {}
 
   // Tries so often, within the limits, until something is good enough.
   void explore(int tries, double good_enough, const Limits& limits);
   // Goes on from another's plan, by chances of its own.
-  void settle(const GapState& state) { best_ = state; }
+  void settle(const IntervalState& state) { best_ = state; }
 
-  const GapState& best() const { return best_; }
+  const IntervalState& best() const { return best_; }
   double cost() const { return best_.plan.cost; }
   std::int64_t work() const { return work_; }  // of the last exploration
   int since_better() const { return since_better_; }
 
  private:
-  void perturb(GapState& state);
-  void hold_some(GapState& state);
-  void change_movement(GapState& state);
-  void exchange_movement(GapState& state);
-  void set_moved(GapState& state, TensorId t, bool moved);
+  void perturb(IntervalState& state);
+  void hold_some(IntervalState& state);
+  void change_movement(IntervalState& state);
+  void exchange_movement(IntervalState& state);
+  void set_moved(IntervalState& state, TensorId t, bool moved);
   TensorId any_value();
   TensorId large_value();
 
-  const GapSpace* space_;
+  const IntervalSpace* space_;
   Random random_;
-  GapState current_;
-  GapState best_;
+  IntervalState current_;
+  IntervalState best_;
   std::int64_t work_ = 0;
   int since_better_ = 0;  // tries
 };

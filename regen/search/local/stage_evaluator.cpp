@@ -5,11 +5,11 @@
 
 namespace regen {
 
-StageEvaluator::StageEvaluator(const Frontier& frontier)
-    : frontier_(frontier), wanted_(frontier.num_ops / 64 + 1, 0), needed_(frontier.num_values, 0) {}
+StageEvaluator::StageEvaluator(const StageProblem& stages)
+    : stages_(stages), wanted_(stages.num_ops / 64 + 1, 0), needed_(stages.num_values, 0) {}
 
 bool StageEvaluator::demand(OpId op, std::size_t stage) {
-  if (op.index() != stage && !frontier_.may_run_again(op, stage)) return false;
+  if (op.index() != stage && !stages_.may_run_again(op, stage)) return false;
   wanted_[op.index() / 64] |= std::uint64_t{1} << (op.index() % 64);
   lowest_word_ = std::min(lowest_word_, op.index() / 64);
   return true;
@@ -25,7 +25,7 @@ bool StageEvaluator::add_stage(const KeepMatrix& keep, std::size_t stage) {
   for (std::size_t w = 0; w < now.size(); ++w) {
     for (std::uint64_t bits = next[w] & ~now[w]; bits != 0; bits &= bits - 1) {
       const ValueId v(w * 64 + static_cast<std::size_t>(std::countr_zero(bits)));
-      if (!demand(OpId(frontier_.producer[v]), stage)) return false;
+      if (!demand(OpId(stages_.producer[v]), stage)) return false;
     }
   }
   // From the highest op down: what it reads and nobody holds must be made before it.
@@ -36,8 +36,8 @@ bool StageEvaluator::add_stage(const KeepMatrix& keep, std::size_t stage) {
       wanted_[w] &= ~(std::uint64_t{1} << bit);
       const OpId op(w * 64 + bit);
       sequence_.push_back(op);
-      for (ValueId v : frontier_.reads[op]) {
-        if (!keep.get(stage, v) && !demand(OpId(frontier_.producer[v]), stage)) return false;
+      for (ValueId v : stages_.reads[op]) {
+        if (!keep.get(stage, v) && !demand(OpId(stages_.producer[v]), stage)) return false;
       }
     }
   }
@@ -48,9 +48,9 @@ bool StageEvaluator::add_stage(const KeepMatrix& keep, std::size_t stage) {
 
 void StageEvaluator::measure(Bytes budget, Score& score) {
   Bytes live = 0;
-  for (ValueId v : IdRange<ValueId>(frontier_.num_values)) {
-    needed_[v] = frontier_.output[v];
-    if (frontier_.output[v]) live += frontier_.bytes[v];
+  for (ValueId v : IdRange<ValueId>(stages_.num_values)) {
+    needed_[v] = stages_.output[v];
+    if (stages_.output[v]) live += stages_.bytes[v];
   }
   memory_.resize(sequence_.size());
   score.peak = live;
@@ -59,16 +59,16 @@ void StageEvaluator::measure(Bytes budget, Score& score) {
   Bytes stage_peak = 0;
   for (std::size_t s = sequence_.size(); s-- > 0;) {
     const OpId op = sequence_[s];
-    Bytes during = live + frontier_.workspace[op];
-    for (ValueId v : frontier_.makes[op]) {
-      (needed_[v] ? live : during) += needed_[v] ? -frontier_.bytes[v] : frontier_.bytes[v];
+    Bytes during = live + stages_.workspace[op];
+    for (ValueId v : stages_.makes[op]) {
+      (needed_[v] ? live : during) += needed_[v] ? -stages_.bytes[v] : stages_.bytes[v];
       needed_[v] = 0;
     }
-    for (ValueId v : frontier_.reads[op]) {
+    for (ValueId v : stages_.reads[op]) {
       if (needed_[v]) continue;
       needed_[v] = 1;
-      live += frontier_.bytes[v];
-      during += frontier_.bytes[v];
+      live += stages_.bytes[v];
+      during += stages_.bytes[v];
     }
     memory_[s] = during;
     if (during > score.peak) {
@@ -88,14 +88,14 @@ void StageEvaluator::measure(Bytes budget, Score& score) {
 std::optional<Score> StageEvaluator::evaluate(const KeepMatrix& keep, Bytes budget) {
   sequence_.clear();
   stage_of_.clear();
-  for (std::size_t stage = 0; stage < frontier_.num_ops; ++stage) {
+  for (std::size_t stage = 0; stage < stages_.num_ops; ++stage) {
     if (add_stage(keep, stage)) continue;
     std::fill(wanted_.begin(), wanted_.end(), 0);
     return std::nullopt;
   }
-  Score score{.cost = frontier_.base_cost};
+  Score score{.cost = stages_.base_cost};
   for (std::size_t s = 0; s < sequence_.size(); ++s) {
-    if (sequence_[s].index() != stage_of_[s]) score.cost += frontier_.rerun_cost[sequence_[s]];
+    if (sequence_[s].index() != stage_of_[s]) score.cost += stages_.rerun_cost[sequence_[s]];
   }
   measure(budget, score);
   return score;

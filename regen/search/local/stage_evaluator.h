@@ -21,7 +21,7 @@ struct Score {
 
 class StageEvaluator {
  public:
-  explicit StageEvaluator(const Frontier& frontier);
+  explicit StageEvaluator(const StageProblem& stages);
 
   // Nothing if a value is wanted again that cannot be made again. Stays current until the next
   // call.
@@ -38,7 +38,7 @@ class StageEvaluator {
   bool demand(OpId op, std::size_t stage);
   void measure(Bytes budget, Score& score);
 
-  const Frontier& frontier_;
+  const StageProblem& stages_;
   std::vector<OpId> sequence_;
   std::vector<std::uint32_t> stage_of_;
   std::vector<Bytes> memory_;

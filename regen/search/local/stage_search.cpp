@@ -17,11 +17,11 @@ constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
 
 }  // namespace
 
-FrontierSearch::FrontierSearch(const Frontier& frontier, Bytes budget, std::uint64_t seed,
+StageSearch::StageSearch(const StageProblem& stages, Bytes budget, std::uint64_t seed,
                                Effort& effort)
-    : frontier_(frontier), budget_(budget), random_(seed), effort_(effort), evaluator_(frontier) {}
+    : stages_(stages), budget_(budget), random_(seed), effort_(effort), evaluator_(stages) {}
 
-std::optional<Score> FrontierSearch::evaluate(const KeepMatrix& keep) {
+std::optional<Score> StageSearch::evaluate(const KeepMatrix& keep) {
   const auto score = evaluator_.evaluate(keep, budget_);
   effort_.add(static_cast<std::int64_t>(evaluator_.sequence().size()));
   return score;
@@ -29,7 +29,7 @@ std::optional<Score> FrontierSearch::evaluate(const KeepMatrix& keep) {
 
 // The highest step of a stage above the budget: mostly the highest of all, at times another one, so
 // that the search does not always fight in the same place.
-std::optional<std::size_t> FrontierSearch::overflowing_step() {
+std::optional<std::size_t> StageSearch::overflowing_step() {
   const auto& sequence = evaluator_.sequence();
   if (random_.between(0, 3) != 0) {
     const std::size_t peak = evaluator_.peak_step();
@@ -45,22 +45,22 @@ std::optional<std::size_t> FrontierSearch::overflowing_step() {
 
 // For each value that only waits during `step`: not to hold it between its last touch before and
 // its next use after, if it can be made again in another stage.
-std::vector<FrontierSearch::Move> FrontierSearch::drops_at(std::size_t step) {
+std::vector<StageSearch::Move> StageSearch::drops_at(std::size_t step) {
   const auto& sequence = evaluator_.sequence();
   const OpId op = sequence[step];
-  IdVector<ValueId, std::size_t> next_use(frontier_.num_values, kNever);
-  for (ValueId v : IdRange<ValueId>(frontier_.num_values)) {
-    if (frontier_.output[v]) next_use[v] = frontier_.num_ops - 1;
+  IdVector<ValueId, std::size_t> next_use(stages_.num_values, kNever);
+  for (ValueId v : IdRange<ValueId>(stages_.num_values)) {
+    if (stages_.output[v]) next_use[v] = stages_.num_ops - 1;
   }
   for (std::size_t s = sequence.size(); --s > step;) {
-    for (ValueId v : frontier_.makes[sequence[s]]) next_use[v] = kNever;
-    for (ValueId v : frontier_.reads[sequence[s]]) next_use[v] = evaluator_.stage_of(s);
+    for (ValueId v : stages_.makes[sequence[s]]) next_use[v] = kNever;
+    for (ValueId v : stages_.reads[sequence[s]]) next_use[v] = evaluator_.stage_of(s);
   }
   const auto waits = [&](ValueId v) {
-    const auto reads = frontier_.reads[op];
-    return next_use[v] != kNever && frontier_.bytes[v] > 0 &&
-           frontier_.repeatable[OpId(frontier_.producer[v])] &&
-           frontier_.producer[v] != op.index() &&
+    const auto reads = stages_.reads[op];
+    return next_use[v] != kNever && stages_.bytes[v] > 0 &&
+           stages_.repeatable[OpId(stages_.producer[v])] &&
+           stages_.producer[v] != op.index() &&
            std::find(reads.begin(), reads.end(), v) == reads.end();
   };
   std::vector<Move> moves;
@@ -71,25 +71,25 @@ std::vector<FrontierSearch::Move> FrontierSearch::drops_at(std::size_t step) {
       if (touched < next_use[v]) moves.push_back({v, touched + 1, next_use[v]});
       next_use[v] = kNever;
     };
-    for (ValueId v : frontier_.makes[sequence[s]]) consider(v);
-    for (ValueId v : frontier_.reads[sequence[s]]) consider(v);
+    for (ValueId v : stages_.makes[sequence[s]]) consider(v);
+    for (ValueId v : stages_.reads[sequence[s]]) consider(v);
   }
   // What the op itself touches may be held beyond its stage for others.
   return moves;
 }
 
 // For each re-run: to hold the value from where it was last touched instead.
-std::vector<FrontierSearch::Move> FrontierSearch::keeps() {
+std::vector<StageSearch::Move> StageSearch::keeps() {
   const auto& sequence = evaluator_.sequence();
-  IdVector<ValueId, std::size_t> touched(frontier_.num_values, kNever);
+  IdVector<ValueId, std::size_t> touched(stages_.num_values, kNever);
   std::vector<Move> moves;
   for (std::size_t s = 0; s < sequence.size(); ++s) {
     const OpId op = sequence[s];
     const std::size_t stage = evaluator_.stage_of(s);
-    for (ValueId v : frontier_.reads[op]) touched[v] = stage;
-    for (ValueId v : frontier_.makes[op]) {
+    for (ValueId v : stages_.reads[op]) touched[v] = stage;
+    for (ValueId v : stages_.makes[op]) {
       if (op.index() != stage && touched[v] != kNever && touched[v] < stage &&
-          stage <= frontier_.useful_until[v]) {
+          stage <= stages_.useful_until[v]) {
         moves.push_back({v, touched[v] + 1, stage});
       }
       touched[v] = stage;
@@ -99,11 +99,11 @@ std::vector<FrontierSearch::Move> FrontierSearch::keeps() {
 }
 
 // The drop that costs least for what it takes off the overflow, with some noise in the judgement.
-std::optional<FrontierSearch::Move> FrontierSearch::best_drop(const Schedule& schedule,
+std::optional<StageSearch::Move> StageSearch::best_drop(const Schedule& schedule,
                                                               const std::vector<Move>& moves) {
   std::optional<Move> best;
   double best_price = std::numeric_limits<double>::infinity();
-  const double small = 1e-6 * frontier_.base_cost / static_cast<double>(frontier_.num_ops);
+  const double small = 1e-6 * stages_.base_cost / static_cast<double>(stages_.num_ops);
   KeepMatrix trial = schedule.keep;
   for (const Move& move : moves) {
     trial.clear(move.value, move.first, move.last);
@@ -123,7 +123,7 @@ std::optional<FrontierSearch::Move> FrontierSearch::best_drop(const Schedule& sc
   return best;
 }
 
-bool FrontierSearch::repair(Schedule& schedule) {
+bool StageSearch::repair(Schedule& schedule) {
   for (int stuck = 0; stuck < kEscapes && !effort_.exhausted();) {
     schedule.score = *evaluate(schedule.keep);
     if (schedule.score.fits()) return true;
@@ -132,8 +132,8 @@ bool FrontierSearch::repair(Schedule& schedule) {
     std::vector<Move> moves = drops_at(*step);
     // The cheap ones for their size first; the others only if none of those helps.
     std::ranges::sort(moves, {}, [&](const Move& move) {
-      return frontier_.rerun_cost[OpId(frontier_.producer[move.value])] /
-             static_cast<double>(frontier_.bytes[move.value]);
+      return stages_.rerun_cost[OpId(stages_.producer[move.value])] /
+             static_cast<double>(stages_.bytes[move.value]);
     });
     const std::size_t few = std::min(moves.size(), kDropsTried);
     std::optional<Move> best = best_drop(schedule, {moves.begin(), moves.begin() + few});
@@ -152,8 +152,8 @@ bool FrontierSearch::repair(Schedule& schedule) {
   return false;
 }
 
-std::vector<Bytes> FrontierSearch::stage_peaks() const {
-  std::vector<Bytes> peaks(frontier_.num_ops, 0);
+std::vector<Bytes> StageSearch::stage_peaks() const {
+  std::vector<Bytes> peaks(stages_.num_ops, 0);
   for (std::size_t s = 0; s < evaluator_.sequence().size(); ++s) {
     Bytes& peak = peaks[evaluator_.stage_of(s)];
     peak = std::max(peak, evaluator_.memory(s));
@@ -161,7 +161,7 @@ std::vector<Bytes> FrontierSearch::stage_peaks() const {
   return peaks;
 }
 
-void FrontierSearch::improve(Schedule& schedule) {
+void StageSearch::improve(Schedule& schedule) {
   bool better = true;
   while (better && !effort_.exhausted()) {
     better = false;
@@ -169,14 +169,14 @@ void FrontierSearch::improve(Schedule& schedule) {
     std::vector<Move> moves = keeps();
     const std::vector<Bytes> peaks = stage_peaks();
     std::ranges::stable_sort(moves, std::greater(), [&](const Move& move) {
-      return frontier_.rerun_cost[OpId(frontier_.producer[move.value])];
+      return stages_.rerun_cost[OpId(stages_.producer[move.value])];
     });
     for (const Move& move : moves) {
       // A stage in between without room for it: nearly always in vain, so rarely tried.
       const bool room = std::all_of(
           peaks.begin() + static_cast<std::ptrdiff_t>(move.first),
           peaks.begin() + static_cast<std::ptrdiff_t>(std::min(move.last, peaks.size())),
-          [&](Bytes peak) { return peak + frontier_.bytes[move.value] <= budget_; });
+          [&](Bytes peak) { return peak + stages_.bytes[move.value] <= budget_; });
       if (!room && !random_.chance(kBlindTrial)) continue;
       KeepMatrix trial = schedule.keep;
       trial.set(move.value, move.first, move.last);
@@ -189,7 +189,7 @@ void FrontierSearch::improve(Schedule& schedule) {
   }
 }
 
-void FrontierSearch::perturb(Schedule& schedule) {
+void StageSearch::perturb(Schedule& schedule) {
   evaluate(schedule.keep);
   const std::vector<Move> moves = keeps();
   if (moves.empty()) return;
@@ -200,13 +200,13 @@ void FrontierSearch::perturb(Schedule& schedule) {
   }
 }
 
-void FrontierSearch::offer(const Schedule& schedule) {
+void StageSearch::offer(const Schedule& schedule) {
   if (schedule.score.fits() && (!best_ || schedule.score.cost < best_->score.cost)) {
     best_ = schedule;
   }
 }
 
-bool FrontierSearch::add_start(KeepMatrix start) {
+bool StageSearch::add_start(KeepMatrix start) {
   Schedule schedule{std::move(start), {}};
   if (!evaluate(schedule.keep) || !repair(schedule)) return false;
   improve(schedule);
@@ -214,7 +214,7 @@ bool FrontierSearch::add_start(KeepMatrix start) {
   return true;
 }
 
-bool FrontierSearch::descend(KeepMatrix start) {
+bool StageSearch::descend(KeepMatrix start) {
   const Bytes target = budget_;
   Schedule schedule{std::move(start), {}};
   const auto score = evaluate(schedule.keep);
@@ -245,7 +245,7 @@ bool FrontierSearch::descend(KeepMatrix start) {
   return arrived && add_start(std::move(schedule.keep));
 }
 
-void FrontierSearch::run(int rounds, std::int64_t work, double goal,
+void StageSearch::run(int rounds, std::int64_t work, double goal,
                          const std::function<void(double)>& on_better) {
   if (!best_) return;
   const std::int64_t last_work = effort_.work() + work;
@@ -268,7 +268,7 @@ void FrontierSearch::run(int rounds, std::int64_t work, double goal,
   }
 }
 
-std::vector<OpId> FrontierSearch::best_sequence() {
+std::vector<OpId> StageSearch::best_sequence() {
   evaluate(best_->keep);
   return evaluator_.sequence();
 }

@@ -1,4 +1,4 @@
-// Good frontier-advancing schedules by iterated local search: from any start, values are dropped
+// Good stages-advancing schedules by iterated local search: from any start, values are dropped
 // where memory is too high until the schedule fits, re-runs are removed while it still does, and
 // parts of it are undone and repaired again, keeping what is cheaper.
 #pragma once
@@ -12,10 +12,10 @@
 
 namespace regen {
 
-class FrontierSearch {
+class StageSearch {
  public:
   // `budget` without the fixed bytes. One unit of work is one step of one evaluated schedule.
-  FrontierSearch(const Frontier& frontier, Bytes budget, std::uint64_t seed, Effort& effort);
+  StageSearch(const StageProblem& stages, Bytes budget, std::uint64_t seed, Effort& effort);
 
   // Repairs and improves a start; true if it fits in the end.
   bool add_start(KeepMatrix start);
@@ -56,7 +56,7 @@ class FrontierSearch {
   std::vector<Bytes> stage_peaks() const;
   std::optional<std::size_t> overflowing_step();
 
-  const Frontier& frontier_;
+  const StageProblem& stages_;
   Bytes budget_;
   Random random_;
   Effort& effort_;

@@ -1,8 +1,8 @@
 // Schedules that recompute and move: what each stage hands to the next, and what of it may wait on
-// the host meanwhile. The stages are those of frontier.h.
+// the host meanwhile. The stages are those of stages.h.
 //
 //   stage          1  2  3  4  5  6
-//   a's value      made  ........ read     four ways over the gap between its uses:
+//   a's value      made  ........ read     four ways over the interval between its uses:
 //     keep         #  #  #  #  #  #          on the device
 //     move         #  ~  ~  ~  ~  #          may be on the host when its bytes are wanted
 //     drop         #              #          made again for stage 6
@@ -18,42 +18,42 @@
 
 namespace regen {
 
-struct HybridSchedule {
+struct SwapSchedule {
   KeepMatrix keep;  // what a stage begins with, on the device or on the host
   KeepMatrix away;  // what of it may be on the host
 
-  bool operator==(const HybridSchedule&) const = default;
+  bool operator==(const SwapSchedule&) const = default;
 };
 
 // The rows first..last of S between two uses of a value by first runs, with others in between.
-struct StageGap {
+struct StageReuse {
   ValueId value;
   std::size_t first = 0;
   std::size_t last = 0;
 };
 
-enum class GapWay : std::uint8_t { kKeep, kMove, kDrop };
+enum class IntervalDecision : std::uint8_t { kKeep, kMove, kDrop };
 
-std::vector<StageGap> find_stage_gaps(const Frontier& frontier);
-GapWay way_of(const HybridSchedule& schedule, const StageGap& gap);
-void set_way(HybridSchedule& schedule, const StageGap& gap, GapWay way);
+std::vector<StageReuse> find_stage_reuses(const StageProblem& stages);
+IntervalDecision way_of(const SwapSchedule& schedule, const StageReuse& interval);
+void set_way(SwapSchedule& schedule, const StageReuse& interval, IntervalDecision way);
 
-// Everything kept, and every gap of bytes in the given way.
-HybridSchedule uniform_schedule(const Frontier& frontier, const std::vector<StageGap>& gaps,
-                                GapWay way);
+// Everything kept, and every interval of bytes in the given way.
+SwapSchedule uniform_schedule(const StageProblem& stages, const std::vector<StageReuse>& intervals,
+                                IntervalDecision way);
 
-// What a plan hands from stage to stage, and which gaps its values spend on the host.
-HybridSchedule schedule_of(const Frontier& frontier, const std::vector<StageGap>& gaps,
+// What a plan hands from stage to stage, and which intervals its values spend on the host.
+SwapSchedule schedule_of(const StageProblem& stages, const std::vector<StageReuse>& intervals,
                            const Plan& plan);
 
-// What a hybrid schedule is worth. `problem` and `frontier` must outlive it.
-class HybridEvaluator {
+// What a hybrid schedule is worth. `problem` and `stages` must outlive it.
+class SwapEvaluator {
  public:
-  HybridEvaluator(const Problem& problem, const Frontier& frontier);
+  SwapEvaluator(const Problem& problem, const StageProblem& stages);
 
   // The judged plan, within the budget wherever movement can bring it there; nothing if a value is
   // wanted again that cannot be made again.
-  std::optional<Candidate> evaluate(const HybridSchedule& schedule);
+  std::optional<Candidate> evaluate(const SwapSchedule& schedule);
 
   // Fetches of the tensor from now on are this many times the copy's duration ahead of their use.
   void set_lead(TensorId tensor, double lead) { lead_[tensor] = lead; }
@@ -61,7 +61,7 @@ class HybridEvaluator {
 
   // Of the last evaluation: the stage of the op that runs at the highest memory.
   std::size_t peak_stage() const { return peak_stage_; }
-  std::size_t num_steps() const { return stages_.sequence().size(); }
+  std::size_t num_steps() const { return stage_evaluator_.sequence().size(); }
 
  private:
   std::vector<Absence> absences(const KeepMatrix& away) const;
@@ -69,8 +69,8 @@ class HybridEvaluator {
   void find_peak(const Plan& plan, const Simulation& simulation);
 
   const Problem& problem_;
-  const Frontier& frontier_;
-  StageEvaluator stages_;
+  const StageProblem& stages_;
+  StageEvaluator stage_evaluator_;
   IdVector<TensorId, double> lead_;
   std::size_t peak_stage_ = 0;
 };

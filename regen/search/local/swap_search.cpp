@@ -8,22 +8,22 @@
 namespace regen {
 namespace {
 
-// Of the gaps over a peak the largest are tried; one that frees little does not help there.
-constexpr std::size_t kGapsTried = 24;
+// Of the intervals over a peak the largest are tried; one that frees little does not help there.
+constexpr std::size_t kIntervalsTried = 24;
 
 }  // namespace
 
-HybridSearch::HybridSearch(const Problem& problem, const Frontier& frontier, Effort& effort)
+SwapSearch::SwapSearch(const Problem& problem, const StageProblem& stages, Effort& effort)
     : problem_(problem),
-      frontier_(frontier),
+      stages_(stages),
       effort_(effort),
       random_(problem.options.seed),
-      evaluator_(problem, frontier),
-      gaps_(find_stage_gaps(frontier)) {
-  std::erase_if(gaps_, [&](const StageGap& gap) { return frontier.bytes[gap.value] == 0; });
+      evaluator_(problem, stages),
+      intervals_(find_stage_reuses(stages)) {
+  std::erase_if(intervals_, [&](const StageReuse& interval) { return stages.bytes[interval.value] == 0; });
 }
 
-std::optional<HybridSearch::Judged> HybridSearch::judge(HybridSchedule schedule) {
+std::optional<SwapSearch::Judged> SwapSearch::judge(SwapSchedule schedule) {
   auto candidate = evaluator_.evaluate(schedule);
   effort_.add(static_cast<std::int64_t>(evaluator_.num_steps()) + 1);
   if (!candidate) return std::nullopt;
@@ -38,36 +38,36 @@ std::optional<HybridSearch::Judged> HybridSearch::judge(HybridSchedule schedule)
   return judged;
 }
 
-bool HybridSearch::better(const Judged& a, const Judged& b) {
+bool SwapSearch::better(const Judged& a, const Judged& b) {
   if (a.over != b.over) return a.over < b.over;
   return a.candidate.simulation.cost < b.candidate.simulation.cost;
 }
 
-void HybridSearch::offer(const Judged& judged) {
+void SwapSearch::offer(const Judged& judged) {
   if (!best_ || better(judged, *best_)) best_ = judged;
 }
 
-void HybridSearch::add_start(HybridSchedule start) {
+void SwapSearch::add_start(SwapSchedule start) {
   auto judged = judge(std::move(start));
   if (!judged) return;
   offer(*judged);
   repair(*judged);
   offer(*judged);
-  improve(*judged, frontier_.base_cost);
+  improve(*judged, stages_.base_cost);
   offer(*judged);
 }
 
-// Changes, one by one, the gap over the peak that brings the schedule nearer to the budget at the
+// Changes, one by one, the interval over the peak that brings the schedule nearer to the budget at the
 // least cost for each byte.
-void HybridSearch::repair(Judged& judged) {
+void SwapSearch::repair(Judged& judged) {
   while (!fits(judged) && !effort_.exhausted()) {
     std::optional<Judged> next;
     double least = std::numeric_limits<double>::infinity();
-    for (const StageGap& gap : gaps_over_peak(judged)) {
-      for (const GapWay way : {GapWay::kMove, GapWay::kDrop}) {
-        if (way <= way_of(judged.schedule, gap) || !possible(way)) continue;
-        HybridSchedule changed = judged.schedule;
-        set_way(changed, gap, way);
+    for (const StageReuse& interval : intervals_over_peak(judged)) {
+      for (const IntervalDecision way : {IntervalDecision::kMove, IntervalDecision::kDrop}) {
+        if (way <= way_of(judged.schedule, interval) || !possible(way)) continue;
+        SwapSchedule changed = judged.schedule;
+        set_way(changed, interval, way);
         auto tried = judge(std::move(changed));
         if (!tried || tried->over >= judged.over) continue;
         const double price = (tried->candidate.simulation.cost - judged.candidate.simulation.cost) /
@@ -83,21 +83,21 @@ void HybridSearch::repair(Judged& judged) {
 }
 
 // The largest that are not dropped yet.
-std::vector<StageGap> HybridSearch::gaps_over_peak(const Judged& judged) const {
-  std::vector<StageGap> result;
-  for (const StageGap& gap : gaps_) {
-    const bool covers = gap.first <= judged.peak_stage && judged.peak_stage <= gap.last;
-    if (covers && way_of(judged.schedule, gap) != GapWay::kDrop) result.push_back(gap);
+std::vector<StageReuse> SwapSearch::intervals_over_peak(const Judged& judged) const {
+  std::vector<StageReuse> result;
+  for (const StageReuse& interval : intervals_) {
+    const bool covers = interval.first <= judged.peak_stage && judged.peak_stage <= interval.last;
+    if (covers && way_of(judged.schedule, interval) != IntervalDecision::kDrop) result.push_back(interval);
   }
   std::ranges::stable_sort(result, std::ranges::greater{},
-                           [&](const StageGap& gap) { return frontier_.bytes[gap.value]; });
-  if (result.size() > kGapsTried) result.resize(kGapsTried);
+                           [&](const StageReuse& interval) { return stages_.bytes[interval.value]; });
+  if (result.size() > kIntervalsTried) result.resize(kIntervalsTried);
   return result;
 }
 
-// Every gap in a random order, each in its best way as things stand, until none changes.
-void HybridSearch::improve(Judged& judged, double goal) {
-  std::vector<std::size_t> order(gaps_.size());
+// Every interval in a random order, each in its best way as things stand, until none changes.
+void SwapSearch::improve(Judged& judged, double goal) {
+  std::vector<std::size_t> order(intervals_.size());
   std::iota(order.begin(), order.end(), 0);
   bool changed = true;
   while (changed) {
@@ -110,22 +110,22 @@ void HybridSearch::improve(Judged& judged, double goal) {
     for (const std::size_t i : order) {
       const bool perfect = fits(judged) && judged.candidate.simulation.cost <= goal;
       if (perfect || effort_.exhausted()) return;
-      changed |= try_other_ways(judged, gaps_[i]);
+      changed |= try_other_ways(judged, intervals_[i]);
     }
   }
 }
 
-bool HybridSearch::try_other_ways(Judged& judged, const StageGap& gap) {
+bool SwapSearch::try_other_ways(Judged& judged, const StageReuse& interval) {
   bool changed = false;
-  const GapWay present = way_of(judged.schedule, gap);
+  const IntervalDecision present = way_of(judged.schedule, interval);
   // To give a value up when nothing waits and all fits can only cost.
-  if (present == GapWay::kKeep && fits(judged) && judged.candidate.simulation.stall == 0) {
+  if (present == IntervalDecision::kKeep && fits(judged) && judged.candidate.simulation.stall == 0) {
     return false;
   }
-  for (const GapWay way : {GapWay::kKeep, GapWay::kMove, GapWay::kDrop}) {
+  for (const IntervalDecision way : {IntervalDecision::kKeep, IntervalDecision::kMove, IntervalDecision::kDrop}) {
     if (way == present || !possible(way)) continue;
-    HybridSchedule other = judged.schedule;
-    set_way(other, gap, way);
+    SwapSchedule other = judged.schedule;
+    set_way(other, interval, way);
     auto tried = judge(std::move(other));
     if (!tried || !better(*tried, judged)) continue;
     judged = *std::move(tried);
@@ -134,21 +134,21 @@ bool HybridSearch::try_other_ways(Judged& judged, const StageGap& gap) {
   return changed;
 }
 
-HybridSchedule HybridSearch::disturbed(const Judged& judged) {
-  HybridSchedule schedule = judged.schedule;
-  const auto changes = random_.between(1, 1 + static_cast<std::int64_t>(gaps_.size()) / 8);
-  const std::array ways{GapWay::kKeep, GapWay::kMove, GapWay::kDrop};
+SwapSchedule SwapSearch::disturbed(const Judged& judged) {
+  SwapSchedule schedule = judged.schedule;
+  const auto changes = random_.between(1, 1 + static_cast<std::int64_t>(intervals_.size()) / 8);
+  const std::array ways{IntervalDecision::kKeep, IntervalDecision::kMove, IntervalDecision::kDrop};
   for (std::int64_t i = 0; i < changes; ++i) {
-    const StageGap& gap = gaps_[static_cast<std::size_t>(
-        random_.between(0, static_cast<std::int64_t>(gaps_.size()) - 1))];
-    set_way(schedule, gap, ways[static_cast<std::size_t>(random_.between(0, 2))]);
+    const StageReuse& interval = intervals_[static_cast<std::size_t>(
+        random_.between(0, static_cast<std::int64_t>(intervals_.size()) - 1))];
+    set_way(schedule, interval, ways[static_cast<std::size_t>(random_.between(0, 2))]);
   }
   return schedule;
 }
 
-void HybridSearch::run(int rounds, double goal) {
+void SwapSearch::run(int rounds, double goal) {
   int idle = 0;
-  while (found() && !gaps_.empty() && idle < rounds && best().simulation.cost > goal &&
+  while (found() && !intervals_.empty() && idle < rounds && best().simulation.cost > goal &&
          !effort_.exhausted()) {
     ++idle;
     auto judged = judge(disturbed(*best_));

@@ -60,7 +60,7 @@ Result<Proposal> decide_with_variants(const Problem& problem, bool unlimited, Ef
   IdVector<OpId, VariantId> base(graph.num_ops());
   for (OpId op : graph.ops()) base[op] = base_variant(graph, op);
   if (view.chosen() == base) return decide_in_view(problem, view, unlimited, effort);
-  Effort first(share_of(effort, kChosenShare));
+  Effort first(fraction_of(effort, kChosenShare));
   REGEN_ASSIGN(Proposal chosen, decide_in_view(problem, view, unlimited, first));
   effort.add(first.work());
   if (chosen.status == PlanStatus::kOptimal) return chosen;
@@ -110,7 +110,7 @@ Result<Proposal> decide_in_orders(const Problem& problem, bool unlimited, Effort
   std::optional<OrderView> view;
   if (problem.budget && !problem.options.keep_order) view = promising_order(problem, effort);
   if (!view) return decide(problem, unlimited, effort);
-  Effort first(share_of(effort, kOrderShare));
+  Effort first(fraction_of(effort, kOrderShare));
   Problem inner = problem;
   inner.graph = &view->graph();
   inner.observer = nullptr;  // its bounds are for that order
@@ -142,7 +142,7 @@ Result<Proposal> plan_auto(const Problem& problem, Effort& effort) {
   const bool unlimited = std::isinf(limits.seconds) && limits.work == Limits{}.work;
   if (unlimited) limits.work = kDefaultWork;
   Effort all(limits);
-  Effort own(share_of(all, 1 - share_for_second_opinions(*problem.graph)));
+  Effort own(fraction_of(all, 1 - share_for_second_opinions(*problem.graph)));
   REGEN_ASSIGN(Proposal proposal, decide_in_orders(problem, unlimited, own));
   all.add(own.work());
   auto result = with_second_opinions(problem, std::move(proposal), all);

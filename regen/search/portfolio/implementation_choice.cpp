@@ -165,7 +165,7 @@ QuickWorth quick_worth(const Problem& problem, const Graph& graph, Effort& effor
   Problem inner = problem;
   inner.graph = &graph;
   inner.observer = nullptr;
-  GapSearch search(inner, effort);
+  LocalSearch search(inner, effort);
   search.start_in_blocks();
   search.start();
   return {search.best() ? search.best()->cost : kNoCost, bound};

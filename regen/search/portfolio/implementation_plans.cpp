@@ -49,7 +49,7 @@ class ImplementationPlans {
         best_(problem) {}
 
   Result<Proposal> run() {
-    Effort own(share_of(effort_, kBoundShare));
+    Effort own(fraction_of(effort_, kBoundShare));
     const double bound = covering_bound(graph_, problem_.link, *problem_.budget, own, host()).cost;
     effort_.add(own.work());
     bound_ = std::max(std::isfinite(bound) ? bound : 0.0, least_cost(graph_));
@@ -70,7 +70,7 @@ class ImplementationPlans {
   // Of all choices those that quick plans like best.
   Status try_best_of(std::vector<ChosenImplementations> choices) {
     REGEN_TRY(try_choice(all_.base(), kBaseShare));
-    Effort quick(share_of(effort_, kQuickShare));
+    Effort quick(fraction_of(effort_, kQuickShare));
     std::vector<std::pair<QuickWorth, std::size_t>> order;
     for (std::size_t i = 0; i < choices.size(); ++i) {
       REGEN_ASSIGN(const VariantView view, all_.view(choices[i]));
@@ -88,7 +88,7 @@ class ImplementationPlans {
   Status try_promising() {
     REGEN_TRY(try_choice(all_.base(), kBaseShare));
     if (!wants_more()) return {};
-    Effort quick(share_of(effort_, kQuickShare));
+    Effort quick(fraction_of(effort_, kQuickShare));
     REGEN_ASSIGN(const Preferred preferred, algorithms_of_base(quick));
     REGEN_ASSIGN(const ChosenImplementations chosen,
                  choose_implementations(problem_, all_, preferred, quick));
@@ -118,7 +118,7 @@ class ImplementationPlans {
     tried_.push_back(chosen);
     REGEN_ASSIGN(const VariantView view, all_.view(chosen));
     if (structural_bound(view.graph()).bytes > *problem_.budget) return {};
-    Effort own(share_of(effort_, share));
+    Effort own(fraction_of(effort_, share));
     const double least =
         covering_bound(view.graph(), problem_.link, *problem_.budget, own, host()).cost;
     // Plans in other orders than the graph's are sought elsewhere, but for what others propose.
@@ -141,7 +141,7 @@ class ImplementationPlans {
     if (graph_.num_ops() > kMostMonetOps) return {};
     Problem quiet = problem_;
     quiet.observer = nullptr;
-    auto outcome = solve("monet", quiet, share_of(effort_, share));
+    auto outcome = solve("monet", quiet, fraction_of(effort_, share));
     if (!outcome.ok()) return {};  // a graph that it cannot take
     effort_.add(outcome->work);
     if (!outcome->plan) return {};

@@ -26,7 +26,7 @@ double quick_cost(Problem problem, const Graph& graph, const Limits& limits, Eff
   problem.graph = &graph;
   problem.observer = nullptr;
   Effort own(limits);
-  GapSearch search(problem, own);
+  LocalSearch search(problem, own);
   search.start_in_blocks();
   search.start(true);
   effort.add(own.work());
@@ -38,7 +38,7 @@ double quick_cost(Problem problem, const Graph& graph, const Limits& limits, Eff
 std::optional<OrderView> promising_order(const Problem& problem, Effort& effort) {
   const Graph& graph = *problem.graph;
   if (graph.num_ops() > kMostOps) return std::nullopt;
-  const Limits limits = share_of(effort, kShare);
+  const Limits limits = fraction_of(effort, kShare);
   double least = quick_cost(problem, graph, limits, effort) * kClearly;
   // Nothing is cheaper than to run every op once.
   if (least <= graph.base_cost() * kClearly) return std::nullopt;

@@ -106,7 +106,7 @@ class PlanInOrder {
 
   Result<Proposal> run() {
     if (!problem_.budget) return plan_keep_all(problem_, effort_);
-    std::optional<GapSearch> search;
+    std::optional<LocalSearch> search;
     if (check_sequences_possible(graph_).ok()) {
       search.emplace(quiet_, effort_);
       search->start_in_blocks();
@@ -132,7 +132,7 @@ class PlanInOrder {
   }
 
  private:
-  void improve(GapSearch& search, std::uint64_t seed, double patience) {
+  void improve(LocalSearch& search, std::uint64_t seed, double patience) {
     const double known = best_.best() ? best_.best()->simulation.cost : kNoPlan;
     search.improve(seed, bound_ * (1 + kSame), {.share = patience, .known = known});
     take(search);
@@ -142,12 +142,12 @@ class PlanInOrder {
   Limits limits_of(const Proposer& proposer) const {
     const bool to_the_end = unlimited_ && graph_.num_ops() <= kMostExactOps;
     if (!to_the_end || std::string_view(proposer.name) != "str") {
-      return share_of(effort_, proposer.share);
+      return fraction_of(effort_, proposer.share);
     }
     return {.interrupt = effort_.limits().interrupt, .enough = effort_.limits().enough};
   }
 
-  void ask_all(std::span<const Proposer> proposers, const Problem& problem, GapSearch* search) {
+  void ask_all(std::span<const Proposer> proposers, const Problem& problem, LocalSearch* search) {
     for (const Proposer& proposer : proposers) {
       if (!asked_for(proposer)) continue;
       if (nothing_better()) break;
@@ -156,7 +156,7 @@ class PlanInOrder {
   }
 
   // From where the others have come; with another seed along other ways.
-  void go_on(std::span<const Proposer> proposers, std::uint64_t seed, GapSearch& search) {
+  void go_on(std::span<const Proposer> proposers, std::uint64_t seed, LocalSearch& search) {
     Problem problem = quiet_;
     problem.options.seed += seed;
     Plan known;
@@ -168,7 +168,7 @@ class PlanInOrder {
     ask_all(proposers, problem, &search);
   }
 
-  void rescue(GapSearch* search) {
+  void rescue(LocalSearch* search) {
     const bool many = graph_.num_ops() > kMany;
     const auto rescuers = many ? std::span<const Proposer>(kRescuersOfMany) : kRescuers;
     double dear = kDear;
@@ -211,8 +211,8 @@ class PlanInOrder {
 
   bool far() const { return !fits() || best_.best()->simulation.cost > bound_ * (1 + kFar); }
 
-  void find_bound(GapSearch& search) {
-    Effort own(share_of(effort_, kBoundShare));
+  void find_bound(LocalSearch& search) {
+    Effort own(fraction_of(effort_, kBoundShare));
     const CoveringBound bound = covering_bound(original_, problem_.link, *problem_.budget, own,
                                                problem_.host_budget.value_or(kMaxBytes));
     effort_.add(own.work());
@@ -223,7 +223,7 @@ class PlanInOrder {
     tell();
   }
 
-  void ask(const Proposer& proposer, const Problem& problem, GapSearch* search) {
+  void ask(const Proposer& proposer, const Problem& problem, LocalSearch* search) {
     auto outcome = solve(proposer.name, problem, limits_of(proposer));
     if (!outcome.ok()) return;  // a graph that this one cannot take
     effort_.add(outcome->work);
@@ -245,7 +245,7 @@ class PlanInOrder {
     return within || !fits() || simulation.cost < kDear * best_.best()->simulation.cost;
   }
 
-  void take(const GapSearch& search) {
+  void take(const LocalSearch& search) {
     if (!search.best()) return;
     Candidate candidate{.plan = {.steps = search.best()->steps}, .note = "search over gaps"};
     auto simulation = simulate(graph_, candidate.plan, {.link = problem_.link});
@@ -315,7 +315,7 @@ class PlanInOrder {
 double bound_of_every_order(const Graph& graph, const Problem& problem, double share,
                             Effort& effort) {
   if (graph.num_ops() > kMostOpsInEveryOrder) return 0;
-  Limits limits = share_of(effort, share);
+  Limits limits = fraction_of(effort, share);
   limits.seconds = std::max(limits.seconds, effort.limits().seconds * kEveryOrderShare);
   const auto work = static_cast<double>(effort.limits().work) * kEveryOrderShare;
   limits.work = std::max(limits.work, static_cast<std::int64_t>(work));

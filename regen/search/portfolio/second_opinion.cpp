@@ -72,7 +72,7 @@ class SecondOpinions {
   bool settled(double bound) const { return effort_.exhausted() || cost() <= bound * (1 + kSame); }
 
   Status ask(const Opinion& opinion) {
-    auto outcome = solve(opinion.planner, quiet_, share_of(effort_, opinion.share));
+    auto outcome = solve(opinion.planner, quiet_, fraction_of(effort_, opinion.share));
     if (!outcome.ok()) return {};  // a graph that this one cannot take
     effort_.add(outcome->work);
     if (!outcome->plan || !allowed(problem_, *outcome->plan)) return {};

@@ -139,9 +139,9 @@ class QuickChoice {
     Problem problem = problem_;
     problem.graph = &view.graph();
     const Bytes bound = structural_bound(view.graph()).bytes;
-    std::optional<GapPlan> plan;
+    std::optional<IntervalPlan> plan;
     if (bound <= *problem.budget && check_sequences_possible(view.graph()).ok()) {
-      GapSearch search(problem, effort_);
+      LocalSearch search(problem, effort_);
       search.start_in_blocks();
       search.start();
       plan = search.best();
@@ -219,7 +219,7 @@ class EveryChoice {
     if (structural_bound(view.graph()).bytes > *problem_.budget) return {};  // needs no bound
     Problem problem = problem_;
     problem.graph = &view.graph();
-    Effort own(share_of(effort_, 1.0 / static_cast<double>(left)));
+    Effort own(fraction_of(effort_, 1.0 / static_cast<double>(left)));
     REGEN_ASSIGN(Proposal proposal, plan_(problem, own));
     effort_.add(own.work());
     if (proposal.status == PlanStatus::kInfeasible) return {};

@@ -6,7 +6,7 @@
 //     if (limit > limit of the plan) client->confirm(bytes in use);    // may use it from now on
 //     if (limit != limit of the plan) switch to the plan for it;
 //     if (it was less) client->confirm(bytes in use);      // others may have the rest
-//     for each window of work of the step {
+//     for each quantum of work of the step {
 //       if (!client->keep_going()) REGEN_TRY(client->acquire());   // one load, unless somebody
 //       waits run it;
 //     }
@@ -44,7 +44,7 @@ class Client {
  public:
   // Gets the job's memory out of the way to this depth and returns the bytes that are still on the
   // device. It is called by the thread that is inside acquire(), yield(), idle(), update() or
-  // poll(), never while the job runs a window of work, and not deeper than the job said it can. The
+  // poll(), never while the job runs a quantum of work, and not deeper than the job said it can. The
   // job brings its memory back, as it was, once acquire() or yield() has returned.
   using MakeRoom = std::function<Bytes(Depth)>;
 
@@ -53,7 +53,7 @@ class Client {
   // job.
   static Result<Client> connect(const ClientOptions& options, JobSpec spec);
 
-  // Whether the job holds the device and may use it for one more window of work.
+  // Whether the job holds the device and may use it for one more quantum of work.
   bool keep_going() const { return holding_ && page_.go(); }
   // Returns once the job holds the device; it sleeps until then. A job that holds it but was asked
   // to give way gives way first.

@@ -18,9 +18,9 @@ Nanoseconds clock_now() {
 
 }  // namespace
 
-Result<std::shared_ptr<Holder>> Holder::join(const ClientOptions& options, const JobSpec& spec) {
+Result<std::shared_ptr<DeviceLease>> DeviceLease::join(const ClientOptions& options, const JobSpec& spec) {
   REGEN_ASSIGN(Client client, Client::connect(options, spec));
-  const std::shared_ptr<Holder> holder(new Holder(std::move(client)));
+  const std::shared_ptr<DeviceLease> holder(new DeviceLease(std::move(client)));
   holder->wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!holder->wake_.valid()) return limit_reached("no descriptor left for the job's watcher");
   holder->watcher_ = std::thread([raw = holder.get()] { raw->watch(); });
@@ -28,7 +28,7 @@ Result<std::shared_ptr<Holder>> Holder::join(const ClientOptions& options, const
 }
 
 // The watcher sleeps on a word that only the daemon can change, so it is woken until it has heard.
-Holder::~Holder() {
+DeviceLease::~DeviceLease() {
   std::unique_lock lock(mutex_);
   ending_ = true;
   client_.idle();
@@ -42,7 +42,7 @@ Holder::~Holder() {
   watcher_.join();
 }
 
-Status Holder::begin() {
+Status DeviceLease::begin() {
   const std::lock_guard lock(mutex_);
   if (users_ == 0) {
     ++uses_;  // a device that is about to be given back is kept
@@ -55,21 +55,21 @@ Status Holder::begin() {
   return {};
 }
 
-Status Holder::acquire() {
+Status DeviceLease::acquire() {
   refused_ = false;
   const Status status = client_.acquire();
   wake_watcher();
   return status;
 }
 
-void Holder::end(const Afterwards& afterwards) {
+void DeviceLease::end(const ReleaseOptions& release_options) {
   const std::lock_guard lock(mutex_);
   if (--users_ > 0) return;
   rest_began_ = clock_now();
   habit_.worked(rest_began_ - work_began_);
-  afterwards_ = afterwards;
+  release_options_ = release_options;
   if (!should_give_back()) return;
-  if (afterwards.gives_back && !afterwards.finish) {
+  if (release_options.gives_back && !release_options.finish) {
     client_.idle();
     ++returns_;
   } else {
@@ -77,7 +77,7 @@ void Holder::end(const Afterwards& afterwards) {
   }
 }
 
-Status Holder::wait() {
+Status DeviceLease::wait() {
   const std::lock_guard lock(mutex_);
   ++pauses_;
   const Nanoseconds asked = clock_now();
@@ -86,7 +86,7 @@ Status Holder::wait() {
   return come_back();
 }
 
-void Holder::abandon() {
+void DeviceLease::abandon() {
   abandoned_ = true;
   client_.abandon();
   // Whoever sleeps on the connection keeps it open. In a child that is the parent's thread, which
@@ -94,14 +94,14 @@ void Holder::abandon() {
   ::eventfd_write(wake_.number(), 1);
 }
 
-int Holder::reconnections() {
+int DeviceLease::reconnections() {
   const std::lock_guard lock(mutex_);
   return client_.reconnections();
 }
 
 // While somebody waits it looks again every moment, so that steps that follow each other need not
 // wake it.
-void Holder::watch() {
+void DeviceLease::watch() {
   std::unique_lock lock(mutex_);
   while (!ending_) {
     if (client_.calm()) {
@@ -121,15 +121,15 @@ void Holder::watch() {
 }
 
 // Of a job at rest.
-bool Holder::should_give_back() const {
+bool DeviceLease::should_give_back() const {
   if (!client_.holding() || client_.calm()) return false;
   const bool asked = !client_.keep_going();
-  return asked || afterwards_.gives_back || clock_now() - rest_began_ >= habit_.patience();
+  return asked || release_options_.gives_back || clock_now() - rest_began_ >= habit_.patience();
 }
 
-void Holder::give_back(std::unique_lock<std::mutex>& lock) {
+void DeviceLease::give_back(std::unique_lock<std::mutex>& lock) {
   const std::uint64_t use = uses_;
-  const auto finish = afterwards_.finish;
+  const auto finish = release_options_.finish;
   const Nanoseconds asked = clock_now();
   lock.unlock();
   try {
@@ -148,41 +148,41 @@ void Holder::give_back(std::unique_lock<std::mutex>& lock) {
 
 // --- Memory
 
-void Holder::set_memory(std::shared_ptr<MovableMemory> memory) {
+void DeviceLease::set_memory(std::shared_ptr<MovableMemory> memory) {
   const std::lock_guard lock(mutex_);
   memory_ = std::move(memory);
   client_.on_make_room([this](Depth depth) { return make_room(depth); });
 }
 
-Result<bool> Holder::tell(const Curve& curve) {
+Result<bool> DeviceLease::tell(const Curve& curve) {
   const std::lock_guard lock(mutex_);
   if (users_ > 0) return false;
   ++uses_;
   // What was issued is done before another job gets the device.
-  if (client_.holding() && afterwards_.finish) afterwards_.finish();
+  if (client_.holding() && release_options_.finish) release_options_.finish();
   REGEN_TRY(client_.update(curve));
   wake_watcher();
   return true;
 }
 
-Bytes Holder::byte_limit() {
+Bytes DeviceLease::byte_limit() {
   const std::lock_guard lock(mutex_);
   return client_.byte_limit();
 }
 
-void Holder::confirm(Bytes used) {
+void DeviceLease::confirm(Bytes used) {
   const std::lock_guard lock(mutex_);
   client_.confirm(used);
 }
 
-Bytes Holder::make_room(Depth depth) {
+Bytes DeviceLease::make_room(Depth depth) {
   if (memory_ == nullptr || ending_) return client_.spec().held_bytes;
   away_ = true;
   ++rooms_;
   return memory_->make_room(depth);
 }
 
-Status Holder::come_back() {
+Status DeviceLease::come_back() {
   if (!away_) return {};
   REGEN_TRY(memory_->come_back());
   away_ = false;
@@ -191,13 +191,13 @@ Status Holder::come_back() {
 
 // --- What the daemon says while the job does not hold the device
 
-void Holder::wake_watcher() {
+void DeviceLease::wake_watcher() {
   changed_.notify_all();
   if (!listening_) return;
   ::eventfd_write(wake_.number(), 1);
 }
 
-void Holder::listen(std::unique_lock<std::mutex>& lock) {
+void DeviceLease::listen(std::unique_lock<std::mutex>& lock) {
   if (attend()) {
     pause_ = 0;
     sleep_until_asked(lock);
@@ -208,7 +208,7 @@ void Holder::listen(std::unique_lock<std::mutex>& lock) {
 
 // Between two steps; in the middle of one the job is inside acquire() and reads what is said there.
 // False when there is no daemon to listen to.
-bool Holder::attend() {
+bool DeviceLease::attend() {
   if (refused_ || abandoned_ || !client_.poll()) return false;
   // A plan for fewer bytes comes with the next step. Until then nothing of the present one is
   // needed on the device.
@@ -219,7 +219,7 @@ bool Holder::attend() {
   return true;
 }
 
-void Holder::sleep_until_asked(std::unique_lock<std::mutex>& lock) {
+void DeviceLease::sleep_until_asked(std::unique_lock<std::mutex>& lock) {
   std::array<pollfd, 2> both{
       {{client_.descriptor(), POLLIN, 0}, {.fd = wake_.number(), .events = POLLIN, .revents = 0}}};
   listening_ = true;
@@ -231,7 +231,7 @@ void Holder::sleep_until_asked(std::unique_lock<std::mutex>& lock) {
   ::eventfd_read(wake_.number(), &times);
 }
 
-void Holder::look_for_daemon(std::unique_lock<std::mutex>& lock) {
+void DeviceLease::look_for_daemon(std::unique_lock<std::mutex>& lock) {
   if (refused_ || abandoned_) {
     changed_.wait(lock);
     return;

@@ -9,7 +9,7 @@
 // When somebody waits for the device, it lets the device finish what was issued and gives it back.
 // A training loop is never at rest for long, and to give the device back between any two steps
 // would undo what weights are for; so a job that came back soon last time is given the time it
-// usually needs (RestHabit) before the device goes to a job of no higher rank. One that is more
+// usually needs (IdlePredictor) before the device goes to a job of no higher rank. One that is more
 // urgent gets it at once.
 //
 // The same thread listens to the daemon while the job does not hold the device: it makes room when
@@ -32,7 +32,7 @@
 namespace regen::share {
 
 // What a piece of work leaves behind.
-struct Afterwards {
+struct ReleaseOptions {
   // Returns when the device has done what was issued; called before the device is given back, from
   // any thread. None: it has.
   std::function<void()> finish = {};
@@ -42,32 +42,32 @@ struct Afterwards {
 
 // Methods may be called from any thread. A piece of work that asks open() runs alone (Run); others
 // may begin and end beside it, and then it is the one that decides when to give way.
-class Holder final : public Gate {
+class DeviceLease final : public Gate {
  public:
-  static Result<std::shared_ptr<Holder>> join(const ClientOptions& options, const JobSpec& spec);
-  ~Holder() override;
+  static Result<std::shared_ptr<DeviceLease>> join(const ClientOptions& options, const JobSpec& spec);
+  ~DeviceLease() override;
 
   // Returns once the device is this job's, and it stays so until the matching end(), except where a
   // Run gives way meanwhile.
   Status begin();
-  void end(const Afterwards& afterwards = {});
+  void end(const ReleaseOptions& release_options = {});
 
   // A piece of work that gives way: one at a time.
   class Run {
    public:
-    explicit Run(Holder& holder) : holder_(holder), alone_(holder.running_) {}
+    explicit Run(DeviceLease& holder) : holder_(holder), alone_(holder.running_) {}
     ~Run() {
-      if (begun_) holder_.end(afterwards);
+      if (begun_) holder_.end(release_options);
     }
     Status begin() {
       const Status status = holder_.begin();
       begun_ = status.ok();
       return status;
     }
-    Afterwards afterwards;
+    ReleaseOptions release_options;
 
    private:
-    Holder& holder_;
+    DeviceLease& holder_;
     std::unique_lock<std::mutex> alone_;
     bool begun_ = false;
   };
@@ -99,7 +99,7 @@ class Holder final : public Gate {
   void abandon();
 
  private:
-  explicit Holder(Client client) : client_(std::move(client)) {}
+  explicit DeviceLease(Client client) : client_(std::move(client)) {}
   Status acquire();
   Status come_back();
   Bytes make_room(Depth depth);
@@ -122,8 +122,8 @@ class Holder final : public Gate {
   std::uint64_t uses_ = 0;  // beginnings so far
   Nanoseconds rest_began_ = 0;
   Nanoseconds work_began_ = 0;  // later by what was waited for in the middle of it
-  RestHabit habit_;
-  Afterwards afterwards_;
+  IdlePredictor habit_;
+  ReleaseOptions release_options_;
   std::shared_ptr<MovableMemory> memory_;
   bool away_ = false;       // memory was moved out of the way and has not come back
   Descriptor wake_;         // an eventfd, for the watcher while it listens

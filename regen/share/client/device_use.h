@@ -1,7 +1,7 @@
 // Which process uses a device at this moment, as the kernel knows it: locks on the bytes of one
 // file, one byte for each device. The daemon's orders say who may; the lock says who does. It goes
 // with the process, however that ends, so that a new daemon and the next holder wait exactly until
-// the former holder has ended its window.
+// the former holder has ended its quantum.
 #pragma once
 
 #include <sys/types.h>

@@ -1,7 +1,7 @@
 // How soon a job usually begins its next piece of work, and so how long its device is kept for it
 // while a job of no higher rank waits. Steps of a training follow each other within the time that
 // the host needs between two of them, which grows with the number of parameters; to give the device
-// away in that time costs more (a window of somebody else's, two switches) than it brings. But the
+// away in that time costs more (a quantum of somebody else's, two switches) than it brings. But the
 // device must not idle for long beside work that waits: at most for a tenth of what the job works.
 #pragma once
 
@@ -17,7 +17,7 @@ inline constexpr Nanoseconds kSoon = 4'000'000;
 // The least that such a job is given, once its device has finished.
 inline constexpr Nanoseconds kMoment = 1'000'000;
 
-class RestHabit {
+class IdlePredictor {
  public:
   // A piece of work has ended that took so long, without the time it gave way.
   void worked(Nanoseconds work) { work_ = work; }

@@ -20,13 +20,13 @@ constexpr auto kLongestLook = std::chrono::milliseconds(250);
 
 }  // namespace
 
-Daemon::Daemon(const DaemonOptions& options, const Door& door, DeviceUseFile use)
+Daemon::Daemon(const DaemonOptions& options, const ListenSocket& listen_socket, DeviceUseFile use)
     : options_(options),
       use_(std::move(use)),
       scheduler_(options.devices, options.turn,
                  {.holder = options.holder_patience, .newcomer = options.admission}),
       acceptor_(loop_, asio::local::stream_protocol(),
-                Descriptor::copy_of(door.listener()).release()),
+                Descriptor::copy_of(listen_socket.listener()).release()),
       signals_(loop_, SIGINT, SIGTERM),
       turns_(loop_),
       pause_(loop_) {
@@ -50,7 +50,7 @@ void Daemon::run() {
 }
 
 void Daemon::expect_former_jobs() {
-  for (const RosterEntry& entry : read_roster(options_.socket + ".jobs")) {
+  for (const JobTableEntry& entry : read_job_table(options_.socket + ".jobs")) {
     const auto job = scheduler_.expect(entry, clock_now());
     if (!job.ok()) continue;  // another device, or less memory, than the former daemon had
     log(who(*job) + " expected back");
@@ -91,8 +91,8 @@ void Daemon::end_settling() {
   open_devices(kFirstLook);
 }
 
-// A device is nobody's until the former holder, who lost its daemon in the middle of a window, has
-// ended that window.
+// A device is nobody's until the former holder, who lost its daemon in the middle of a quantum, has
+// ended that quantum.
 void Daemon::open_devices(std::chrono::milliseconds again_after) {
   for (std::size_t device : std::set(closed_)) {
     if (const auto user = use_.user(device)) {

@@ -27,7 +27,7 @@ namespace regen::share {
 // One thread; everything happens in its event loop.
 class Daemon : public Connection::Listener {
  public:
-  Daemon(const DaemonOptions& options, const Door& door, DeviceUseFile use);
+  Daemon(const DaemonOptions& options, const ListenSocket& listen_socket, DeviceUseFile use);
 
   void run();
 
@@ -76,7 +76,7 @@ class Daemon : public Connection::Listener {
   Status on_request(Client& client, const Message& message);
   Status answer(Connection& connection, const Message& message);
   Status change_job(const Message& message);
-  void keep_roster();
+  void keep_job_table();
   void carry_out_orders();
   void show_who_waits();
   void carry_out(const Order& order, Connection& connection, Client& client);
@@ -105,7 +105,7 @@ class Daemon : public Connection::Listener {
   std::map<JobId, Connection*> connection_of_;
   std::map<std::string, Absent> absent_;  // by identity
   std::vector<Newcomer> newcomers_;       // who wait for the end of settling
-  bool roster_changed_ = false;
+  bool job_table_changed_ = false;
   bool carrying_out_ = false;
   bool settling_ = false;
   bool stopping_ = false;

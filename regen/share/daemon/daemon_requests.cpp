@@ -132,8 +132,8 @@ Status Daemon::change_job(const Message& message) {
   REGEN_ASSIGN(const std::string name, name_field.string());
   REGEN_ASSIGN(const JobChange change, change_from_json(body));
   REGEN_TRY(scheduler_.change(name, change, clock_now()));
-  roster_changed_ = true;
-  keep_roster();  // before anybody hears that it is done
+  job_table_changed_ = true;
+  keep_job_table();  // before anybody hears that it is done
   log("job " + in_quotes(name) + " changed: " + on_one_line(message.body.dump(), 200));
   return {};
 }
@@ -143,10 +143,10 @@ void Daemon::on_closed(Connection& connection) {
   if (found != clients_.end()) {
     log(who(found->second.job) + " left");
     forget(connection);
-    roster_changed_ = true;
+    job_table_changed_ = true;
     if (!stopping_) {
       carry_out_orders();
-      keep_roster();
+      keep_job_table();
     }
   }
   connections_.erase(connection.shared_from_this());
@@ -160,9 +160,9 @@ void Daemon::forget(Connection& connection) {
   scheduler_.remove(job, clock_now());
 }
 
-void Daemon::keep_roster() {
-  if (std::exchange(roster_changed_, false)) {
-    write_roster(options_.socket + ".jobs", scheduler_.roster());
+void Daemon::keep_job_table() {
+  if (std::exchange(job_table_changed_, false)) {
+    write_job_table(options_.socket + ".jobs", scheduler_.job_table());
   }
 }
 
@@ -174,9 +174,9 @@ void Daemon::carry_out_orders() {
   for (auto orders = scheduler_.take_orders(); !orders.empty(); orders = scheduler_.take_orders()) {
     // Before anybody acts on it.
     for (const Order& order : orders) {
-      roster_changed_ |= order.kind == Order::Kind::kLimit || order.kind == Order::Kind::kAdmit;
+      job_table_changed_ |= order.kind == Order::Kind::kLimit || order.kind == Order::Kind::kAdmit;
     }
-    keep_roster();
+    keep_job_table();
     for (const Order& order : orders) {
       const auto found = connection_of_.find(order.job);
       if (found != connection_of_.end()) clients_.at(found->second).set_word(order.kind);
@@ -194,7 +194,7 @@ void Daemon::carry_out_orders() {
 }
 
 void Daemon::show_who_waits() {
-  for (const HolderView& holder : scheduler_.holders()) {
+  for (const LeaseView& holder : scheduler_.holders()) {
     const auto found = connection_of_.find(holder.job);
     if (found == connection_of_.end()) continue;
     ServerPage& page = clients_.at(found->second).page;

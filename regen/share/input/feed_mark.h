@@ -15,7 +15,7 @@
 
 namespace regen::share {
 
-// Of the producer that has its door open. The file goes with it, unless it is killed; a disk that
+// Of the producer that has its listen_socket open. The file goes with it, unless it is killed; a disk that
 // is full is not worth stopping for.
 class FeedMark {
  public:

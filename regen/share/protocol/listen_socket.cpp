@@ -16,12 +16,12 @@ namespace {
 
 constexpr int kBacklog = 1024;
 
-Error door_error(const std::string& path, const std::string& what) {
+Error listen_error(const std::string& path, const std::string& what) {
   return bad_input("cannot serve at " + in_quotes(path) + ": " + what);
 }
 
 Error system_error(const std::string& path, const char* call) {
-  return door_error(path, std::string(call) + ": " + std::strerror(errno));
+  return listen_error(path, std::string(call) + ": " + std::strerror(errno));
 }
 
 Status make_folder(const std::string& path) {
@@ -32,19 +32,19 @@ Status make_folder(const std::string& path) {
   // In a folder of another user, that user could put another socket in place of ours.
   const bool safe = facts.st_uid == ::getuid() || facts.st_uid == 0;
   if (!safe || !S_ISDIR(facts.st_mode)) {
-    return door_error(path, in_quotes(folder.string()) + " is not a folder of this user");
+    return listen_error(path, in_quotes(folder.string()) + " is not a folder of this user");
   }
   return {};
 }
 
 // The kernel takes the lock from whoever ends, even if children of it have copies of the file.
-Result<FileLock> lock(const std::string& path, const Door::Server& server) {
+Result<FileLock> lock(const std::string& path, const ListenSocket::Server& server) {
   const std::string name = path + ".lock";
   auto taken = FileLock::take(name);
   if (taken.ok()) return taken;
-  if (taken.error().code != ErrorCode::kLimit) return door_error(path, taken.error().message);
+  if (taken.error().code != ErrorCode::kLimit) return listen_error(path, taken.error().message);
   const pid_t owner = FileLock::owner(name);
-  return door_error(path, server.name + " serves there already (process " +
+  return listen_error(path, server.name + " serves there already (process " +
                               (owner > 0 ? std::to_string(owner) : "of another container") +
                               "), expected " + server.expected);
 }
@@ -53,7 +53,7 @@ Status remove_stale(const std::string& path) {
   struct stat facts {};
   if (::lstat(path.c_str(), &facts) != 0) return {};
   if (!S_ISSOCK(facts.st_mode)) {
-    return door_error(path, "there is a file that is no socket, expected none or a socket");
+    return listen_error(path, "there is a file that is no socket, expected none or a socket");
   }
   return ::unlink(path.c_str()) == 0 ? Status() : system_error(path, "removing the old socket");
 }
@@ -74,18 +74,18 @@ Result<Descriptor> listen_at(const std::string& path, mode_t mode, int type) {
 
 }  // namespace
 
-Result<Door> Door::open(const std::string& path, mode_t mode, const Server& server) {
+Result<ListenSocket> ListenSocket::open(const std::string& path, mode_t mode, const Server& server) {
   REGEN_TRY(socket_address(path));
   REGEN_TRY(make_folder(path));
-  Door door;
-  REGEN_ASSIGN(door.lock_, lock(path, server));
+  ListenSocket listen_socket;
+  REGEN_ASSIGN(listen_socket.lock_, lock(path, server));
   REGEN_TRY(remove_stale(path));
-  REGEN_ASSIGN(door.listener_, listen_at(path, mode, server.type));
-  door.path_ = path;
-  return door;
+  REGEN_ASSIGN(listen_socket.listener_, listen_at(path, mode, server.type));
+  listen_socket.path_ = path;
+  return listen_socket;
 }
 
-Door::~Door() {
+ListenSocket::~ListenSocket() {
   if (listener_.valid()) ::unlink(path_.c_str());
 }
 

@@ -13,7 +13,7 @@
 
 namespace regen::share {
 
-class Door {
+class ListenSocket {
  public:
   // What a refusal speaks of.
   struct Server {
@@ -25,14 +25,14 @@ class Door {
   // Listens at `path`. A socket that a dead server left there is replaced; a path that another one
   // serves, or that is no socket, is refused. The folder is made if it is missing, for this user
   // only. Beside the socket stays PATH.lock: whoever has it locked is the server.
-  static Result<Door> open(const std::string& path, mode_t mode, const Server& server);
-  Door(Door&&) noexcept = default;
-  ~Door();
+  static Result<ListenSocket> open(const std::string& path, mode_t mode, const Server& server);
+  ListenSocket(ListenSocket&&) noexcept = default;
+  ~ListenSocket();
 
   int listener() const { return listener_.number(); }
 
  private:
-  Door() = default;
+  ListenSocket() = default;
 
   std::string path_;
   FileLock lock_;

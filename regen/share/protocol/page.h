@@ -5,7 +5,7 @@
 // daemon are on the robust list of its thread, so that the kernel itself changes them when the
 // thread ends, even by SIGKILL: no job goes on under a daemon that is no more.
 //
-//   0                    the job does not hold the device, or must give way at its next window
+//   0                    the job does not hold the device, or must give way at its next quantum
 //   go value             it may go on, but somebody waits: it should not keep the device idle
 //   go value + kCalm     it may go on, and nobody waits
 //

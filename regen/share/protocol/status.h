@@ -44,7 +44,7 @@ struct DeviceStatus {
   Nanoseconds busy = 0;
   Nanoseconds asked_for = 0;  // for how long the holder has been asked to give way
   bool in_turns = false;      // jobs take turns with their memory
-  bool closed = false;        // a former holder is still in its last window
+  bool closed = false;        // a former holder is still in its last quantum
   std::int64_t finished_jobs = 0;
   std::vector<JobStatus> jobs;
   std::vector<JobStatus> newcomers;  // who wait for memory

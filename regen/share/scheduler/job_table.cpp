@@ -11,8 +11,8 @@
 namespace regen::share {
 namespace {
 
-Result<RosterEntry> entry_from_json(const JsonCursor& object) {
-  RosterEntry entry;
+Result<JobTableEntry> entry_from_json(const JsonCursor& object) {
+  JobTableEntry entry;
   REGEN_TRY(read_text(object, "name", entry.name));
   REGEN_TRY(read_text(object, "identity", entry.identity));
   REGEN_TRY(read_text(object, "device", entry.device));
@@ -31,7 +31,7 @@ Result<RosterEntry> entry_from_json(const JsonCursor& object) {
   return entry;
 }
 
-Json to_json(const RosterEntry& entry) {
+Json to_json(const JobTableEntry& entry) {
   Json json{
       {"name", entry.name},       {"identity", entry.identity},           {"device", entry.device},
       {"process", entry.process}, {"process_start", entry.process_start}, {"bytes", entry.bytes}};
@@ -58,20 +58,20 @@ std::uint64_t process_start(std::int64_t process) {
   return fields >> start ? start : 0;
 }
 
-void write_roster(const std::string& path, const std::vector<RosterEntry>& entries) {
+void write_job_table(const std::string& path, const std::vector<JobTableEntry>& entries) {
   Json jobs = Json::array();
-  for (const RosterEntry& entry : entries) jobs.push_back(to_json(entry));
+  for (const JobTableEntry& entry : entries) jobs.push_back(to_json(entry));
   const std::string text = jobs.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   (void)write_file(path, text).ok();
 }
 
-std::vector<RosterEntry> read_roster(const std::string& path) {
+std::vector<JobTableEntry> read_job_table(const std::string& path) {
   const auto text = read_file(path);
   if (!text.ok()) return {};
   const auto document = parse_json(*text, path);
   if (!document.ok() || !document->is_array()) return {};
   const JsonCursor list(*document, path);
-  std::vector<RosterEntry> entries;
+  std::vector<JobTableEntry> entries;
   for (std::size_t i = 0; i < document->size(); ++i) {
     const JsonCursor item = list.item(i);
     auto entry = entry_from_json(item);

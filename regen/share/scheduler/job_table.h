@@ -17,7 +17,7 @@ namespace regen::share {
 // is told from the process it meant; 0 when there is no such process.
 std::uint64_t process_start(std::int64_t process);
 
-struct RosterEntry {
+struct JobTableEntry {
   std::string name;
   std::string identity;
   std::string device;
@@ -26,14 +26,14 @@ struct RosterEntry {
   Bytes bytes = 0;         // what its plan takes
   JobChange changed = {};  // by an operator, since it registered
 
-  bool operator==(const RosterEntry&) const = default;
+  bool operator==(const JobTableEntry&) const = default;
 };
 
 // Replaces the file in one step: whoever reads it sees the old one or the new one, whole. That a
 // full disk keeps the old one is not worth stopping for.
-void write_roster(const std::string& path, const std::vector<RosterEntry>& entries);
+void write_job_table(const std::string& path, const std::vector<JobTableEntry>& entries);
 
 // Those of the file whose process still lives. A file that is missing or not ours says nothing.
-std::vector<RosterEntry> read_roster(const std::string& path);
+std::vector<JobTableEntry> read_job_table(const std::string& path);
 
 }  // namespace regen::share

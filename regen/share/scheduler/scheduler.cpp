@@ -122,7 +122,7 @@ Result<JobId> Scheduler::add(JobSpec spec, std::int64_t process, Nanoseconds now
   return id;
 }
 
-Result<JobId> Scheduler::expect(const RosterEntry& entry, Nanoseconds now) {
+Result<JobId> Scheduler::expect(const JobTableEntry& entry, Nanoseconds now) {
   const JobSpec spec{.name = entry.name,
                      .identity = entry.identity,
                      .device = entry.device,
@@ -134,8 +134,8 @@ Result<JobId> Scheduler::expect(const RosterEntry& entry, Nanoseconds now) {
   return id;
 }
 
-std::vector<RosterEntry> Scheduler::roster() const {
-  std::vector<RosterEntry> entries;
+std::vector<JobTableEntry> Scheduler::job_table() const {
+  std::vector<JobTableEntry> entries;
   for (const auto& [id, job] : jobs_) {
     if (!admitted(id)) continue;
     entries.push_back({job.spec.name, job.spec.identity, devices_[job.device].spec.name,
@@ -290,8 +290,8 @@ void Scheduler::follow(DeviceEntry& device, const Order& order, Nanoseconds now)
   orders_.push_back(order);
 }
 
-std::vector<HolderView> Scheduler::holders() const {
-  std::vector<HolderView> found;
+std::vector<LeaseView> Scheduler::holders() const {
+  std::vector<LeaseView> found;
   for (const DeviceEntry& device : devices_) {
     const auto holder = device.queue.holder();
     if (!holder) continue;

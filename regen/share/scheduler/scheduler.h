@@ -36,7 +36,7 @@ struct Patience {
 };
 
 // What the holder of a device sees of the others.
-struct HolderView {
+struct LeaseView {
   JobId job;
   bool wanted = false;        // somebody waits for the device
   bool outranks_all = false;  // DeviceQueue::outranks_all
@@ -55,9 +55,9 @@ class Scheduler {
   Result<JobId> add(JobSpec spec, std::int64_t process, Nanoseconds now);
   // A job that a former daemon had: its bytes are its own until it comes back with its identity, or
   // is removed.
-  Result<JobId> expect(const RosterEntry& entry, Nanoseconds now);
+  Result<JobId> expect(const JobTableEntry& entry, Nanoseconds now);
   // What must outlive this daemon.
-  std::vector<RosterEntry> roster() const;
+  std::vector<JobTableEntry> job_table() const;
   // Newcomers too: what others were asked for on their behalf is taken back.
   void remove(JobId job, Nanoseconds now);
   bool admitted(JobId job) const { return memory_of(job).admitted(job); }
@@ -83,7 +83,7 @@ class Scheduler {
   void set_closed(std::size_t device, bool closed, Nanoseconds now);
 
   std::vector<Order> take_orders() { return std::exchange(orders_, {}); }
-  std::vector<HolderView> holders() const;
+  std::vector<LeaseView> holders() const;
   std::optional<Nanoseconds> next_event() const;
   std::vector<DeviceStatus> status(Nanoseconds now) const;
   // Why a newcomer is out (Order::Kind::kExpire).

@@ -12,7 +12,7 @@ namespace regen::cli {
 // A price, and the plan that it is held against, if there is one.
 struct PricedPlan {
   const Graph& graph;
-  const MemoryPrice& price;
+  const ShadowPrice& price;
   const Plan* plan = nullptr;
   double cost = 0;  // of the plan
 };

@@ -1,4 +1,4 @@
-#include "cli/memory_price_text.h"
+#include "cli/shadow_price_text.h"
 
 #include <algorithm>
 #include <cmath>
@@ -53,7 +53,7 @@ std::string verdict_on_plan(const PricedPlan& priced) {
 }
 
 std::string summary(const PricedPlan& priced) {
-  const MemoryPrice& price = priced.price;
+  const ShadowPrice& price = priced.price;
   const CostUnit unit = priced.graph.cost_unit();
   std::vector<std::pair<std::string, std::string>> lines;
   if (priced.plan != nullptr) lines.emplace_back("plan", verdict_on_plan(priced));
@@ -165,7 +165,7 @@ std::string price_text(const PricedPlan& priced, std::size_t max_rows) {
 }
 
 Json price_json(const PricedPlan& priced, std::size_t max_rows) {
-  const MemoryPrice& price = priced.price;
+  const ShadowPrice& price = priced.price;
   Json json{{"budget_bytes", price.budget},
             {"cost_unit", to_string(priced.graph.cost_unit())},
             {"lower_bound", json_number(price.bound)},

@@ -1,4 +1,4 @@
-#include "cli/program.h"
+#include "cli/application.h"
 
 #include <algorithm>
 #include <exception>
