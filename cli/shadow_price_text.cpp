@@ -35,7 +35,7 @@ std::string show_bytes(double bytes) {
   return format_bytes(static_cast<Bytes>(std::llround(bytes)));
 }
 
-double over_bytes(const PricedPlan& priced, const MemoryRow& row) {
+double over_bytes(const PricedPlan& priced, const search::MemoryRow& row) {
   return std::max(0.0, row.live_bytes - static_cast<double>(priced.price.budget));
 }
 
@@ -53,7 +53,7 @@ std::string verdict_on_plan(const PricedPlan& priced) {
 }
 
 std::string summary(const PricedPlan& priced) {
-  const ShadowPrice& price = priced.price;
+  const search::ShadowPrice& price = priced.price;
   const CostUnit unit = priced.graph.cost_unit();
   std::vector<std::pair<std::string, std::string>> lines;
   if (priced.plan != nullptr) lines.emplace_back("plan", verdict_on_plan(priced));
@@ -87,7 +87,7 @@ std::string rows_table(const PricedPlan& priced, std::size_t max_rows) {
                {"on the host", Table::Align::kRight}});
   const std::size_t shown = std::min(rows.size(), max_rows);
   for (std::size_t i = 0; i < shown; ++i) {
-    const MemoryRow& row = rows[i];
+    const search::MemoryRow& row = rows[i];
     table.add({format_cost(row.price * kGib, unit), show_op(priced.graph, row.op),
                show_bytes(row.live_bytes), show_bytes(over_bytes(priced, row)),
                show_bytes(row.dropped_bytes), show_bytes(row.away_bytes)});
@@ -99,7 +99,7 @@ std::string rows_table(const PricedPlan& priced, std::size_t max_rows) {
 
 std::string tenants_table(const PricedPlan& priced, OpId op, std::size_t max_rows) {
   const Graph& graph = priced.graph;
-  const std::vector<Tenant> tenants = tenants_at(graph, priced.price, op);
+  const std::vector<search::Tenant> tenants = search::tenants_at(graph, priced.price, op);
   const Where where = where_at(priced, op);
   std::vector<Table::Column> columns{{"bytes", Table::Align::kRight},
                                      {"tensor"},
@@ -110,7 +110,7 @@ std::string tenants_table(const PricedPlan& priced, OpId op, std::size_t max_row
   Table table(std::move(columns));
   const std::size_t shown = std::min(tenants.size(), max_rows);
   for (std::size_t i = 0; i < shown; ++i) {
-    const Tenant& tenant = tenants[i];
+    const search::Tenant& tenant = tenants[i];
     std::vector<std::string> row{
         format_grouped(graph.bytes(tenant.tensor)), show_tensor(graph, tenant.tensor),
         decimals(100 * tenant.dropped, 0) + " %", format_cost(tenant.again_cost, graph.cost_unit()),
@@ -124,11 +124,11 @@ std::string tenants_table(const PricedPlan& priced, OpId op, std::size_t max_row
 }
 
 Json tenants_json(const PricedPlan& priced, OpId op, std::size_t max_tensors) {
-  std::vector<Tenant> tenants = tenants_at(priced.graph, priced.price, op);
+  std::vector<search::Tenant> tenants = search::tenants_at(priced.graph, priced.price, op);
   tenants.resize(std::min(tenants.size(), max_tensors));
   const Where where = where_at(priced, op);
   Json list = Json::array();
-  for (const Tenant& tenant : tenants) {
+  for (const search::Tenant& tenant : tenants) {
     list.push_back({{"tensor", tenant.tensor.index()},
                     {"name", priced.graph.name(tenant.tensor)},
                     {"bytes", priced.graph.bytes(tenant.tensor)},
@@ -140,7 +140,7 @@ Json tenants_json(const PricedPlan& priced, OpId op, std::size_t max_tensors) {
   return list;
 }
 
-Json row_json(const PricedPlan& priced, const MemoryRow& row, std::size_t max_tensors) {
+Json row_json(const PricedPlan& priced, const search::MemoryRow& row, std::size_t max_tensors) {
   return {{"op", row.op.index()},
           {"op_name", priced.graph.name(row.op)},
           {"price_per_gib", json_number(row.price * kGib)},
@@ -165,7 +165,7 @@ std::string price_text(const PricedPlan& priced, std::size_t max_rows) {
 }
 
 Json price_json(const PricedPlan& priced, std::size_t max_rows) {
-  const ShadowPrice& price = priced.price;
+  const search::ShadowPrice& price = priced.price;
   Json json{{"budget_bytes", price.budget},
             {"cost_unit", to_string(priced.graph.cost_unit())},
             {"lower_bound", json_number(price.bound)},

@@ -12,7 +12,7 @@ namespace regen::cli {
 // A price, and the plan that it is held against, if there is one.
 struct PricedPlan {
   const Graph& graph;
-  const ShadowPrice& price;
+  const search::ShadowPrice& price;
   const Plan* plan = nullptr;
   double cost = 0;  // of the plan
 };

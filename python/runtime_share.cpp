@@ -11,10 +11,10 @@
 
 #include "python/job_memory.h"
 #include "python/runtime_errors.h"
-#include "regen/execute/device/device.h"
 #include "regen/base/preemption_gate.h"
-#include "regen/share/protocol/environment.h"
+#include "regen/execute/device/device.h"
 #include "regen/share/client/device_lease.h"
+#include "regen/share/protocol/environment.h"
 
 namespace py = pybind11;
 
@@ -84,7 +84,7 @@ void end(DeviceLease& job, const std::string& device, bool gives_back) {
   const py::gil_scoped_release unlocked;
   share::ReleaseOptions release_options{.finish = {}, .gives_back = gives_back};
   if (!device.empty()) {
-    const auto where = open_device(device);
+    const auto where = execute::open_device(device);
     if (where.ok()) release_options.finish = [where = *where] { where->finish(); };
   }
   job.end(release_options);

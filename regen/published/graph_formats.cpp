@@ -6,11 +6,11 @@
 #include "regen/base/json.h"
 #include "regen/base/text.h"
 #include "regen/graph/format_dot.h"
+#include "regen/graph/format_regen.h"
 #include "regen/published/lower_sets/format/format_lower_sets.h"
 #include "regen/published/monet/format/format_monet.h"
-#include "regen/graph/format_regen.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 constexpr std::array<std::string_view, 4> kNames{"regen", "lower-sets", "monet", "dot"};
@@ -133,4 +133,4 @@ Result<std::string> write_graph(const Graph& graph, GraphFormat format) {
   return write_dot(graph);
 }
 
-}  // namespace regen
+}  // namespace regen::published

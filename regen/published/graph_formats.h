@@ -9,7 +9,7 @@
 #include "regen/base/result.h"
 #include "regen/graph/graph.h"
 
-namespace regen {
+namespace regen::published {
 
 enum class GraphFormat : std::uint8_t {
   kRegen,      // JSON with everything a Graph holds
@@ -34,4 +34,4 @@ Result<Graph> read_graph(std::string_view text, const std::string& source);
 // Fails when the format cannot express the graph.
 Result<std::string> write_graph(const Graph& graph, GraphFormat format);
 
-}  // namespace regen
+}  // namespace regen::published

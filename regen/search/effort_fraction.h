@@ -6,7 +6,7 @@
 
 #include "regen/base/limit.h"
 
-namespace regen {
+namespace regen::search {
 
 inline Limits fraction_of(const Effort& effort, double share) {
   Limits limits = effort.limits();
@@ -16,4 +16,4 @@ inline Limits fraction_of(const Effort& effort, double share) {
   return limits;
 }
 
-}  // namespace regen
+}  // namespace regen::search

@@ -2,6 +2,7 @@
 // says what a proposal costs, and the validator whether it may be used.
 #pragma once
 
+#include <any>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -16,62 +17,35 @@
 #include "regen/cost/device.h"
 #include "regen/graph/graph.h"
 #include "regen/plan/plan.h"
-#include "regen/published/monet/monet_mode.h"
 #include "regen/simulate/simulate.h"
 
-namespace regen {
+namespace regen::search {
 
-// Whose rules decide what is released when, and in which order candidates are tried.
-enum class Accounting : std::uint8_t {
-  kPlain,      // everything counted once, every tensor released at its last use, sorted orders
-  kCheckmate,  // as the published artifact does it (docs/planners.md)
-};
-
-std::string_view to_string(Accounting accounting);
-
-// Which schedules the integer program may choose from: each op runs for the first time in a stage
-// of its own (the published one), or the stages only have to run every op, or only the last one.
-enum class ImposedSchedule : std::uint8_t { kFrontier, kCoverAll, kCoverLast };
+class Accounting;  // build/accounting.h
+class Registry;    // registry.h
 
 // How a fractional schedule becomes a whole one.
 enum class Rounding : std::uint8_t { kSweep, kHalf, kRandomThreshold, kRandomised };
 
-// Of all strategies within the budget, lower sets can take the fastest, or the one that caches
-// least and so peaks lowest once values are released at their last use.
-enum class Preference : std::uint8_t { kTime, kMemory };
-
-// How memory, time and overhead are counted while planning: as the judge does, or by the formulas
-// of the paper (lower sets, str).
-enum class PlanningModel : std::uint8_t { kLiveness, kPublished };
-
-// The names in the command line of the values of each of these, in their order.
+// The names in the command line of the values of a choice, in their order.
 template <class Choice>
 std::span<const std::string_view> choice_names();
 template <>
-std::span<const std::string_view> choice_names<Accounting>();
-template <>
-std::span<const std::string_view> choice_names<ImposedSchedule>();
-template <>
 std::span<const std::string_view> choice_names<Rounding>();
-template <>
-std::span<const std::string_view> choice_names<Preference>();
-template <>
-std::span<const std::string_view> choice_names<PlanningModel>();
 
 struct PlannerOptions {
-  Accounting accounting = Accounting::kPlain;
-  int greedy_points = 60;             // chen_greedy: how many segment sizes are tried, 1..100000
-  std::optional<std::int64_t> slots;  // griewank: this many checkpoints; absent: tries all
-  std::uint64_t seed = 0;             // for planners that draw random numbers
-  double gap = 0;                     // exact planners: stop when the gap is this small
-  bool recompute_gradients = true;    // checkmate: may ops after the forward pass run again?
-  bool keep_order = false;            // auto: first runs only in the order of the graph
-  ImposedSchedule schedule = ImposedSchedule::kFrontier;  // checkmate
-  Rounding rounding = Rounding::kSweep;                   // checkmate_lp
-  int samples = 100;                                      // checkmate_lp: random draws
-  Preference prefer = Preference::kTime;                  // lower sets
-  PlanningModel model = PlanningModel::kLiveness;
-  MonetMode monet_mode;  // monet
+  // Whose rules decide what checkpoints keep and in which order candidates are tried; null: plain.
+  const Accounting* accounting = nullptr;
+  int greedy_points = 60;                // chen_greedy: how many segment sizes are tried, 1..100000
+  std::optional<std::int64_t> slots;     // griewank: this many checkpoints; absent: tries all
+  std::uint64_t seed = 0;                // for planners that draw random numbers
+  double gap = 0;                        // exact planners: stop when the gap is this small
+  bool recompute_gradients = true;       // checkmate: may ops after the forward pass run again?
+  bool keep_order = false;               // auto: first runs only in the order of the graph
+  Rounding rounding = Rounding::kSweep;  // checkmate_lp
+  int samples = 100;                     // checkmate_lp: random draws
+  // Options of planners that are not of this folder, in a type of their own (published/options.h).
+  std::any extra;
 };
 
 // Told whenever a search knows more: the best cost so far, if any, and a proven bound.
@@ -90,6 +64,8 @@ struct Problem {
   std::optional<double> cost_cap;
   PlannerOptions options;
   SearchObserver observer;  // may be empty
+  // Planners that `auto` may ask beside those of search/; null: none. Must outlive the search.
+  const Registry* registry = nullptr;
   // A plan for this graph to start from, if any: near what is looked for, though perhaps not within
   // the limits. Must outlive the search.
   const Plan* start = nullptr;
@@ -131,27 +107,14 @@ struct Proposal {
 
 using PlanFunction = std::function<Result<Proposal>(const Problem&, Effort&)>;
 
-// A proposal that went through simulator and validator.
-struct Outcome {
-  std::string planner;
-  PlanStatus status = PlanStatus::kUnknown;
-  std::optional<Plan> plan;
-  Simulation simulation;  // of `plan`, if there is one
-  double base_cost = 0;
-  double lower_bound = 0;  // at least the trivial one: every op once, each in its cheapest way
-  BoundKind bound_kind = BoundKind::kEveryPlan;
-  double gap = 0;  // (cost - lower_bound) / cost, 0 without a plan
-  double seconds = 0;
-  std::int64_t work = 0;
-  std::string note;
-  Figures figures;
+// One planner of a registry.
+struct Planner {
+  std::string_view name;
+  std::string_view summary;  // one line for people
+  PlanFunction plan;
+  // What it calls infeasible is proven for its whole class. (In the artifact's batch-size test
+  // fixed bytes count twice for the heuristics and once for the integer program.)
+  bool integer_program = false;
 };
 
-// Runs a planner of the registry on a problem and judges what it proposes. Bad input (an unknown
-// planner, a graph the planner cannot take) is an error; infeasible and unknown are outcomes.
-Result<Outcome> solve(std::string_view planner, const Problem& problem, const Limits& limits = {});
-
-// True when the simulated plan keeps the problem's budget, host budget and cost cap.
-bool within_limits(const Problem& problem, const Simulation& simulation);
-
-}  // namespace regen
+}  // namespace regen::search

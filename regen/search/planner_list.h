@@ -3,11 +3,10 @@
 
 #include "regen/search/planner.h"
 
-namespace regen {
+namespace regen::search {
 
 Result<Proposal> plan_keep_all(const Problem& problem, Effort& effort);
 Result<Proposal> plan_keep_all_ap(const Problem& problem, Effort& effort);
-Result<Proposal> plan_last_node(const Problem& problem, Effort& effort);
 Result<Proposal> plan_chen_sqrt(const Problem& problem, Effort& effort);
 Result<Proposal> plan_chen_sqrt_noap(const Problem& problem, Effort& effort);
 Result<Proposal> plan_chen_greedy(const Problem& problem, Effort& effort);
@@ -19,14 +18,8 @@ Result<Proposal> plan_lp_bound(const Problem& problem, Effort& effort);
 Result<Proposal> plan_chain(const Problem& problem, Effort& effort);
 Result<Proposal> plan_auto(const Problem& problem, Effort& effort);
 Result<Proposal> plan_vdnn(const Problem& problem, Effort& effort);
-Result<Proposal> plan_monet(const Problem& problem, Effort& effort);
 Result<Proposal> plan_capuchin(const Problem& problem, Effort& effort);
-Result<Proposal> plan_superneurons(const Problem& problem, Effort& effort);
 Result<Proposal> plan_str(const Problem& problem, Effort& effort);
 Result<Proposal> plan_str_lp(const Problem& problem, Effort& effort);  // in str.cpp
-// These three are in lower_sets.cpp.
-Result<Proposal> plan_lower_sets(const Problem& problem, Effort& effort);
-Result<Proposal> plan_lower_sets_approx(const Problem& problem, Effort& effort);
-Result<Proposal> plan_chen_cuts(const Problem& problem, Effort& effort);
 
-}  // namespace regen
+}  // namespace regen::search

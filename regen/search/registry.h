@@ -1,27 +1,39 @@
-// The planners by name. To add one: write a file with its function, declare it in planner_list.h,
-// and give it a row in registry.cpp (CONTRIBUTING.md shows the whole way).
+// Planners by name. A program makes a registry and fills it by explicit calls: nothing registers
+// itself. CONTRIBUTING.md shows how to add a planner.
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "regen/search/planner.h"
 
-namespace regen {
+namespace regen::search {
 
-struct PlannerEntry {
-  std::string_view name;
-  std::string_view summary;  // one line for people
-  PlanFunction plan;
-  // What it calls infeasible is proven for its whole class. (In the artifact's batch-size test
-  // fixed bytes count twice for the heuristics and once for the integer program.)
-  bool integer_program = false;
+class Registry {
+ public:
+  // A planner of the same name is replaced.
+  void add(Planner planner);
+
+  // In the order in which they were added.
+  std::span<const Planner> planners() const { return planners_; }
+  // Letter case is ignored; an unknown name is refused with the list of names.
+  Result<const Planner*> find(std::string_view name) const;
+  Result<std::vector<const Planner*>> find_all(std::span<const std::string> names) const;
+
+ private:
+  std::vector<Planner> planners_;
 };
 
-// In the order in which they are shown.
-std::span<const PlannerEntry> planner_registry();
+// Adds every planner of search/.
+void register_search_planners(Registry& registry);
 
-// Letter case is ignored; an unknown name is refused with the list of names.
-Result<const PlannerEntry*> find_planner(std::string_view name);
+// The planner of that exact name in the problem's registry, or of search/ where it has none; null:
+// there is none.
+const Planner* planner_for(const Problem& problem, std::string_view name);
 
-}  // namespace regen
+// A planner of search/ by its exact name, for the services and the portfolio.
+const Planner& own_planner(std::string_view name);
+
+}  // namespace regen::search

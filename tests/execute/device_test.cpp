@@ -14,7 +14,7 @@
 
 #include "regen/execute/device/cpu/device_cpu.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 using testing::HasSubstr;
@@ -300,4 +300,4 @@ TEST(Run, CallersTakeTurns) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::execute

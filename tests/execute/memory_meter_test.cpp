@@ -8,7 +8,7 @@
 #include "regen/execute/device/cpu/device_cpu.h"
 #include "regen/execute/placement/placement.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 at::Tensor bytes(int64_t count) {
@@ -103,4 +103,4 @@ TEST(MeterOff, IsNotInstalledInsideAScope) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::execute

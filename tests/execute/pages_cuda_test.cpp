@@ -13,7 +13,7 @@
 #include "regen/execute/placement/state_arena.h"
 #include "regen/execute/placement/storage_memory.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 constexpr Bytes kPage = Bytes{2} << 20;
@@ -125,6 +125,6 @@ TEST_F(CudaPages, StateLeavesAndComesBack) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::execute
 
 #endif

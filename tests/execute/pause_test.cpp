@@ -7,7 +7,7 @@
 
 #include "step_fixture.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 using testing::HasSubstr;
@@ -146,8 +146,9 @@ const Kind kKinds[] = {{"recompute", "checkmate", {}},
                        {"both", "vdnn", {1e8, 1e8, 2e8}}};
 
 Plan tight_plan(PausedStep& fixture, const Kind& kind) {
-  const auto outcome = least_budget(kind.planner, {.graph = &fixture.graph(), .link = kind.link},
-                                    {.alignment = 64}, {.work = 20'000});
+  const auto outcome =
+      search::least_budget(kind.planner, {.graph = &fixture.graph(), .link = kind.link},
+                           {.alignment = 64}, {.work = 20'000});
   EXPECT_TRUE(outcome.ok() && outcome->plan) << kind.name;
   const bool moves = outcome->simulation.offloaded_bytes > 0;
   EXPECT_EQ(moves, kind.link.to_host > 0) << kind.name;
@@ -365,4 +366,4 @@ TEST(Pause, AGateThatFailsEndsTheStepAndSaysWhatIsLeft) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::execute

@@ -11,7 +11,7 @@
 #include "regen/execute/program/program_data.h"
 #include "small_program.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 using testing::HasSubstr;
@@ -182,4 +182,4 @@ TEST(ProgramData, MissingShortAndWrongDataAreRefused) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::execute

@@ -8,7 +8,7 @@
 #include "regen/execute/run/quanta.h"
 #include "step_fixture.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 using Starts = std::vector<std::size_t>;
@@ -73,7 +73,7 @@ TEST(Quanta, BruteForceFindsNoFewer) {
 TEST(Quanta, PredictedTimesAddUpToTheSimulatedOnes) {
   StepFixture fixture(make_chain({.layers = 5, .batch_norm = true, .update = true}));
   for (const char* planner : {"keep_all", "chen_sqrt", "auto"}) {
-    const Outcome outcome =
+    const search::Outcome outcome =
         planner == std::string("auto") ? fixture.tightest(planner) : fixture.solve(planner);
     ASSERT_TRUE(outcome.plan);
     if (outcome.simulation.offloaded_bytes > 0) continue;  // its cost has stalls in it
@@ -109,9 +109,9 @@ void expect_bounded(double times) {
     const auto next = static_cast<double>(random() % 10 == 0 ? random() % 30 : random() % 6);
     const std::size_t done = issued.in_the_way_of(next, times);
     ASSERT_LE(done, there.size());
-    EXPECT_TRUE(allowed(done, next));
+    EXPECT_TRUE(search::allowed(done, next));
     if (done > 0) {
-      EXPECT_FALSE(allowed(done - 1, next)) << "the last one waited for was in the way";
+      EXPECT_FALSE(search::allowed(done - 1, next)) << "the last one waited for was in the way";
     }
     waited += done;
     for (std::size_t i = 0; i < done; ++i) issued.finish_oldest();
@@ -145,4 +145,4 @@ TEST(Quanta, EndOneAfterTheOther) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::execute

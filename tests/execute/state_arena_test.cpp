@@ -12,7 +12,7 @@
 #include "regen/execute/device/memory_meter.h"
 #include "regen/execute/placement/storage_memory.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 using testing::HasSubstr;
@@ -255,4 +255,4 @@ TEST_F(StateArenaTest, WhatIsNoStateIsRefused) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::execute

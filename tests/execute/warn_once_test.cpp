@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 class Listener : public c10::WarningHandler {
@@ -35,4 +35,4 @@ TEST(WarnOnce, LeavesOthersAloneWhenItEnds) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::execute

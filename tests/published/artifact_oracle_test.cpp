@@ -8,10 +8,11 @@
 #include "regen/base/random.h"
 #include "regen/graph/builder.h"
 #include "regen/models/zoo.h"
+#include "regen/published/checkmate/artifact_accounting.h"
 #include "regen/search/heuristics/chen.h"
 #include "regen/search/planner.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 using Matrix = std::vector<std::vector<char>>;
@@ -136,8 +137,8 @@ void expect_equal(const Graph& graph, const std::vector<OpId>& checkpoints) {
   const Matrix S = fixed_checkpoints(nodes, ids);
   const Judgement expected = published_simulator(nodes, r_from_s(nodes, S), S);
   Effort effort;
-  const Problem problem{.graph = &graph, .options = {.accounting = Accounting::kCheckmate}};
-  const auto found = plan_checkpoints(problem, checkpoints, effort);
+  const search::Problem problem{.graph = &graph, .options = {.accounting = &artifact_accounting()}};
+  const auto found = search::plan_checkpoints(problem, checkpoints, effort);
   ASSERT_TRUE(found.ok()) << found.error().message;
   EXPECT_EQ(found->simulation.cost, expected.cost) << graph.name();
   EXPECT_EQ(found->simulation.activation_peak_bytes, expected.peak) << graph.name();
@@ -195,14 +196,16 @@ TEST(StageSchedule, EqualsDenseMatricesOnRealNetworks) {
   for (const char* name : {"MobileNet", "vgg_unet", "segnet", "fcn_8", "ResNet50"}) {
     const auto graph = zoo_graph(name);
     ASSERT_TRUE(graph.ok()) << graph.error().message;
-    for (const CandidateSet set : {CandidateSet::kArticulationPoints, CandidateSet::kAll}) {
-      const auto candidates = candidate_checkpoints(*graph, set, Accounting::kCheckmate);
+    const search::Problem problem{.graph = &*graph,
+                                  .options = {.accounting = &artifact_accounting()}};
+    for (const search::CandidateSet set :
+         {search::CandidateSet::kArticulationPoints, search::CandidateSet::kAll}) {
+      const auto candidates = search::candidate_checkpoints(problem, set);
       ASSERT_NO_FATAL_FAILURE(expect_equal(*graph, candidates));
-      ASSERT_NO_FATAL_FAILURE(
-          expect_equal(*graph, sqrt_checkpoints(*graph, set, Accounting::kCheckmate)));
+      ASSERT_NO_FATAL_FAILURE(expect_equal(*graph, search::sqrt_checkpoints(problem, set)));
     }
   }
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::published

@@ -6,11 +6,13 @@
 #include <map>
 
 #include "regen/models/zoo.h"
+#include "regen/published/checkmate/artifact_accounting.h"
 #include "regen/search/heuristics/chen.h"
+#include "regen/search/judge.h"
 #include "regen/search/services/max_batch.h"
-#include "regen/search/planner.h"
+#include "tests/support/planners_by_name.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 Graph zoo(const char* name) {
@@ -19,12 +21,12 @@ Graph zoo(const char* name) {
   return std::move(graph).value();
 }
 
-Outcome solved(const char* planner, const Graph& graph, PlannerOptions options = {},
-               std::optional<Bytes> activation_budget = {}) {
-  options.accounting = Accounting::kCheckmate;
-  Problem problem{.graph = &graph, .options = options};
+search::Outcome solved(const char* planner, const Graph& graph, search::PlannerOptions options = {},
+                       std::optional<Bytes> activation_budget = {}) {
+  options.accounting = &artifact_accounting();
+  search::Problem problem{.graph = &graph, .options = options};
   if (activation_budget) problem.budget = *activation_budget + graph.fixed_bytes();
-  auto outcome = solve(planner, problem);
+  auto outcome = search::solve(planner, problem);
   EXPECT_TRUE(outcome.ok()) << (outcome.ok() ? "" : outcome.error().message);
   return std::move(outcome).value();
 }
@@ -39,7 +41,7 @@ class Vgg19Rows : public testing::TestWithParam<Row> {};
 
 TEST_P(Vgg19Rows, CostAndPeakAreThePublishedOnes) {
   const Graph graph = zoo("VGG19");
-  const Outcome outcome = solved(GetParam().planner, graph);
+  const search::Outcome outcome = solved(GetParam().planner, graph);
   EXPECT_EQ(outcome.simulation.cost, GetParam().cost);
   EXPECT_EQ(outcome.simulation.activation_peak_bytes, GetParam().peak);
   EXPECT_EQ(outcome.base_cost, 58'896'187'392.0);
@@ -58,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(Reference, Vgg19Rows,
 // The artifact's own table gives 108,266,881,024; our schedule is optimal, so it may be cheaper.
 TEST(Vgg19, GriewankWithFiveSlotsIsNoWorseThanPublished) {
   const Graph graph = zoo("VGG19");
-  const Outcome outcome = solved("griewank", graph, {.slots = 5});
+  const search::Outcome outcome = solved("griewank", graph, {.slots = 5});
   EXPECT_LE(outcome.simulation.cost, 108'266'881'024.0);
   EXPECT_LE(outcome.simulation.activation_peak_bytes, 51'380'224);
 }
@@ -73,14 +75,15 @@ TEST(Vgg19, GreedyFrontierIsThePublishedOne) {
       {67'108'676, {60.8326e9, {3}}},
   };
   Effort effort;
-  const Problem problem{.graph = &graph, .options = {.accounting = Accounting::kCheckmate}};
+  const search::Problem problem{.graph = &graph, .options = {.accounting = &artifact_accounting()}};
   const auto candidates =
-      candidate_checkpoints(graph, CandidateSet::kArticulationPoints, Accounting::kCheckmate);
-  const auto walk = greedy_walk(graph, Accounting::kCheckmate);
+      search::candidate_checkpoints(problem, search::CandidateSet::kArticulationPoints);
+  const auto walk = artifact_accounting().walk(graph);
   std::map<Bytes, std::pair<double, std::vector<std::size_t>>> found;
   for (int i = 0; i < 60; ++i) {
-    auto checkpoints = greedy_checkpoints(graph, candidates, walk, 69'447'584.0 * 3 * i / 60);
-    const auto candidate = plan_checkpoints(problem, checkpoints, effort);
+    auto checkpoints =
+        search::greedy_checkpoints(graph, candidates, walk, 69'447'584.0 * 3 * i / 60);
+    const auto candidate = search::plan_checkpoints(problem, checkpoints, effort);
     ASSERT_TRUE(candidate.ok());
     std::vector<std::size_t> ids;
     for (OpId op : checkpoints) ids.push_back(op.index());
@@ -93,7 +96,7 @@ TEST(Vgg19, GreedyFrontierIsThePublishedOne) {
   }
   // Every value kept, and none.
   EXPECT_EQ(found[81'723'296].first, 58'896'187'392.0);
-  const auto none = plan_checkpoints(problem, {}, effort);
+  const auto none = search::plan_checkpoints(problem, {}, effort);
   EXPECT_EQ(none->simulation.cost, 58'896'187'392.0);
   EXPECT_EQ(none->simulation.activation_peak_bytes, 118'488'900);
 }
@@ -110,7 +113,7 @@ class UnitChains : public testing::TestWithParam<ChainRow> {};
 TEST_P(UnitChains, CostAndPeakAreThePublishedOnes) {
   const ChainRow& row = GetParam();
   const Graph graph = zoo(("chain:" + std::to_string(row.length)).c_str());
-  const Outcome outcome = solved(row.planner, graph);
+  const search::Outcome outcome = solved(row.planner, graph);
   EXPECT_EQ(outcome.simulation.cost, row.cost);
   EXPECT_EQ(outcome.simulation.activation_peak_bytes, row.peak);
 }
@@ -127,43 +130,43 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(row.param.planner) + "_" + std::to_string(row.param.length);
     });
 
-std::int64_t largest_batch(const char* model, const char* planner, Accounting accounting,
-                           BatchGrid grid = {}) {
-  MaxBatchProblem problem{.memory = 16'000'000'000};
+std::int64_t largest_batch(const char* model, const char* planner,
+                           const search::Accounting* accounting, search::BatchGrid grid = {}) {
+  search::MaxBatchProblem problem{.memory = 16'000'000'000};
   problem.graph_at = [model](std::int64_t batch) { return zoo_graph(model, {.batch = batch}); };
   problem.options.accounting = accounting;
   problem.grid = grid;
-  const auto answer = max_batch(planner, problem);
+  const auto answer = search::max_batch(planner, problem);
   EXPECT_TRUE(answer.ok()) << (answer.ok() ? "" : answer.error().message);
   return answer->max_batch;
 }
 
 TEST(MaxBatch, Vgg19InCheckmateAccounting) {
-  EXPECT_EQ(largest_batch("VGG19", "keep_all", Accounting::kCheckmate), 167);
-  EXPECT_EQ(largest_batch("VGG19", "chen_sqrt", Accounting::kCheckmate), 197);
-  EXPECT_EQ(largest_batch("VGG19", "chen_greedy", Accounting::kCheckmate), 266);
-  EXPECT_EQ(largest_batch("VGG19", "last_node", Accounting::kCheckmate), 0);
+  EXPECT_EQ(largest_batch("VGG19", "keep_all", &artifact_accounting()), 167);
+  EXPECT_EQ(largest_batch("VGG19", "chen_sqrt", &artifact_accounting()), 197);
+  EXPECT_EQ(largest_batch("VGG19", "chen_greedy", &artifact_accounting()), 266);
+  EXPECT_EQ(largest_batch("VGG19", "last_node", &artifact_accounting()), 0);
 }
 
 TEST(MaxBatch, Vgg19OnThePublishedGrid) {
-  const BatchGrid grid{.start = 4, .step = 8};
-  EXPECT_EQ(largest_batch("VGG19", "keep_all", Accounting::kCheckmate, grid), 164);
-  EXPECT_EQ(largest_batch("VGG19", "chen_sqrt", Accounting::kCheckmate, grid), 196);
-  EXPECT_EQ(largest_batch("VGG19", "chen_greedy", Accounting::kCheckmate, grid), 260);
+  const search::BatchGrid grid{.start = 4, .step = 8};
+  EXPECT_EQ(largest_batch("VGG19", "keep_all", &artifact_accounting(), grid), 164);
+  EXPECT_EQ(largest_batch("VGG19", "chen_sqrt", &artifact_accounting(), grid), 196);
+  EXPECT_EQ(largest_batch("VGG19", "chen_greedy", &artifact_accounting(), grid), 260);
 }
 
 TEST(MaxBatch, Vgg16InCheckmateAccounting) {
-  EXPECT_EQ(largest_batch("VGG16", "keep_all", Accounting::kCheckmate), 180);
-  EXPECT_EQ(largest_batch("VGG16", "chen_sqrt", Accounting::kCheckmate), 230);
-  EXPECT_EQ(largest_batch("VGG16", "chen_greedy", Accounting::kCheckmate), 268);
+  EXPECT_EQ(largest_batch("VGG16", "keep_all", &artifact_accounting()), 180);
+  EXPECT_EQ(largest_batch("VGG16", "chen_sqrt", &artifact_accounting()), 230);
+  EXPECT_EQ(largest_batch("VGG16", "chen_greedy", &artifact_accounting()), 268);
 }
 
 // Dead checkpoints released, fixed memory counted once.
 TEST(MaxBatch, Vgg19PlainIsAtLeastTheTrimmedReference) {
-  EXPECT_GE(largest_batch("VGG19", "keep_all", Accounting::kPlain), 222);
-  EXPECT_GE(largest_batch("VGG19", "chen_sqrt", Accounting::kPlain), 272);
-  EXPECT_EQ(largest_batch("VGG19", "chen_greedy", Accounting::kPlain), 289);  // structural limit
+  EXPECT_GE(largest_batch("VGG19", "keep_all", nullptr), 222);
+  EXPECT_GE(largest_batch("VGG19", "chen_sqrt", nullptr), 272);
+  EXPECT_EQ(largest_batch("VGG19", "chen_greedy", nullptr), 289);  // structural limit
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::published

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 using testing::ElementsAre;
@@ -84,4 +84,4 @@ TEST(CPythonIntSet, WalksLargeSetsAsCPythonDoes) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::published

@@ -7,7 +7,7 @@
 #include "regen/published/graph_formats.h"
 #include "tests/graph/format_test_data.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 using testing::ElementsAre;
@@ -388,4 +388,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& instance) { return std::string(instance.param.name); });
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::published

@@ -8,7 +8,7 @@
 #include "regen/published/graph_formats.h"
 #include "tests/graph/format_test_data.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 using testing::ElementsAre;
@@ -305,4 +305,4 @@ INSTANTIATE_TEST_SUITE_P(All, PublishedMonet,
                          [](const auto& instance) { return std::string(instance.param); });
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::published

@@ -5,7 +5,7 @@
 
 #include "regen/graph/builder.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 using testing::HasSubstr;
@@ -83,4 +83,4 @@ TEST(Formats, EveryOtherFormatIsReadBack) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::published

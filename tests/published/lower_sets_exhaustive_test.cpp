@@ -5,15 +5,17 @@
 #include <set>
 
 #include "regen/base/random.h"
+#include "regen/published/lower_sets/canonical_strategy.h"
 #include "regen/published/lower_sets/format/format_lower_sets.h"
 #include "regen/published/lower_sets/format/schedule_run.h"
-#include "regen/published/lower_sets/canonical_strategy.h"
 #include "regen/published/lower_sets/lower_set_published.h"
 #include "regen/published/lower_sets/lower_set_search.h"
-#include "regen/search/planner.h"
+#include "regen/published/options.h"
 #include "regen/search/build/sequence.h"
+#include "regen/search/judge.h"
+#include "tests/support/planners_by_name.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 // A random network in the text of the solvers: each op reads one to three earlier values, and its
@@ -190,8 +192,8 @@ Point judged_point(const LowerSetBlocks& blocks, const std::vector<Set>& chain) 
   std::vector<std::span<const std::uint64_t>> sets;
   for (const std::uint64_t& word : words) sets.emplace_back(&word, 1);
   Effort effort;
-  const Plan plan =
-      plan_from_sequence(blocks.graph(), blocks.sequence(sets, /*rerun_last=*/false, effort));
+  const Plan plan = search::plan_from_sequence(blocks.graph(),
+                                               blocks.sequence(sets, /*rerun_last=*/false, effort));
   const Simulation simulation = simulate(blocks.graph(), plan).value();
   return {simulation.peak_bytes, simulation.cost - blocks.graph().base_cost()};
 }
@@ -210,16 +212,18 @@ TEST(LowerSetsExhaustive, DefaultModelEqualsAllChainsAtEveryBudget) {
     const auto stairs = staircase(points);
     EXPECT_EQ(stairs.rbegin()->second, 0);
     for (const auto& [budget, overhead] : stairs) {
-      const auto outcome = solve("lower_sets", {.graph = &graph, .budget = budget}).value();
-      ASSERT_EQ(outcome.status, PlanStatus::kOptimal) << outcome.note;
+      const auto outcome = search::solve("lower_sets", {.graph = &graph, .budget = budget}).value();
+      ASSERT_EQ(outcome.status, search::PlanStatus::kOptimal) << outcome.note;
       EXPECT_EQ(outcome.simulation.cost - graph.base_cost(), overhead);
       ++budgets;
     }
     const Bytes least = stairs.begin()->first;
-    const auto below = solve("lower_sets", {.graph = &graph, .budget = least - 1}).value();
-    EXPECT_EQ(below.status, PlanStatus::kInfeasible) << below.note;
+    const auto below = search::solve("lower_sets", {.graph = &graph, .budget = least - 1}).value();
+    EXPECT_EQ(below.status, search::PlanStatus::kInfeasible) << below.note;
     const auto lean =
-        solve("lower_sets", {.graph = &graph, .options = {.prefer = Preference::kMemory}}).value();
+        search::solve("lower_sets", {.graph = &graph,
+                                     .options = {.extra = Options{.prefer = Preference::kMemory}}})
+            .value();
     EXPECT_EQ(lean.simulation.peak_bytes, least);
     EXPECT_EQ(lean.simulation.cost - graph.base_cost(), stairs.begin()->second);
     if (HasFailure()) return;
@@ -247,7 +251,7 @@ TEST(LowerSetsExhaustive, CanonicalSchedulesAreCorrectAndCostWhatIsCounted) {
       ASSERT_TRUE(run.ok()) << run.error().message;
       EXPECT_EQ(run->overhead_cost, strategy.overhead(sets));
       const auto simulation =
-          simulate(graph, plan_from_sequence(graph, strategy.sequence(schedule)));
+          simulate(graph, search::plan_from_sequence(graph, strategy.sequence(schedule)));
       ASSERT_TRUE(simulation.ok()) << simulation.error().message;
       EXPECT_EQ(simulation->cost - graph.base_cost(), run->overhead_cost);
     });
@@ -257,4 +261,4 @@ TEST(LowerSetsExhaustive, CanonicalSchedulesAreCorrectAndCostWhatIsCounted) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::published

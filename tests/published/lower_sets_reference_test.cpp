@@ -6,17 +6,19 @@
 #include <sstream>
 
 #include "regen/published/graph_formats.h"
-#include "regen/published/lower_sets/format/schedule_run.h"
 #include "regen/published/lower_sets/canonical_strategy.h"
+#include "regen/published/lower_sets/format/schedule_run.h"
 #include "regen/published/lower_sets/lower_set_blocks.h"
 #include "regen/published/lower_sets/lower_set_polish.h"
 #include "regen/published/lower_sets/lower_set_published.h"
 #include "regen/published/lower_sets/lower_set_search.h"
-#include "regen/search/planner.h"
+#include "regen/published/options.h"
 #include "regen/search/build/sequence.h"
+#include "regen/search/judge.h"
 #include "tests/graph/format_test_data.h"
+#include "tests/support/planners_by_name.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 struct Row {
@@ -139,7 +141,8 @@ struct Published {
     std::vector<std::span<const std::uint64_t>> sets;
     for (std::uint32_t set : answer.strategy->chain) sets.push_back(family[set]);
     const auto sequence = blocks.sequence(sets, /*rerun_last=*/true, effort);
-    Executed result = executed(blocks.graph(), plan_from_sequence(blocks.graph(), sequence));
+    Executed result =
+        executed(blocks.graph(), search::plan_from_sequence(blocks.graph(), sequence));
     EXPECT_LE(result.overhead, answer.strategy->overhead);
     return result;
   }
@@ -209,7 +212,8 @@ TEST_F(LowerSetsReference, PublishedModelIsNoWorseOnAnyRow) {
 // parameter gradients too): no more of them, and no more overhead. Checked against both our
 // reproduction and the row itself.
 TEST_F(LowerSetsReference, DefaultModelIsNoWorseOnAnyRow) {
-  std::map<std::pair<std::string, Bytes>, Outcome> outcomes;  // many rows end at the same peak
+  std::map<std::pair<std::string, Bytes>, search::Outcome>
+      outcomes;  // many rows end at the same peak
   for (const Row& row : feasible_rows()) {
     if (row.algorithm == "vanilla_liveness") continue;
     SCOPED_TRACE(row.graph + " " + row.algorithm + " " + row.mode + " " +
@@ -223,12 +227,13 @@ TEST_F(LowerSetsReference, DefaultModelIsNoWorseOnAnyRow) {
           model.run(row.algorithm == "exact" ? model.all : model.pruned, row.budget, prefer));
     }
     for (const Executed& rival : rivals) {
-      Outcome& outcome = outcomes[{row.graph, rival.peak}];
+      search::Outcome& outcome = outcomes[{row.graph, rival.peak}];
       if (outcome.planner.empty()) {
-        outcome = solve("lower_sets", {.graph = &graph, .budget = graph.fixed_bytes() + rival.peak})
+        outcome = search::solve("lower_sets",
+                                {.graph = &graph, .budget = graph.fixed_bytes() + rival.peak})
                       .value();
       }
-      EXPECT_EQ(outcome.status, PlanStatus::kOptimal) << outcome.note;
+      EXPECT_EQ(outcome.status, search::PlanStatus::kOptimal) << outcome.note;
       EXPECT_LE(outcome.simulation.activation_peak_bytes, rival.peak);
       EXPECT_LE(outcome.simulation.cost - graph.base_cost(), rival.overhead);
     }
@@ -240,8 +245,8 @@ TEST_F(LowerSetsReference, NothingIsRunAgainWhenEverythingFits) {
     if (row.algorithm != "vanilla_liveness") continue;
     SCOPED_TRACE(row.graph);
     const Graph& graph = published_graph(row.graph);
-    const auto outcome = solve("lower_sets", {.graph = &graph}).value();
-    EXPECT_EQ(outcome.status, PlanStatus::kOptimal);
+    const auto outcome = search::solve("lower_sets", {.graph = &graph}).value();
+    EXPECT_EQ(outcome.status, search::PlanStatus::kOptimal);
     EXPECT_EQ(outcome.simulation.overhead, 0);
     EXPECT_EQ(outcome.simulation.activation_peak_bytes, row.peak);
   }
@@ -322,13 +327,14 @@ TEST_F(LowerSetsReference, PlansOfThePublishedModel) {
   for (const Row& row : feasible_rows()) {
     if (row.algorithm == "vanilla_liveness") continue;
     const Graph& graph = published_graph(row.graph);
-    Problem problem{.graph = &graph};
+    search::Problem problem{.graph = &graph};
     if (row.budget > 0) problem.budget = graph.fixed_bytes() + row.budget;
-    problem.options.model = PlanningModel::kPublished;
-    problem.options.prefer = row.mode == "memory" ? Preference::kMemory : Preference::kTime;
+    problem.options.extra =
+        Options{.prefer = row.mode == "memory" ? Preference::kMemory : Preference::kTime,
+                .model = PlanningModel::kPublished};
     const std::map<std::string, const char*> planners{
         {"approx", "lower_sets_approx"}, {"exact", "lower_sets"}, {"chen", "chen_cuts"}};
-    const auto outcome = solve(planners.at(row.algorithm), problem).value();
+    const auto outcome = search::solve(planners.at(row.algorithm), problem).value();
     ASSERT_TRUE(outcome.plan.has_value()) << outcome.note;
     const Executed mine = executed(graph, *outcome.plan);
     equal += mine.peak == row.peak && mine.overhead == row.overhead;
@@ -366,16 +372,17 @@ TEST_F(LowerSetsReference, OneSetForEachOpIsQuickAndNearTheBestOfItsSets) {
     const LowerSetBlocks blocks(graph, nodes);
     const LowerSetFamily pruned = LowerSetFamily::pruned(nodes);
     LowerSetMemory memory(blocks, pruned);
-    const Bytes most = solve("keep_all", {.graph = &graph})->simulation.activation_peak_bytes;
+    const Bytes most =
+        search::solve("keep_all", {.graph = &graph})->simulation.activation_peak_bytes;
     for (const Bytes percent : {40, 60, 80, 95}) {
       const Bytes budget = most * percent / 100;
       Effort effort;
       const ChainSearchResult best = search_chains(
           memory, pruned, {.budget = budget, .transitions = Transitions::kAll}, effort);
-      const auto outcome =
-          solve("lower_sets_approx", {.graph = &graph, .budget = graph.fixed_bytes() + budget});
+      const auto outcome = search::solve("lower_sets_approx",
+                                         {.graph = &graph, .budget = graph.fixed_bytes() + budget});
       ASSERT_TRUE(outcome.ok());
-      EXPECT_EQ(outcome->status == PlanStatus::kFeasible, best.chain.has_value());
+      EXPECT_EQ(outcome->status == search::PlanStatus::kFeasible, best.chain.has_value());
       EXPECT_LE(outcome->work, 1'000 * static_cast<std::int64_t>(nodes.size()));
       if (!best.chain) continue;
       EXPECT_LE(outcome->simulation.cost - graph.base_cost(), best.cost * 1.05) << percent;
@@ -384,4 +391,4 @@ TEST_F(LowerSetsReference, OneSetForEachOpIsQuickAndNearTheBestOfItsSets) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::published

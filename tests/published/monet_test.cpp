@@ -3,16 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "regen/published/graph_formats.h"
 #include "regen/plan/explain.h"
+#include "regen/published/graph_formats.h"
 #include "regen/published/monet/monet_annealing.h"
 #include "regen/published/monet/monet_solver.h"
-#include "regen/search/planner.h"
+#include "regen/search/judge.h"
 #include "tests/graph/format_test_data.h"
 #include "tests/support/monet_oracle.h"
+#include "tests/support/planners_by_name.h"
 #include "tests/support/random_graph.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 using ::testing::HasSubstr;
@@ -208,11 +209,11 @@ TEST(Monet, PlansOfAnInstanceKeepTheBudgetOfTheJudgeToo) {
   if (!has_reference_data("monet_objectives.csv")) GTEST_SKIP() << "no reference data";
   const std::string file = "monet_instances/vgg16_176_inplace_multiway.json";
   const Graph graph = read_graph(read_reference(file), file).value();
-  Problem problem{.graph = &graph, .budget = Bytes{9} << 30};
+  search::Problem problem{.graph = &graph, .budget = Bytes{9} << 30};
   problem.options.gap = 0.05;
-  const auto outcome = solve("monet", problem);
+  const auto outcome = search::solve("monet", problem);
   ASSERT_TRUE(outcome.ok()) << outcome.error().message;
-  EXPECT_EQ(outcome->status, PlanStatus::kFeasible);
+  EXPECT_EQ(outcome->status, search::PlanStatus::kFeasible);
   EXPECT_LE(outcome->simulation.peak_bytes, *problem.budget);
   ASSERT_EQ(outcome->figures.size(), 3u);
   EXPECT_EQ(outcome->figures[1].first, "monet_objective_ms");
@@ -226,7 +227,7 @@ TEST(Monet, UsesTheVariantsOfOrdinaryGraphs) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     Random random(seed);
     const Graph graph = testing::random_training_graph(random, {.max_layers = 5});
-    const auto outcome = solve("monet", {.graph = &graph});
+    const auto outcome = search::solve("monet", {.graph = &graph});
     ASSERT_TRUE(outcome.ok()) << outcome.error().message;
     if (!outcome->plan) {
       EXPECT_THAT(outcome->note, HasSubstr("overwrites tensor")) << seed;
@@ -238,4 +239,4 @@ TEST(Monet, UsesTheVariantsOfOrdinaryGraphs) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::published

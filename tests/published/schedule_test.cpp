@@ -5,7 +5,7 @@
 #include "regen/published/lower_sets/format/schedule_run.h"
 #include "tests/graph/format_test_data.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 using ::testing::HasSubstr;
@@ -162,4 +162,4 @@ TEST(Schedule, RefusesWhatMakesNoSense) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::published

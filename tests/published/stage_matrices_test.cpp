@@ -7,11 +7,12 @@
 #include "regen/graph/builder.h"
 #include "regen/models/zoo.h"
 #include "regen/plan/explain.h"
-#include "regen/published/checkmate/stage_matrices.h"
 #include "regen/plan/validate.h"
-#include "regen/search/planner.h"
+#include "regen/published/checkmate/stage_matrices.h"
+#include "regen/search/judge.h"
+#include "tests/support/planners_by_name.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 using ::testing::ElementsAre;
@@ -91,12 +92,12 @@ TEST(StageMatrices, PlansOfTheHybridPlannersSurviveTheTripThroughText) {
     for (const char* name : {"VGG16", "vgg_unet", "MobileNet"}) {
       SCOPED_TRACE(std::string(planner) + " on " + name);
       const Graph graph = zoo_graph(name, {.batch = 4}).value();
-      const Simulation whole = solve("keep_all", {.graph = &graph}).value().simulation;
+      const Simulation whole = search::solve("keep_all", {.graph = &graph}).value().simulation;
       const Bytes least = structural_bound(graph).bytes;
       const Bytes budget = least + (whole.peak_bytes - least) / 2;
       const Link link{.to_host = 1, .to_device = 1, .both = 2};
       const auto outcome =
-          solve(planner, {.graph = &graph, .link = link, .budget = budget}).value();
+          search::solve(planner, {.graph = &graph, .link = link, .budget = budget}).value();
       ASSERT_TRUE(outcome.plan.has_value());
       const StageMatrices first = matrices_from_plan(graph, *outcome.plan).value();
       const std::string folder =
@@ -158,4 +159,4 @@ TEST(StageMatrices, PlansThatAreNotInStagesAreRefused) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::published

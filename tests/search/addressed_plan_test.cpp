@@ -6,9 +6,10 @@
 #include "regen/models/zoo.h"
 #include "regen/plan/explain.h"
 #include "regen/plan/validate.h"
+#include "tests/support/planners_by_name.h"
 #include "tests/support/random_graph.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr AddressOptions kOptions{.alignment = 4, .pack_work = 20'000};
@@ -75,4 +76,4 @@ TEST(AddressedPlan, ABudgetBelowTheBoundIsInfeasible) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

@@ -9,13 +9,15 @@
 #include "regen/graph/builder.h"
 #include "regen/models/zoo.h"
 #include "regen/plan/explain.h"
+#include "regen/published/planner_list.h"
 #include "regen/search/bounds/covering_bound.h"
-#include "regen/search/registry.h"
 #include "regen/search/build/variant_view.h"
-#include "tests/support/stage_oracle.h"
+#include "regen/search/registry.h"
+#include "tests/support/planners_by_name.h"
 #include "tests/support/random_graph.h"
+#include "tests/support/stage_oracle.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr Link kLink{.to_host = 4, .to_device = 2, .both = 4};
@@ -80,7 +82,7 @@ TEST_P(AutoAgainstAll, IsNeverWorseThanAnyOtherPlanner) {
       const Bytes budget = low + (high - low) * point / (exhaustive() ? 12 : 3);
       const Problem problem{.graph = &graph, .link = seed % 2 ? kLink : Link{}, .budget = budget};
       const Outcome mine = *solve("auto", problem, {.work = 1'500'000});
-      for (const PlannerEntry& entry : planner_registry()) {
+      for (const Planner& entry : published::every_planner().planners()) {
         const auto other = solve(entry.name, problem, {.work = 200'000});
         if (!other.ok() || !claims(*other)) continue;
         ++compared;
@@ -199,4 +201,4 @@ TEST(Auto, KeepsEverythingWhereItFits) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

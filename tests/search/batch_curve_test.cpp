@@ -4,8 +4,9 @@
 
 #include "regen/graph/batch_scaling.h"
 #include "regen/models/zoo.h"
+#include "tests/support/planners_by_name.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 BatchCurveProblem vgg19_at(std::int64_t batch) {
@@ -70,4 +71,4 @@ TEST(LargestBatches, OfScaledGraphs) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

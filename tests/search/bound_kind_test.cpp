@@ -7,11 +7,13 @@
 #include <optional>
 
 #include "regen/plan/explain.h"
+#include "regen/published/planner_list.h"
 #include "regen/search/registry.h"
+#include "tests/support/planners_by_name.h"
 #include "tests/support/stage_oracle.h"
 #include "tests/support/step_oracle.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr std::size_t kMostWork = 2'000'000;
@@ -80,7 +82,7 @@ TEST(BoundKind, OfStagesIsNotAboutAllListsInThisOrder) {
 
 std::vector<std::string> names() {
   std::vector<std::string> list;
-  for (const PlannerEntry& entry : planner_registry()) list.emplace_back(entry.name);
+  for (const Planner& entry : published::every_planner().planners()) list.emplace_back(entry.name);
   return list;
 }
 
@@ -88,4 +90,4 @@ INSTANTIATE_TEST_SUITE_P(Registry, BoundKindOf, ::testing::ValuesIn(names()),
                          [](const auto& name) { return name.param; });
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

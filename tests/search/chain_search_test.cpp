@@ -12,7 +12,7 @@
 #include "tests/support/pareto.h"
 #include "tests/support/random_chain.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 using testing::ChainLayer;
@@ -274,4 +274,4 @@ TEST(ChainSearch, EqualsExhaustiveSearchOnRandomChains) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

@@ -12,14 +12,15 @@
 #include "regen/models/backward/backward_checkmate.h"
 #include "regen/models/zoo.h"
 #include "regen/plan/explain.h"
-#include "regen/search/planner.h"
 #include "regen/search/build/sequence.h"
+#include "regen/search/judge.h"
 #include "tests/support/naive_interpreter.h"
 #include "tests/support/pareto.h"
+#include "tests/support/planners_by_name.h"
 #include "tests/support/random_chain.h"
 #include "tests/support/random_graph.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 using Sequence = std::vector<OpId>;
@@ -262,4 +263,4 @@ TEST(Chain, TheSequenceForOthersKeepsTheBudget) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

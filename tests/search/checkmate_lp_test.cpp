@@ -8,10 +8,11 @@
 #include "regen/models/zoo.h"
 #include "regen/plan/explain.h"
 #include "regen/plan/validate.h"
-#include "regen/search/planner.h"
+#include "regen/search/judge.h"
+#include "tests/support/planners_by_name.h"
 #include "tests/support/stage_oracle.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr std::array kRoundings{Rounding::kSweep, Rounding::kHalf, Rounding::kRandomThreshold,
@@ -176,4 +177,4 @@ INSTANTIATE_TEST_SUITE_P(CheckmateLp, NetworkRoundings,
                          [](const auto& row) { return std::string(row.param.name); });
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

@@ -6,10 +6,12 @@
 
 #include "regen/models/zoo.h"
 #include "regen/plan/explain.h"
-#include "regen/search/planner.h"
+#include "regen/published/options.h"
+#include "regen/search/judge.h"
+#include "tests/support/planners_by_name.h"
 #include "tests/support/stage_oracle.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // All 2,000 graphs take minutes; REGEN_EXHAUSTIVE=1 asks for them.
@@ -144,7 +146,7 @@ TEST(Checkmate, StopsAtTheGapAskedFor) {
   EXPECT_LE(outcome->gap, 0.02 + 1e-9);
 }
 
-// On a chain every imposed schedule has the stages's optimum, and a weaker relaxation.
+// On a chain every imposed schedule has the optimum of the stages, and a weaker relaxation.
 TEST(Checkmate, ImposedSchedulesHaveTheSameOptimumOnAChain) {
   const auto graph = zoo_graph("chain:3", {});
   ASSERT_TRUE(graph.ok());
@@ -152,8 +154,9 @@ TEST(Checkmate, ImposedSchedulesHaveTheSameOptimumOnAChain) {
   const auto stages = solve("checkmate", problem);
   ASSERT_TRUE(stages.ok());
   ASSERT_EQ(stages->status, PlanStatus::kOptimal);
-  for (const auto schedule : {ImposedSchedule::kCoverAll, ImposedSchedule::kCoverLast}) {
-    problem.options.schedule = schedule;
+  for (const auto schedule :
+       {published::ImposedSchedule::kCoverAll, published::ImposedSchedule::kCoverLast}) {
+    problem.options.extra = published::Options{.schedule = schedule};
     const auto imposed = solve("checkmate", problem);
     ASSERT_TRUE(imposed.ok()) << imposed.error().message;
     ASSERT_EQ(imposed->status, PlanStatus::kOptimal);
@@ -165,4 +168,4 @@ TEST(Checkmate, ImposedSchedulesHaveTheSameOptimumOnAChain) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

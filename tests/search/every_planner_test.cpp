@@ -6,11 +6,14 @@
 #include "regen/plan/addresses.h"
 #include "regen/plan/explain.h"
 #include "regen/plan/validate.h"
+#include "regen/published/checkmate/artifact_accounting.h"
+#include "regen/published/planner_list.h"
 #include "regen/search/registry.h"
 #include "tests/support/naive_interpreter.h"
+#include "tests/support/planners_by_name.h"
 #include "tests/support/random_graph.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 class EveryPlanner : public ::testing::TestWithParam<std::string> {};
@@ -94,7 +97,7 @@ TEST_P(EveryPlanner, PlansCanBeGivenAddresses) {
 
 std::vector<std::string> names() {
   std::vector<std::string> list;
-  for (const PlannerEntry& entry : planner_registry()) {
+  for (const Planner& entry : published::every_planner().planners()) {
     // A bound without plans has tests of its own (checkmate_lp_test.cpp).
     if (entry.name != "lp_bound") list.emplace_back(entry.name);
   }
@@ -105,14 +108,14 @@ INSTANTIATE_TEST_SUITE_P(Registry, EveryPlanner, ::testing::ValuesIn(names()),
                          [](const auto& name) { return name.param; });
 
 TEST(Registry, RefusesUnknownNamesWithTheList) {
-  const auto entry = find_planner("checkmat");
+  const auto entry = published::every_planner().find("checkmat");
   ASSERT_FALSE(entry.ok());
   EXPECT_NE(entry.error().message.find("'checkmat'"), std::string::npos);
   EXPECT_NE(entry.error().message.find("chen_sqrt"), std::string::npos);
 }
 
 TEST(Registry, IgnoresLetterCase) {
-  EXPECT_EQ((*find_planner("Chen_Greedy"))->name, "chen_greedy");
+  EXPECT_EQ((*published::every_planner().find("Chen_Greedy"))->name, "chen_greedy");
 }
 
 TEST(Solve, ABudgetBelowTheStructuralBoundIsInfeasibleAndSaysWhy) {
@@ -137,11 +140,11 @@ TEST(Solve, APlanOverTheBudgetIsUnknownNotInfeasible) {
 
 TEST(Solve, CheckmateAccountingNeedsAMirroredGraph) {
   const Graph graph = zoo_graph("VGG19", {.backward = BackwardStyle::kExact}).value();
-  const auto outcome =
-      solve("keep_all", {.graph = &graph, .options = {.accounting = Accounting::kCheckmate}});
+  const auto outcome = solve(
+      "keep_all", {.graph = &graph, .options = {.accounting = &published::artifact_accounting()}});
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.error().code, ErrorCode::kBadInput);
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

@@ -4,7 +4,7 @@
 
 #include "regen/base/random.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 struct Candidate {
@@ -55,4 +55,4 @@ TEST(EvictionQueue, TakesTheLowestScoreThatCrossesAStage) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

@@ -9,10 +9,10 @@
 #include "regen/graph/builder.h"
 #include "regen/plan/explain.h"
 #include "regen/search/bounds/covering_bound.h"
-#include "tests/support/stage_oracle.h"
 #include "tests/support/random_graph.h"
+#include "tests/support/stage_oracle.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // The same tensors, the ops in another order.
@@ -126,4 +126,4 @@ TEST(CoveringBound, ForEveryOrderIsNoHigherThanThatOfTheGraphsOwn) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

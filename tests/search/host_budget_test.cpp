@@ -10,13 +10,15 @@
 #include "regen/models/zoo.h"
 #include "regen/plan/explain.h"
 #include "regen/plan/validate.h"
+#include "regen/published/planner_list.h"
 #include "regen/search/bounds/covering_bound.h"
-#include "regen/search/planner.h"
+#include "regen/search/judge.h"
 #include "regen/search/registry.h"
+#include "tests/support/planners_by_name.h"
 #include "tests/support/stage_oracle.h"
 #include "tests/support/step_oracle.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -133,7 +135,7 @@ TEST_P(HostBudgetAgainstAll, IsNeverWorseAndNeverOver) {
       problem.host_budget = need * percent / 100;
       const Outcome mine = *solve("auto", problem, {.work = 1'500'000});
       expect_within_both_budgets(problem, mine);
-      for (const PlannerEntry& entry : planner_registry()) {
+      for (const Planner& entry : published::every_planner().planners()) {
         const auto other = solve(entry.name, problem, {.work = 100'000});
         if (!other.ok() || !claims(*other)) continue;
         ++compared;
@@ -172,4 +174,4 @@ TEST(HostBudget, MoreOfTheHostIsNeverDearer) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

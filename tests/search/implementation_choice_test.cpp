@@ -17,9 +17,10 @@
 #include "regen/search/build/sequence.h"
 #include "regen/search/registry.h"
 #include "tests/support/implementation_oracle.h"
+#include "tests/support/planners_by_name.h"
 #include "tests/support/random_graph.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -255,4 +256,4 @@ TEST(Implementations, AutoIsNeverWorseThanMonet) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

@@ -6,12 +6,12 @@
 
 #include "regen/graph/analysis.h"
 #include "regen/plan/validate.h"
-#include "regen/search/local/local_search.h"
 #include "regen/search/build/sequence.h"
+#include "regen/search/local/local_search.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/recurrent_graph.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 Bytes share_of_peak(const Graph& graph, double share) {
@@ -127,4 +127,4 @@ TEST(IntervalBlocks, DecisionsAlwaysGiveAValidPlan) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

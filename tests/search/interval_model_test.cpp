@@ -4,11 +4,11 @@
 
 #include "regen/graph/builder.h"
 #include "regen/plan/validate.h"
-#include "regen/search/planner.h"
 #include "regen/search/build/sequence.h"
+#include "regen/search/planner.h"
 #include "tests/support/random_graph.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // a -> b -> c -> gb (reads a and c) -> ga (reads a and b).
@@ -117,4 +117,4 @@ TEST(IntervalModel, APlanInAnotherOrderIsNotRead) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

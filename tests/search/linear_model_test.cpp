@@ -9,7 +9,7 @@
 
 #include "regen/base/random.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -131,4 +131,4 @@ TEST(LinearModel, AStoppedRelaxationStillHasAValidBound) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

@@ -5,8 +5,9 @@
 #include <atomic>
 
 #include "regen/models/zoo.h"
+#include "tests/support/planners_by_name.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 MaxBatchProblem vgg19_in(Bytes memory) {
@@ -111,4 +112,4 @@ TEST(MaxBatchSearch, RefusesABadGrid) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

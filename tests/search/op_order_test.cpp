@@ -11,13 +11,14 @@
 #include "regen/models/zoo.h"
 #include "regen/plan/explain.h"
 #include "regen/plan/validate.h"
-#include "regen/search/portfolio/order_choice.h"
 #include "regen/search/build/sequence.h"
+#include "regen/search/portfolio/order_choice.h"
 #include "regen/search/registry.h"
 #include "regen/simulate/simulate.h"
+#include "tests/support/planners_by_name.h"
 #include "tests/support/random_graph.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 Bytes peak_of(const Graph& graph, const std::vector<OpId>& order) {
@@ -134,4 +135,4 @@ TEST(Auto, RunsOpsInAnotherOrderWhereThatIsCheaper) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

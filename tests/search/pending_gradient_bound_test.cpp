@@ -8,10 +8,11 @@
 
 #include "regen/models/zoo.h"
 #include "regen/plan/explain.h"
-#include "regen/search/planner.h"
+#include "regen/search/judge.h"
+#include "tests/support/planners_by_name.h"
 #include "tests/support/stage_oracle.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 using Mask = std::uint32_t;  // tensors that ops after the forward pass made, by op
@@ -127,4 +128,4 @@ TEST(PendingGradientBound, IsSmallerButHoldsWhenStopped) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

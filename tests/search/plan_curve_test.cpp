@@ -5,9 +5,10 @@
 #include "regen/graph/analysis.h"
 #include "regen/plan/explain.h"
 #include "regen/plan/validate.h"
+#include "tests/support/planners_by_name.h"
 #include "tests/support/random_graph.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr AddressOptions kOptions{.alignment = 4, .pack_work = 20'000};
@@ -19,10 +20,10 @@ Graph graph_number(std::uint64_t seed) {
   return testing::random_training_graph(random, {.max_layers = 8, .max_bytes = 60});
 }
 
-PlanCurve curve_of(const Graph& graph, std::vector<std::string> planners,
+PlanCurve curve_of(const Graph& graph, std::initializer_list<std::string_view> planners,
                    std::optional<Bytes> budget = {}) {
   const Problem problem{.graph = &graph, .link = kLink, .budget = budget};
-  auto curve = PlanCurve::make(planners, problem, kOptions, kLimits);
+  auto curve = PlanCurve::make(planners_named(planners), problem, kOptions, kLimits);
   EXPECT_TRUE(curve.ok()) << curve.error().message;
   return *curve;
 }
@@ -104,4 +105,4 @@ TEST(PlanCurve, GivesTheQuickestOfAllWithinTheBytes) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

@@ -6,10 +6,11 @@
 
 #include <algorithm>
 
-#include "regen/search/planner.h"
+#include "regen/search/judge.h"
+#include "tests/support/planners_by_name.h"
 #include "tests/support/stage_oracle.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -88,4 +89,4 @@ TEST(RerunBranching, TheOtherSideIsWhatTheBestSideIsNot) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

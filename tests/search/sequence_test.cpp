@@ -10,7 +10,7 @@
 #include "regen/simulate/simulate.h"
 #include "tests/support/recurrent_graph.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 using ::testing::ElementsAre;
@@ -153,4 +153,4 @@ TEST(RepeatableOps, AnyOfThemCanRunAgain) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

@@ -12,7 +12,7 @@
 #include "regen/plan/explain.h"
 #include "tests/support/random_graph.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 ShadowPrice price(const Graph& graph, Bytes budget, Bytes more = 0, const Link& link = {}) {
@@ -180,4 +180,4 @@ TEST(ShadowPrice, WithoutEffortSaysOnlyWhatIsKnown) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

@@ -6,7 +6,7 @@
 
 #include "regen/base/random.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 TEST(StageBytes, IsWhatGoingThroughAllOpsGives) {
@@ -33,4 +33,4 @@ TEST(StageBytes, IsWhatGoingThroughAllOpsGives) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

@@ -5,15 +5,16 @@
 
 #include "regen/base/limit.h"
 #include "regen/models/zoo.h"
-#include "regen/search/local/stage_search.h"
 #include "regen/search/build/sequence.h"
+#include "regen/search/local/stage_search.h"
 #include "regen/simulate/simulate.h"
 #include "tests/support/stage_oracle.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
-void expect_judged_alike(const StageProblem& stages, StageEvaluator& evaluator, const Score& score) {
+void expect_judged_alike(const StageProblem& stages, StageEvaluator& evaluator,
+                         const Score& score) {
   const Graph& graph = *stages.graph;
   const auto judged = simulate(graph, plan_from_sequence(graph, evaluator.sequence()));
   ASSERT_TRUE(judged.ok()) << judged.error().message;
@@ -76,4 +77,4 @@ TEST(StageSearch, TheSameWorkGivesTheSameSchedule) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

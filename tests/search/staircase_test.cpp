@@ -4,7 +4,7 @@
 
 #include "regen/base/random.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // From 3 bytes on it costs 9, from 5 on 4, from 9 on 1.
@@ -72,4 +72,4 @@ TEST(Staircase, TheMinimumIsThatOfAllWaysAtEveryByte) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

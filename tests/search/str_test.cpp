@@ -13,12 +13,13 @@
 #include "regen/plan/explain.h"
 #include "regen/plan/validate.h"
 #include "regen/search/bounds/covering_bound.h"
-#include "regen/search/planner.h"
-#include "tests/support/stage_oracle.h"
+#include "regen/search/judge.h"
 #include "tests/support/naive_interpreter.h"
+#include "tests/support/planners_by_name.h"
+#include "tests/support/stage_oracle.h"
 #include "tests/support/step_oracle.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -241,4 +242,4 @@ TEST(StrOutputs, AreMadeAgainAfterTheLastOp) {
 INSTANTIATE_TEST_SUITE_P(Slices, Str, ::testing::Range<std::uint64_t>(0, kSlices));
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

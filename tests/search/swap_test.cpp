@@ -7,14 +7,16 @@
 #include "regen/models/zoo.h"
 #include "regen/plan/explain.h"
 #include "regen/plan/validate.h"
-#include "regen/search/local/swap_schedule.h"
-#include "regen/search/planner.h"
+#include "regen/published/options.h"
 #include "regen/search/exact/transfer_model.h"
-#include "tests/support/stage_oracle.h"
+#include "regen/search/judge.h"
+#include "regen/search/local/swap_schedule.h"
 #include "tests/support/naive_interpreter.h"
+#include "tests/support/planners_by_name.h"
 #include "tests/support/random_graph.h"
+#include "tests/support/stage_oracle.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 using ::testing::HasSubstr;
@@ -220,7 +222,7 @@ TEST(StrPublished, RecomputesWhereNoSwapIsHidden) {
   const Graph graph = three_layers();
   Problem problem{
       .graph = &graph, .link = {.to_host = 0.001, .to_device = 0.001, .both = 0.002}, .budget = 6};
-  problem.options.model = PlanningModel::kPublished;
+  problem.options.extra = published::Options{.model = published::PlanningModel::kPublished};
   const auto outcome = solve("str", problem).value();
   ASSERT_EQ(outcome.status, PlanStatus::kFeasible) << outcome.note;
   EXPECT_EQ(outcome.simulation.offloaded_bytes, 0);
@@ -232,7 +234,7 @@ TEST(StrPublished, RecomputesWhereNoSwapIsHidden) {
 TEST(StrPublished, SwapsWhatItTakesForHidden) {
   const Graph graph = three_layers();
   Problem problem{.graph = &graph, .link = {.to_host = 1, .to_device = 1, .both = 2}, .budget = 6};
-  problem.options.model = PlanningModel::kPublished;
+  problem.options.extra = published::Options{.model = published::PlanningModel::kPublished};
   const auto outcome = solve("str", problem).value();
   ASSERT_TRUE(outcome.plan.has_value()) << outcome.note;
   EXPECT_GE(outcome.simulation.offloaded_bytes, 4);
@@ -242,11 +244,11 @@ TEST(StrPublished, SwapsWhatItTakesForHidden) {
 TEST(StrPublished, RefusesGraphsThatAreTooLarge) {
   const Graph graph = zoo_graph("ResNet50", {}).value();
   Problem problem{.graph = &graph, .budget = Bytes{1} << 40};
-  problem.options.model = PlanningModel::kPublished;
+  problem.options.extra = published::Options{.model = published::PlanningModel::kPublished};
   const auto outcome = solve("str", problem);
   ASSERT_FALSE(outcome.ok());
   EXPECT_THAT(outcome.error().message, HasSubstr("expected at most 96"));
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

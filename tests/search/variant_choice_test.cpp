@@ -11,11 +11,13 @@
 #include "regen/graph/builder.h"
 #include "regen/plan/explain.h"
 #include "regen/plan/validate.h"
+#include "regen/published/planner_list.h"
 #include "regen/search/registry.h"
-#include "tests/support/stage_oracle.h"
 #include "tests/support/implementation_oracle.h"
+#include "tests/support/planners_by_name.h"
+#include "tests/support/stage_oracle.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::infinity();
@@ -200,7 +202,7 @@ TEST(VariantChoice, EveryPlannerKeepsGroupsTogether) {
     Random random(seed);
     const Graph plain = testing::random_mirrored_graph(random, 4);
     const Graph graph = with_choices(random, plain, 2, 1);
-    for (const PlannerEntry& entry : planner_registry()) {
+    for (const Planner& entry : published::every_planner().planners()) {
       const auto outcome = solve(entry.name, {.graph = &graph}, {.work = 100'000});
       if (outcome.ok() || outcome.error().message.find("choice group") == std::string::npos) {
         continue;
@@ -235,4 +237,4 @@ TEST(VariantChoice, AGroupIsOneDecision) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

@@ -8,7 +8,7 @@
 #include "regen/base/random.h"
 #include "regen/graph/builder.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr int kOps = 4;
@@ -76,4 +76,4 @@ TEST(VariantRefinement, IsTheBestOfAllChoicesForTheSteps) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

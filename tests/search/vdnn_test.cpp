@@ -7,12 +7,13 @@
 #include "regen/plan/validate.h"
 #include "regen/search/build/fetch_ahead.h"
 #include "regen/search/build/movement.h"
-#include "regen/search/planner.h"
 #include "regen/search/build/sequence.h"
+#include "regen/search/judge.h"
 #include "tests/support/naive_interpreter.h"
+#include "tests/support/planners_by_name.h"
 #include "tests/support/random_graph.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 using ::testing::ElementsAre;
@@ -305,4 +306,4 @@ INSTANTIATE_TEST_SUITE_P(Zoo, VdnnNetwork,
                          });
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::search

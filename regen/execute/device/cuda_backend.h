@@ -10,7 +10,7 @@
 #include "regen/execute/device/device.h"
 #include "regen/execute/device/memory_meter.h"
 
-namespace regen {
+namespace regen::execute {
 
 Result<std::shared_ptr<ExecutionDevice>> open_cuda_device(int index);
 
@@ -21,4 +21,4 @@ void remove_cuda_hook();
 Result<MemoryUse> cuda_memory_use(c10::Device device);
 Status reset_cuda_memory_peak(c10::Device device);
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -5,10 +5,10 @@
 #include <map>
 #include <mutex>
 
-#include "regen/execute/device/cuda_backend.h"
 #include "regen/execute/device/cpu/device_cpu.h"
+#include "regen/execute/device/cuda_backend.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 // Empty when the name is not "cuda" or "cuda:N".
@@ -76,4 +76,4 @@ Result<std::shared_ptr<ExecutionDevice>> open_device(std::string_view name) {
   return device;
 }
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -21,12 +21,12 @@
 #include <string>
 #include <string_view>
 
+#include "regen/base/preemption_gate.h"
 #include "regen/base/result.h"
 #include "regen/base/units.h"
-#include "regen/base/preemption_gate.h"
 #include "regen/execute/device/memory_block.h"
 
-namespace regen {
+namespace regen::execute {
 
 enum class Queue : std::uint8_t { kCompute, kToHost, kToDevice };
 inline constexpr std::size_t kQueues = 3;
@@ -144,4 +144,4 @@ class ExecutionDevice {
 // "cpu", "cuda" (the first one) or "cuda:1". All who open the same device share it.
 Result<std::shared_ptr<ExecutionDevice>> open_device(std::string_view name);
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -10,7 +10,7 @@
 #include "regen/base/result.h"
 #include "regen/base/units.h"
 
-namespace regen {
+namespace regen::execute {
 
 class DeviceRing {
  public:
@@ -34,4 +34,4 @@ class DeviceRing {
   virtual void after_present_work(void (*call)(void*), void* context) = 0;
 };
 
-}  // namespace regen
+}  // namespace regen::execute

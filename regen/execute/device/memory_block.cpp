@@ -1,6 +1,6 @@
 #include "regen/execute/device/memory_block.h"
 
-namespace regen {
+namespace regen::execute {
 
 Status MemoryBlock::release_pages() {
   if (!present_) return {};
@@ -28,4 +28,4 @@ void MemoryBlock::swap(MemoryBlock& other) noexcept {
   std::swap(present_, other.present_);
 }
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -12,7 +12,7 @@
 #include "regen/base/result.h"
 #include "regen/base/units.h"
 
-namespace regen {
+namespace regen::execute {
 
 // The physical memory of one block. The end of it ends the address too.
 class Pages {
@@ -65,4 +65,4 @@ class MemoryBlock {
   bool present_ = true;
 };
 
-}  // namespace regen
+}  // namespace regen::execute

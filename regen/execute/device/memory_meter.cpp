@@ -7,10 +7,10 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "regen/execute/placement/allocation_hook.h"
 #include "regen/execute/device/cuda_backend.h"
+#include "regen/execute/placement/allocation_hook.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 constexpr std::uint8_t kPriority = 200;
@@ -149,4 +149,4 @@ void count_arena_bytes(Bytes difference) {
   counter.add(difference);
 }
 
-}  // namespace regen
+}  // namespace regen::execute

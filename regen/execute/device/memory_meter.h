@@ -7,7 +7,7 @@
 #include "regen/base/result.h"
 #include "regen/base/units.h"
 
-namespace regen {
+namespace regen::execute {
 
 // On the CPU: what torch's allocator gave to any thread since install_memory_meter(), and arenas
 // of CPU devices; allocated and reserved are the same. (Scratch that oneDNN takes from malloc is
@@ -36,4 +36,4 @@ Status reset_memory_peak(c10::Device device);
 // Arenas come from the system and not from torch, and are counted by whoever makes them.
 void count_arena_bytes(Bytes difference);
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -5,7 +5,7 @@
 
 #include "regen/execute/device/cuda_backend.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 Status install(c10::Device device) {
@@ -47,4 +47,4 @@ void delete_placed(void* address) {
   if (thread_hook != nullptr) thread_hook->freed(address);
 }
 
-}  // namespace regen
+}  // namespace regen::execute

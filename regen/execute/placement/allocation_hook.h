@@ -10,7 +10,7 @@
 
 #include "regen/base/result.h"
 
-namespace regen {
+namespace regen::execute {
 
 class AllocationHook {
  public:
@@ -66,4 +66,4 @@ Status install_cpu_hook();
 void remove_cpu_hook();
 bool cpu_hook_installed();
 
-}  // namespace regen
+}  // namespace regen::execute

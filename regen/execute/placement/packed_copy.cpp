@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 // Calls copy(offset in the device's memory, offset in the packed block, bytes).
@@ -57,4 +57,4 @@ void unpack_to_device(ExecutionDevice& device, const MemoryBlock& memory,
   });
 }
 
-}  // namespace regen
+}  // namespace regen::execute

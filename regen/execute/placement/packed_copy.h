@@ -7,7 +7,7 @@
 
 #include "regen/execute/device/device.h"
 
-namespace regen {
+namespace regen::execute {
 
 inline constexpr Bytes kCopyChunk = Bytes{32} << 20;
 
@@ -29,4 +29,4 @@ void pack_to_host(ExecutionDevice& device, const MemoryBlock& memory,
 void unpack_to_device(ExecutionDevice& device, const MemoryBlock& memory,
                       std::span<const MemoryRange> ranges, const void* host);
 
-}  // namespace regen
+}  // namespace regen::execute

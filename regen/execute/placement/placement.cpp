@@ -7,7 +7,7 @@
 
 #include "regen/execute/placement/allocation_hook.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 [[noreturn]] void refuse(const std::string& message) {
@@ -229,4 +229,4 @@ int find_allocation(std::span<const RecordedAllocation> recorded, const void* ad
   return -1;
 }
 
-}  // namespace regen
+}  // namespace regen::execute

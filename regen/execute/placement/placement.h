@@ -28,7 +28,7 @@
 #include "regen/base/units.h"
 #include "regen/execute/placement/reserve.h"
 
-namespace regen {
+namespace regen::execute {
 
 // An allocation of exactly `bytes` bytes goes to `address`.
 struct PlacedSlot {
@@ -124,4 +124,4 @@ class RecordingScope {
 // address the living one.
 int find_allocation(std::span<const RecordedAllocation> recorded, const void* address);
 
-}  // namespace regen
+}  // namespace regen::execute

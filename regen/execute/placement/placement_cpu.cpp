@@ -8,7 +8,7 @@
 #include "regen/execute/placement/allocation_hook.h"
 #include "regen/execute/placement/reserve.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 constexpr std::uint8_t kPriority = 200;  // above whatever else registers itself
@@ -109,4 +109,4 @@ bool cpu_hook_installed() {
   return hooked().installed();
 }
 
-}  // namespace regen
+}  // namespace regen::execute

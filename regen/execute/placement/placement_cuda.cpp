@@ -8,11 +8,11 @@
 #include <mutex>
 #include <vector>
 
-#include "regen/execute/placement/allocation_hook.h"
 #include "regen/execute/device/cuda_backend.h"
+#include "regen/execute/placement/allocation_hook.h"
 #include "regen/execute/placement/reserve.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 namespace caching = c10::cuda::CUDACachingAllocator;
@@ -284,4 +284,4 @@ void remove_cuda_hook() {
   hooked().remove();
 }
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -4,7 +4,7 @@
 #include "regen/execute/run/instructions.h"
 #include "regen/plan/pack/pack.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 // The life of a host copy: from its offload to the first step that waits for its last fetch.
@@ -117,4 +117,4 @@ Result<PlanMemory> plan_memory(const Graph& graph, const Plan& plan, Bytes align
   return memory;
 }
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 // All reserves of the process: a deleter knows nothing but an address.
@@ -84,4 +84,4 @@ bool Reserve::give_block(void* address) {
   return true;
 }
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -8,7 +8,7 @@
 
 #include "regen/base/units.h"
 
-namespace regen {
+namespace regen::execute {
 
 // Lives as long as the memory under it, which is longer than one step: a tensor that was served
 // from here may outlive the step. Any thread may free.
@@ -53,4 +53,4 @@ class Reserve {
   Bytes peak_ = 0;
 };
 
-}  // namespace regen
+}  // namespace regen::execute

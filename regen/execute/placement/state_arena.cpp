@@ -6,10 +6,10 @@
 #include <map>
 #include <mutex>
 
-#include "regen/execute/placement/storage_memory.h"
 #include "regen/execute/device/cpu/work_queue.h"
+#include "regen/execute/placement/storage_memory.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 // On every device, so that images are the same everywhere.
@@ -310,4 +310,4 @@ Bytes StateArena::bytes_on(c10::Device device) {
   return all.bytes[device.has_index() ? device.index() : c10::DeviceIndex{0}];
 }
 
-}  // namespace regen
+}  // namespace regen::execute

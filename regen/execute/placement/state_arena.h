@@ -20,7 +20,7 @@
 #include "regen/execute/device/device.h"
 #include "regen/execute/placement/packed_copy.h"
 
-namespace regen {
+namespace regen::execute {
 
 class StateArena {
  public:
@@ -111,4 +111,4 @@ class StateArena {
   Seconds seconds_;
 };
 
-}  // namespace regen
+}  // namespace regen::execute

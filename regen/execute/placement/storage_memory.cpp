@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 constexpr const char* kAway =
@@ -59,4 +59,4 @@ void give_memory(const c10::Storage& storage, c10::DataPtr memory) {
   impl.set_data_ptr_noswap(std::move(memory));
 }
 
-}  // namespace regen
+}  // namespace regen::execute

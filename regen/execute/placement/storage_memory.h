@@ -3,7 +3,7 @@
 
 #include <c10/core/Storage.h>
 
-namespace regen {
+namespace regen::execute {
 
 // False for one whose memory is away; true for storages of no bytes.
 bool has_memory(const c10::Storage& storage);
@@ -17,4 +17,4 @@ bool refuses_access();
 void take_memory_away(const c10::Storage& storage);
 void give_memory(const c10::Storage& storage, c10::DataPtr memory);
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -4,7 +4,7 @@
 
 #include <mutex>
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 // The setting is the process's, and steps may run on several threads at once.
@@ -26,4 +26,4 @@ LeaveUninitialized::~LeaveUninitialized() {
   if (--living == 0) at::globalContext().setDeterministicFillUninitializedMemory(before);
 }
 
-}  // namespace regen
+}  // namespace regen::execute

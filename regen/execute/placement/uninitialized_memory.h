@@ -3,7 +3,7 @@
 // kernel reads, that would destroy the input; elsewhere it only takes time.
 #pragma once
 
-namespace regen {
+namespace regen::execute {
 
 // While any of these lives, on any thread, nothing is filled. The last one restores what was set.
 class LeaveUninitialized {
@@ -14,4 +14,4 @@ class LeaveUninitialized {
   LeaveUninitialized& operator=(const LeaveUninitialized&) = delete;
 };
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -6,7 +6,7 @@
 #include "regen/execute/program/operator_facts.h"
 #include "regen/execute/program/program_values.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 std::string layout_text(const ValueSpec& value, std::size_t storage) {
@@ -66,4 +66,4 @@ Json CallArguments::described(const Json& argument) const {
   return layout_text(value, place(value.storage));
 }
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -7,7 +7,7 @@
 
 #include "regen/execute/program/program.h"
 
-namespace regen {
+namespace regen::execute {
 
 class CallArguments {
  public:
@@ -34,4 +34,4 @@ class CallArguments {
   std::vector<StorageId> storages_;
 };
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 constexpr std::array<std::pair<std::string_view, c10::ScalarType>, 17> kTypes{{
@@ -43,4 +43,4 @@ std::string_view dtype_name(c10::ScalarType type) {
   return "unknown";
 }
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -7,9 +7,9 @@
 
 #include "regen/base/result.h"
 
-namespace regen {
+namespace regen::execute {
 
 Result<c10::ScalarType> parse_dtype(std::string_view name);  // "float32"
 std::string_view dtype_name(c10::ScalarType type);
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -8,7 +8,7 @@
 
 #include "regen/execute/program/dtype.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 using c10::IValue;
@@ -222,4 +222,4 @@ std::vector<StorageId> written_storages(const Program& program, const Node& node
   return storages;
 }
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -10,7 +10,7 @@
 
 #include "regen/execute/program/program.h"
 
-namespace regen {
+namespace regen::execute {
 
 // An operator that is not there is refused with its name and the node's place.
 Result<c10::OperatorHandle> find_operator(const Program& program, NodeId node);
@@ -45,4 +45,4 @@ const Json* argument_json(const Node& node, const c10::FunctionSchema& schema,
 std::vector<StorageId> written_storages(const Program& program, const Node& node,
                                         const c10::FunctionSchema& schema);
 
-}  // namespace regen
+}  // namespace regen::execute

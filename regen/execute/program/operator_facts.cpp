@@ -7,7 +7,7 @@
 
 #include "regen/execute/program/operator_call.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 bool is_true(const Node& node, std::size_t argument) {
@@ -90,4 +90,4 @@ bool runs_with_gradients(const Program& program, const Node& node) {
   return node.phase == Phase::kForward || node.phase == Phase::kLoss;
 }
 
-}  // namespace regen
+}  // namespace regen::execute

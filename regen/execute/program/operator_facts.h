@@ -12,7 +12,7 @@
 
 #include "regen/execute/program/program.h"
 
-namespace regen {
+namespace regen::execute {
 
 // Arguments (counted in the schema) that the kernel writes although its schema is silent about
 // it: the running statistics of batch norm in training. A second run leaves them out, so that
@@ -62,4 +62,4 @@ OverwritingNature overwriting_nature(const c10::OperatorHandle& handle);
 // Whether plain PyTorch has gradients switched on while the node runs: in the forward pass.
 bool runs_with_gradients(const Program& program, const Node& node);
 
-}  // namespace regen
+}  // namespace regen::execute

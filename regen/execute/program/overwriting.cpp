@@ -7,7 +7,7 @@
 
 #include "regen/execute/placement/placement.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 constexpr Bytes kMostBeside = Bytes{64} << 20;  // that a trial may take for other allocations
@@ -134,4 +134,4 @@ Result<std::vector<std::size_t>> find_overwritable(const TrialCall& trial, const
   return passed;
 }
 
-}  // namespace regen
+}  // namespace regen::execute

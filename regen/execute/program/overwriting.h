@@ -10,11 +10,11 @@
 #include <functional>
 #include <vector>
 
-#include "regen/execute/program/call_arguments.h"
 #include "regen/execute/device/device.h"
+#include "regen/execute/program/call_arguments.h"
 #include "regen/execute/record/record_cache.h"
 
-namespace regen {
+namespace regen::execute {
 
 // Whether two tensors have the same layout and their storages the same contents.
 bool same_bytes(const at::Tensor& a, const at::Tensor& b);
@@ -37,4 +37,4 @@ Result<std::vector<std::size_t>> find_overwritable(const TrialCall& trial, const
                                                    const std::vector<std::size_t>& candidates,
                                                    c10::Device device);
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -8,7 +8,7 @@
 #include "regen/execute/program/dtype.h"
 #include "regen/execute/program/program_values.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 constexpr int kFormatVersion = 1;
@@ -387,4 +387,4 @@ std::string describe(const Program& program, NodeId id) {
   return text;
 }
 
-}  // namespace regen
+}  // namespace regen::execute

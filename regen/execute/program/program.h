@@ -20,7 +20,7 @@
 #include "regen/base/units.h"
 #include "regen/graph/graph.h"
 
-namespace regen {
+namespace regen::execute {
 
 using StorageId = Id<struct StorageTag>;
 using ValueId = Id<struct ValueTag>;
@@ -126,4 +126,4 @@ Result<std::string> load_data(const std::string& folder, const Program& program,
 // "node 17 aten::convolution 'conv1' (model.py:31)", for messages.
 std::string describe(const Program& program, NodeId node);
 
-}  // namespace regen
+}  // namespace regen::execute

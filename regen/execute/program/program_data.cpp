@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 const DataSpec* find_data(const Program& program, StorageId storage) {
@@ -92,4 +92,4 @@ Status bind(Executor& executor, const ProgramData& data) {
   return {};
 }
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -7,10 +7,10 @@
 #include <string>
 
 #include "regen/execute/device/device.h"
-#include "regen/execute/run/executor.h"
 #include "regen/execute/program/program.h"
+#include "regen/execute/run/executor.h"
 
-namespace regen {
+namespace regen::execute {
 
 class ProgramData {
  public:
@@ -41,4 +41,4 @@ class ProgramData {
 // All of it, for the next steps; `data` must outlive them.
 Status bind(Executor& executor, const ProgramData& data);
 
-}  // namespace regen
+}  // namespace regen::execute

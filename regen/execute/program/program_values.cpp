@@ -1,6 +1,6 @@
 #include "regen/execute/program/program_values.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 void collect(const Json& argument, const char* key, std::vector<std::int64_t>& found) {
@@ -37,4 +37,4 @@ std::vector<ValueId> values_read(const Node& node) {
   return values;
 }
 
-}  // namespace regen
+}  // namespace regen::execute

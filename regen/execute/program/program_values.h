@@ -6,7 +6,7 @@
 
 #include "regen/execute/program/program.h"
 
-namespace regen {
+namespace regen::execute {
 
 // The numbers in {"value": i} and {"scalar": i}, in the order of the arguments; not checked.
 std::vector<std::int64_t> value_references(const Node& node);
@@ -15,4 +15,4 @@ std::vector<std::int64_t> scalar_references(const Node& node);
 // The values a node reads, in the order of its arguments, with repetitions. The program is valid.
 std::vector<ValueId> values_read(const Node& node);
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <set>
 
-#include "regen/execute/run/generator.h"
 #include "regen/execute/program/operator_call.h"
 #include "regen/execute/program/operator_facts.h"
 #include "regen/execute/program/program_values.h"
+#include "regen/execute/run/generator.h"
 #include "regen/graph/builder.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 Bytes round_up(Bytes bytes, Bytes alignment) {
@@ -308,4 +308,4 @@ Result<StepGraph> make_step_graph(const Recording& recording, const StepGraphOpt
   return StepGraphMaker(recording, options).make();
 }
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -7,7 +7,7 @@
 #include "regen/execute/record/record.h"
 #include "regen/graph/graph.h"
 
-namespace regen {
+namespace regen::execute {
 
 struct StepGraphOptions {
   Bytes alignment = 64;  // every planned tensor takes a multiple of it
@@ -39,4 +39,4 @@ struct StepGraph {
 // that make them. Without one, they are planned like everything else and on the device at the end.
 Result<StepGraph> make_step_graph(const Recording& recording, const StepGraphOptions& options);
 
-}  // namespace regen
+}  // namespace regen::execute

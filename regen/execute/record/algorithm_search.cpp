@@ -5,7 +5,7 @@
 #include <map>
 #include <optional>
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 bool is_scratch(const CallAllocation& a) {
@@ -208,4 +208,4 @@ Result<CallRecord> search_algorithms(const RepeatableCall& call, ExecutionDevice
   return record;
 }
 
-}  // namespace regen
+}  // namespace regen::execute

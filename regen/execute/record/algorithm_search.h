@@ -21,7 +21,7 @@
 #include "regen/execute/placement/placement.h"
 #include "regen/execute/record/record_cache.h"
 
-namespace regen {
+namespace regen::execute {
 
 // A call that can be made any number of times and changes nothing but its own results.
 struct RepeatableCall {
@@ -50,4 +50,4 @@ Result<CallRecord> search_algorithms(const RepeatableCall& call, ExecutionDevice
                                      const SearchLimits& limits = {},
                                      const std::vector<Bytes>* caps = nullptr);
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -8,12 +8,12 @@
 
 #include <algorithm>
 
+#include "regen/execute/placement/placement.h"
 #include "regen/execute/program/operator_call.h"
 #include "regen/execute/program/operator_facts.h"
-#include "regen/execute/placement/placement.h"
 #include "regen/execute/run/warn_once.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 constexpr double kHold = 300e-6;  // longer than the host needs to launch any operator
@@ -21,7 +21,7 @@ constexpr double kHold = 300e-6;  // longer than the host needs to launch any op
 constexpr std::int64_t kEnoughToTell = 1 << 16;
 
 at::Tensor view(const ValueSpec& value, const std::vector<at::Tensor>& memory,
-                  const CallArguments& arguments) {
+                const CallArguments& arguments) {
   const at::Tensor& base = memory[arguments.place(value.storage)];
   at::Tensor tensor = at::empty({0}, base.options().dtype(value.dtype));
   return tensor.set_(base.storage(), value.offset, value.sizes, value.strides);
@@ -288,4 +288,4 @@ double CallMeasurement::time(const std::function<void()>& call) const {
   return seconds[seconds.size() / 2];
 }
 
-}  // namespace regen
+}  // namespace regen::execute

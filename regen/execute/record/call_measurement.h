@@ -8,7 +8,7 @@
 #include "regen/execute/program/overwriting.h"
 #include "regen/execute/record/record.h"
 
-namespace regen {
+namespace regen::execute {
 
 class CallMeasurement {
  public:
@@ -47,4 +47,4 @@ class CallMeasurement {
   std::vector<double> scalars_;
 };
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -4,7 +4,7 @@
 #include <exception>
 #include <vector>
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 class LinkMeter {
@@ -98,4 +98,4 @@ Result<Link> measure_link(ExecutionDevice& device, const LinkOptions& options) {
   }
 }
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -4,7 +4,7 @@
 #include "regen/cost/device.h"
 #include "regen/execute/device/device.h"
 
-namespace regen {
+namespace regen::execute {
 
 struct LinkOptions {
   Bytes bytes = Bytes{64} << 20;  // of each copy: large enough that its start does not count
@@ -15,4 +15,4 @@ struct LinkOptions {
 // way, the other, and both at once. Needs twice the bytes of a copy on either side, for a moment.
 Result<Link> measure_link(ExecutionDevice& device, const LinkOptions& options = {});
 
-}  // namespace regen
+}  // namespace regen::execute

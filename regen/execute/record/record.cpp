@@ -9,16 +9,16 @@
 #include <algorithm>
 #include <map>
 
+#include "regen/execute/placement/uninitialized_memory.h"
 #include "regen/execute/program/call_arguments.h"
-#include "regen/execute/record/call_measurement.h"
-#include "regen/execute/run/generator.h"
 #include "regen/execute/program/operator_call.h"
 #include "regen/execute/program/operator_facts.h"
 #include "regen/execute/program/overwriting.h"
-#include "regen/execute/placement/uninitialized_memory.h"
+#include "regen/execute/record/call_measurement.h"
+#include "regen/execute/run/generator.h"
 #include "regen/plan/pack/pack.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 // What torch says goes on about backends, builds and backtraces.
@@ -309,4 +309,4 @@ Result<Recording> record_with_file(const Program& program, ExecutionDevice& devi
   }
 }
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -15,13 +15,13 @@
 #include <string_view>
 #include <vector>
 
-#include "regen/execute/record/algorithm_search.h"
 #include "regen/execute/device/device.h"
 #include "regen/execute/program/program.h"
+#include "regen/execute/record/algorithm_search.h"
 #include "regen/execute/record/record_cache.h"
 #include "regen/graph/graph.h"
 
-namespace regen {
+namespace regen::execute {
 
 // The k-th allocation of a call.
 struct NodeAllocation {
@@ -86,4 +86,4 @@ Result<Recording> record(const Program& program, ExecutionDevice& device,
 Result<Recording> record_with_file(const Program& program, ExecutionDevice& device,
                                    RecordOptions options, const std::string& path);
 
-}  // namespace regen
+}  // namespace regen::execute

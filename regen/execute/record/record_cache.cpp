@@ -7,7 +7,7 @@
 #include "regen/base/json_fields.h"
 #include "regen/execute/program/dtype.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 constexpr int kVersion = 1;
@@ -158,4 +158,4 @@ Status RecordCache::write(const std::string& path, const std::string& device) co
   return write_file(path, document.dump() + "\n");
 }
 
-}  // namespace regen
+}  // namespace regen::execute

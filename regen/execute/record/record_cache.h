@@ -14,7 +14,7 @@
 #include "regen/base/result.h"
 #include "regen/base/units.h"
 
-namespace regen {
+namespace regen::execute {
 
 // Where the memory of a result comes from.
 // Some operators return numbers on the host though they run elsewhere (the seed of an attention's
@@ -89,4 +89,4 @@ class RecordCache {
   bool changed_ = false;
 };
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -6,13 +6,13 @@
 
 #include <algorithm>
 
-#include "regen/execute/run/instructions.h"
 #include "regen/execute/program/operator_call.h"
 #include "regen/execute/program/operator_facts.h"
 #include "regen/execute/program/program_values.h"
+#include "regen/execute/run/instructions.h"
 #include "regen/execute/run/warn_once.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 bool names_value(const Json& json) {
@@ -134,4 +134,4 @@ void DirectStep::forget() {
   values_ = IdVector<ValueId, at::Tensor>();
 }
 
-}  // namespace regen
+}  // namespace regen::execute

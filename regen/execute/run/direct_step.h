@@ -14,7 +14,7 @@
 #include "regen/execute/program/program.h"
 #include "regen/execute/program/program_data.h"
 
-namespace regen {
+namespace regen::execute {
 
 class DirectStep {
  public:
@@ -60,4 +60,4 @@ class DirectStep {
   torch::jit::Stack stack_;
 };
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -7,14 +7,14 @@
 
 #include <algorithm>
 
-#include "regen/execute/program/operator_call.h"
+#include "regen/execute/device/cpu/work_queue.h"
 #include "regen/execute/placement/storage_memory.h"
 #include "regen/execute/placement/uninitialized_memory.h"
+#include "regen/execute/program/operator_call.h"
 #include "regen/execute/run/warn_once.h"
-#include "regen/execute/device/cpu/work_queue.h"
 #include "regen/plan/validate.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 Status check_alignment(const Plan& plan, Bytes alignment) {
@@ -317,4 +317,4 @@ std::vector<StepTime> Executor::take_trace() {
   return times;
 }
 
-}  // namespace regen
+}  // namespace regen::execute

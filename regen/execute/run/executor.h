@@ -32,18 +32,18 @@
 #include <utility>
 #include <vector>
 
-#include "regen/execute/device/device.h"
 #include "regen/base/preemption_gate.h"
-#include "regen/execute/run/generator.h"
-#include "regen/execute/run/instructions.h"
+#include "regen/execute/device/device.h"
 #include "regen/execute/placement/packed_copy.h"
-#include "regen/execute/run/repeated_work.h"
 #include "regen/execute/placement/reserve.h"
 #include "regen/execute/program/step_graph.h"
+#include "regen/execute/run/generator.h"
+#include "regen/execute/run/instructions.h"
 #include "regen/execute/run/quanta.h"
+#include "regen/execute/run/repeated_work.h"
 #include "regen/plan/plan.h"
 
-namespace regen {
+namespace regen::execute {
 
 struct ExecutorOptions {
   // Room at the end of the arena for allocations that were not foreseen; inside the budget.
@@ -237,4 +237,4 @@ class Executor {
   std::function<void(std::size_t)> before_each_;
 };
 
-}  // namespace regen
+}  // namespace regen::execute

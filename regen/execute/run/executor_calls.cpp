@@ -4,11 +4,11 @@
 
 #include <cstring>
 
-#include "regen/execute/run/executor.h"
-#include "regen/execute/program/operator_call.h"
 #include "regen/execute/device/cpu/work_queue.h"
+#include "regen/execute/program/operator_call.h"
+#include "regen/execute/run/executor.h"
 
-namespace regen {
+namespace regen::execute {
 
 // One for each random op and one to return to, all from the start: what they take is then the same
 // at every moment, and what others take can be told by measuring.
@@ -124,4 +124,4 @@ void Executor::check_results(const ComputeInstruction& call,
   }
 }
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -3,7 +3,7 @@
 
 #include "regen/execute/run/executor.h"
 
-namespace regen {
+namespace regen::execute {
 
 // The last instruction that makes the result's storage; 0 if no node makes it.
 std::size_t Executor::completed_at(std::size_t result) const {
@@ -70,4 +70,4 @@ void Executor::cut_quanta_of(Part& part) const {
   }
 }
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -2,10 +2,10 @@
 #include <numeric>
 #include <span>
 
-#include "regen/execute/run/executor.h"
 #include "regen/execute/device/cpu/work_queue.h"
+#include "regen/execute/run/executor.h"
 
-namespace regen {
+namespace regen::execute {
 
 void Executor::set_gate(std::shared_ptr<Gate> gate, double quantum_seconds) {
   gate_ = std::move(gate);
@@ -84,4 +84,4 @@ std::string Executor::updates_made() const {
          " updates: parameters are between two steps, expected a checkpoint to be loaded";
 }
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -1,7 +1,7 @@
 // Stretches of a step that are launched as a whole.
 #include "regen/execute/run/executor.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 constexpr int kOften = 3;  // scalars that changed so often will change again
@@ -61,4 +61,4 @@ bool Executor::run_whole(Stretch& stretch, const PlacementScope& placement) {
   return true;
 }
 
-}  // namespace regen
+}  // namespace regen::execute

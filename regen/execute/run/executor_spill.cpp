@@ -3,7 +3,7 @@
 
 #include "regen/execute/run/executor.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 // Copying a small gap too takes less time than starting another copy.
@@ -91,4 +91,4 @@ Status Executor::restore() {
   return {};
 }
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -4,7 +4,7 @@
 
 #include <mutex>
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 at::Generator default_generator(c10::Device device) {
@@ -43,4 +43,4 @@ void GeneratorState::restore() const {
   }
 }
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace regen {
+namespace regen::execute {
 
 class GeneratorState {
  public:
@@ -35,4 +35,4 @@ class GeneratorGuard {
   GeneratorState state_;
 };
 
-}  // namespace regen
+}  // namespace regen::execute

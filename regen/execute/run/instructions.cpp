@@ -9,7 +9,7 @@
 #include "regen/execute/program/operator_facts.h"
 #include "regen/execute/program/program_values.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 c10::Storage storage_at(void* data, Bytes bytes, c10::Device device) {
@@ -359,4 +359,4 @@ Result<InstructionList> make_instructions(const Recording& recording, const Step
   return Compiler(recording, step, plan, memory, target).compile();
 }
 
-}  // namespace regen
+}  // namespace regen::execute

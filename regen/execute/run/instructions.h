@@ -14,7 +14,7 @@
 #include "regen/execute/program/step_graph.h"
 #include "regen/plan/plan.h"
 
-namespace regen {
+namespace regen::execute {
 
 // A call of an operator with its arguments in place.
 struct ComputeInstruction {
@@ -120,4 +120,4 @@ Result<InstructionList> make_instructions(const Recording& recording, const Step
 // A tensor over a storage with this layout.
 at::Tensor make_view(const ValueSpec& value, const c10::Storage& storage);
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace regen {
+namespace regen::execute {
 
 std::vector<std::size_t> cut_quanta(std::span<const double> seconds, double bound) {
   std::vector<std::size_t> starts;
@@ -52,4 +52,4 @@ std::vector<double> predicted_seconds(const InstructionList& list, const Graph& 
   return seconds;
 }
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -17,7 +17,7 @@
 #include "regen/graph/graph.h"
 #include "regen/plan/plan.h"
 
-namespace regen {
+namespace regen::execute {
 
 // Of predicted work that may be on the device when somebody asks for it, and the parts that this is
 // issued in: the more, the closer to it the device is kept.
@@ -63,4 +63,4 @@ class IssuedWork {
 std::vector<double> predicted_seconds(const InstructionList& list, const Graph& graph,
                                       const Plan& plan);
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -4,7 +4,7 @@
 
 #include "regen/execute/program/program_values.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 // Storages whose memory is another in every step.
@@ -92,4 +92,4 @@ std::size_t RepeatedWork::captured() const {
       std::ranges::count_if(stretches_, [](const Stretch& s) { return s.work != nullptr; }));
 }
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -17,7 +17,7 @@
 #include "regen/execute/device/device.h"
 #include "regen/execute/run/instructions.h"
 
-namespace regen {
+namespace regen::execute {
 
 // Instructions [first, last), computes all of them.
 struct Stretch {
@@ -61,4 +61,4 @@ class RepeatedWork {
   int changes_ = 0;  // that cost captured work
 };
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -4,7 +4,7 @@
 #include <string>
 #include <unordered_set>
 
-namespace regen {
+namespace regen::execute {
 
 void WarnOnce::process(const c10::Warning& warning) {
   static std::mutex mutex;
@@ -16,4 +16,4 @@ void WarnOnce::process(const c10::Warning& warning) {
   before_->process(warning);
 }
 
-}  // namespace regen
+}  // namespace regen::execute

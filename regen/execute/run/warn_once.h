@@ -4,7 +4,7 @@
 
 #include <c10/util/Exception.h>
 
-namespace regen {
+namespace regen::execute {
 
 class WarnOnce : private c10::WarningHandler {
  public:
@@ -17,4 +17,4 @@ class WarnOnce : private c10::WarningHandler {
   c10::WarningUtils::WarningHandlerGuard guard_;  // of this thread
 };
 
-}  // namespace regen
+}  // namespace regen::execute

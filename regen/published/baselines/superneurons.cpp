@@ -4,13 +4,14 @@
 #include <algorithm>
 #include <array>
 
+#include "regen/published/planner_list.h"
 #include "regen/search/build/checkpoint_plan.h"
 #include "regen/search/build/movement.h"
-#include "regen/search/planner_list.h"
 #include "regen/search/build/sequence.h"
 #include "regen/search/heuristics/vdnn_rule.h"
+#include "regen/search/judge.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 bool is_dear(const Graph& graph, OpId op) {
@@ -24,19 +25,19 @@ bool is_dear(const Graph& graph, OpId op) {
 
 // The steps in which only `kept` survives the forward pass.
 std::vector<Step> steps_with(const Graph& graph, const std::vector<OpId>& kept, Effort& effort) {
-  const Checkpoints marks = make_checkpoints(graph, kept);
-  return plan_from_sequence(graph, recompute_sequence(graph, marks, effort)).steps;
+  const search::Checkpoints marks = search::make_checkpoints(graph, kept);
+  return search::plan_from_sequence(graph, search::recompute_sequence(graph, marks, effort)).steps;
 }
 
-Result<Candidate> judged(const Problem& problem, const std::vector<Step>& steps,
-                         const IdVector<TensorId, char>& moves, OpId turn) {
+Result<search::Candidate> judged(const search::Problem& problem, const std::vector<Step>& steps,
+                                 const IdVector<TensorId, char>& moves, OpId turn) {
   const Graph& graph = *problem.graph;
   const auto moved = [&](Bytes limit) {
-    return move_tensors(graph, steps, turn, moves, problem.link, limit);
+    return search::move_tensors(graph, steps, turn, moves, problem.link, limit);
   };
   const Bytes limit = std::max(moved(0).peak_bytes, problem.budget.value_or(0));
-  MovedSteps result = moved(limit);
-  Candidate candidate{.plan = {.steps = std::move(result.steps)}};
+  search::MovedSteps result = moved(limit);
+  search::Candidate candidate{.plan = {.steps = std::move(result.steps)}};
   REGEN_ASSIGN(candidate.simulation, simulate(graph, candidate.plan, {.link = problem.link}));
   candidate.note = format_count(result.moved, "value") + " moved, " +
                    format_count(candidate.simulation.recomputed, "op") + " run again";
@@ -45,14 +46,11 @@ Result<Candidate> judged(const Problem& problem, const std::vector<Step>& steps,
 
 }  // namespace
 
-Result<Proposal> plan_superneurons(const Problem& problem, Effort& effort) {
-  if (problem.options.accounting != Accounting::kPlain) {
-    return bad_input(
-        "planner superneurons counts memory in one way only, expected accounting plain");
-  }
+Result<search::Proposal> plan_superneurons(const search::Problem& problem, Effort& effort) {
+  REGEN_TRY(search::expect_plain_accounting(problem, "superneurons"));
   const Graph& graph = *problem.graph;
-  REGEN_TRY(check_sequences_possible(graph));
-  const RestingValues values(graph);
+  REGEN_TRY(search::check_sequences_possible(graph));
+  const search::RestingValues values(graph);
   std::vector<OpId> all, dear;
   for (OpId op : graph.ops()) {
     if (graph.phase(op) != Phase::kForward) continue;
@@ -64,7 +62,7 @@ Result<Proposal> plan_superneurons(const Problem& problem, Effort& effort) {
   IdVector<TensorId, char> none(graph.num_tensors(), 0), moves = none;
   Bytes host_bytes = 0;
   for (OpId op : dear) {
-    for (TensorId t : graph.makes(base_variant(graph, op))) {
+    for (TensorId t : graph.makes(search::base_variant(graph, op))) {
       const Bytes bytes = host_bytes + graph.bytes(t);
       if (!problem.link.can_move() || !values.rests(t)) continue;
       if (bytes > problem.host_budget.value_or(kMaxBytes)) continue;
@@ -73,16 +71,16 @@ Result<Proposal> plan_superneurons(const Problem& problem, Effort& effort) {
     }
   }
   // Its three mechanisms, one after the other: liveness alone, movement, recomputation as well.
-  BestCandidate best(problem);
+  search::BestCandidate best(problem);
   for (const auto& [kept, leaves] :
        {std::pair{&all, &none}, std::pair{&all, &moves}, std::pair{&dear, &moves}}) {
-    REGEN_ASSIGN(Candidate candidate,
+    REGEN_ASSIGN(search::Candidate candidate,
                  judged(problem, steps_with(graph, *kept, effort), *leaves, values.turn()));
-    const bool fits = problem.budget && within_limits(problem, candidate.simulation);
+    const bool fits = problem.budget && search::within_limits(problem, candidate.simulation);
     best.offer(std::move(candidate));
     if (fits) break;
   }
   return std::move(best).proposal("nothing was tried");
 }
 
-}  // namespace regen
+}  // namespace regen::published

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 constexpr std::size_t kLinearProbes = 9;
@@ -79,4 +79,4 @@ std::vector<std::size_t> CPythonIntSet::iteration_order() const {
   return numbers;
 }
 
-}  // namespace regen
+}  // namespace regen::published

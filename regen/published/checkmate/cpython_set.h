@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace regen {
+namespace regen::published {
 
 class CPythonIntSet {
  public:
@@ -44,4 +44,4 @@ class CPythonIntSet {
   std::size_t used_ = 0;
 };
 
-}  // namespace regen
+}  // namespace regen::published

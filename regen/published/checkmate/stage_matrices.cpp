@@ -7,7 +7,7 @@
 #include "regen/base/text.h"
 #include "regen/base/units.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 constexpr std::size_t kMostOps = 5'000;
@@ -335,4 +335,4 @@ Result<StageMatrices> matrices_from_plan(const Graph& graph, const Plan& plan) {
   return matrices;
 }
 
-}  // namespace regen
+}  // namespace regen::published

@@ -23,7 +23,7 @@
 #include "regen/graph/graph.h"
 #include "regen/plan/plan.h"
 
-namespace regen {
+namespace regen::published {
 
 class StageMatrix {
  public:
@@ -68,4 +68,4 @@ Result<Plan> plan_from_matrices(const Graph& graph, const StageMatrices& matrice
 // Where in a stage something happens is lost.
 Result<StageMatrices> matrices_from_plan(const Graph& graph, const Plan& plan);
 
-}  // namespace regen
+}  // namespace regen::published

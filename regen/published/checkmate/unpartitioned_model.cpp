@@ -1,11 +1,14 @@
 #include "regen/published/checkmate/unpartitioned_model.h"
 
+#include "regen/published/options.h"
+
 #include <algorithm>
 #include <limits>
 
 #include "regen/search/exact/stage_problem.h"
+#include "regen/search/judge.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -13,7 +16,7 @@ constexpr std::size_t kMostOps = 64;
 
 class UnpartitionedModel {
  public:
-  UnpartitionedModel(const StageProblem& stages, Bytes budget, ImposedSchedule schedule)
+  UnpartitionedModel(const search::StageProblem& stages, Bytes budget, ImposedSchedule schedule)
       : stages_(stages), num_stages_(stages.num_ops), budget_(static_cast<double>(budget)) {
     for (OpId op : stages.graph->ops()) scale_ = std::max(scale_, stages.rerun_cost[op]);
     scale_ = scale_ > 0 ? scale_ / 100 : 1;
@@ -29,7 +32,7 @@ class UnpartitionedModel {
   }
 
   UnpartitionedAnswer solve(bool whole, Effort& effort) {
-    const ModelAnswer answer =
+    const search::ModelAnswer answer =
         whole ? program_.solve({}, effort) : program_.solve_relaxation(effort);
     UnpartitionedAnswer result{.status = answer.status};
     result.bound = std::max(0.0, answer.bound * scale_ + first_runs_);
@@ -48,7 +51,7 @@ class UnpartitionedModel {
     return static_cast<int>(stage * stages_.num_ops + op.index());
   }
   // Stages 0 .. T; nothing is there before the first, the outputs after the last.
-  int kept(std::size_t stage, ValueId v) const {
+  int kept(std::size_t stage, search::ValueId v) const {
     return first_kept_ + static_cast<int>(stage * stages_.num_values + v.index());
   }
 
@@ -60,24 +63,25 @@ class UnpartitionedModel {
     }
     first_kept_ = program_.num_columns();
     for (std::size_t t = 0; t <= num_stages_; ++t) {
-      for (ValueId v : IdRange<ValueId>(stages_.num_values)) {
+      for (search::ValueId v : IdRange<search::ValueId>(stages_.num_values)) {
         const bool needed = t == num_stages_ && stages_.output[v];
         program_.add_column(0, needed ? 1 : 0, t == 0 ? 0 : 1, true);
       }
     }
   }
 
-  void at_most(std::vector<Term> terms, double high) { program_.add_row(-kInfinity, high, terms); }
+  void at_most(std::vector<search::Term> terms, double high) {
+    program_.add_row(-kInfinity, high, terms);
+  }
 
   void add_logic() {
     for (std::size_t t = 0; t < num_stages_; ++t) {
       for (OpId op : stages_.graph->ops()) {
-        for (ValueId v : stages_.reads[op]) {
-          at_most({{run(t, op), 1}, {kept(t, v), -1}, {run(t, OpId(stages_.producer[v])), -1}},
-                  0);
+        for (search::ValueId v : stages_.reads[op]) {
+          at_most({{run(t, op), 1}, {kept(t, v), -1}, {run(t, OpId(stages_.producer[v])), -1}}, 0);
         }
       }
-      for (ValueId v : IdRange<ValueId>(stages_.num_values)) {
+      for (search::ValueId v : IdRange<search::ValueId>(stages_.num_values)) {
         at_most({{kept(t + 1, v), 1}, {kept(t, v), -1}, {run(t, OpId(stages_.producer[v])), -1}},
                 0);
       }
@@ -88,14 +92,14 @@ class UnpartitionedModel {
     for (OpId op : stages_.graph->ops()) {
       const bool last = op.index() + 1 == stages_.num_ops;
       const bool must = schedule == ImposedSchedule::kCoverAll || last;
-      std::vector<Term> terms;
+      std::vector<search::Term> terms;
       for (std::size_t t = 0; t < num_stages_; ++t) terms.push_back({run(t, op), 1});
       program_.add_row(must ? 1 : 0, stages_.repeatable[op] ? kInfinity : 1, terms);
     }
   }
 
   // The greatest of what holds v at `op` or later in this stage.
-  int hold(std::size_t stage, ValueId v, OpId op) {
+  int hold(std::size_t stage, search::ValueId v, OpId op) {
     const int column = program_.add_column(0, 0, 1, true);
     at_most({{kept(stage + 1, v), 1}, {column, -1}}, 0);
     for (OpId reader : stages_.readers[v]) {
@@ -105,10 +109,10 @@ class UnpartitionedModel {
   }
 
   void add_memory_row(std::size_t stage, OpId op) {
-    std::vector<Term> terms;
+    std::vector<search::Term> terms;
     const double unit = std::max(1.0, budget_ / 1000);
     double made = static_cast<double>(stages_.workspace[op]) / unit;
-    for (ValueId v : IdRange<ValueId>(stages_.num_values)) {
+    for (search::ValueId v : IdRange<search::ValueId>(stages_.num_values)) {
       const double bytes = static_cast<double>(stages_.bytes[v]) / unit;
       if (bytes == 0) continue;
       const std::size_t producer = stages_.producer[v];
@@ -119,21 +123,24 @@ class UnpartitionedModel {
     at_most(terms, budget_ / unit);
   }
 
-  const StageProblem& stages_;
+  const search::StageProblem& stages_;
   std::size_t num_stages_;
   double budget_;
   double scale_ = 0;
   double first_runs_ = 0;  // what first runs cost more than later ones
-  LinearModel program_;
+  search::LinearModel program_;
   int first_kept_ = 0;
 };
 
 }  // namespace
 
-Result<UnpartitionedAnswer> solve_imposed(const Problem& problem, bool whole, Effort& effort) {
-  const StageProblem stages = make_stage_problem(*problem.graph, !problem.options.recompute_gradients);
+Result<UnpartitionedAnswer> solve_imposed(const search::Problem& problem, bool whole,
+                                          Effort& effort) {
+  const search::StageProblem stages =
+      search::make_stage_problem(*problem.graph, !problem.options.recompute_gradients);
+  const ImposedSchedule schedule = options_of(problem).schedule;
   const std::string name(
-      choice_names<ImposedSchedule>()[static_cast<std::size_t>(problem.options.schedule)]);
+      search::choice_names<ImposedSchedule>()[static_cast<std::size_t>(schedule)]);
   if (!problem.budget) return bad_input("--schedule " + name + ": no budget given, expected one");
   if (stages.num_ops > kMostOps) {
     return bad_input("--schedule " + name + ": '" + problem.graph->name() + "' has " +
@@ -144,9 +151,8 @@ Result<UnpartitionedAnswer> solve_imposed(const Problem& problem, bool whole, Ef
     return bad_input("--schedule " + name + ": '" + problem.graph->name() +
                      "' has ops with several variants, expected one for each");
   }
-  UnpartitionedModel program(stages, *problem.budget - stages.fixed_bytes,
-                         problem.options.schedule);
+  UnpartitionedModel program(stages, *problem.budget - stages.fixed_bytes, schedule);
   return program.solve(whole, effort);
 }
 
-}  // namespace regen
+}  // namespace regen::published

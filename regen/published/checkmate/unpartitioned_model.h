@@ -8,16 +8,17 @@
 #include "regen/search/exact/linear_model.h"
 #include "regen/search/planner.h"
 
-namespace regen {
+namespace regen::published {
 
 struct UnpartitionedAnswer {
-  ModelStatus status = ModelStatus::kFailed;
+  search::ModelStatus status = search::ModelStatus::kFailed;
   std::vector<OpId> sequence;  // empty: none known, or only the relaxation was asked for
   double bound = 0;            // in the graph's unit
 };
 
 // Graphs of at most 64 ops, each with one variant that overwrites nothing; `whole`: solve the
 // integer program, otherwise its relaxation.
-Result<UnpartitionedAnswer> solve_imposed(const Problem& problem, bool whole, Effort& effort);
+Result<UnpartitionedAnswer> solve_imposed(const search::Problem& problem, bool whole,
+                                          Effort& effort);
 
-}  // namespace regen
+}  // namespace regen::published

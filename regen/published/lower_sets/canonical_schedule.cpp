@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 constexpr std::uint32_t kNone = UINT32_MAX;
@@ -204,4 +204,4 @@ Schedule canonical_schedule(const LowerSetFile& file, std::span<const std::uint3
   return CanonicalWriter(file, order, chain_block).write();
 }
 
-}  // namespace regen
+}  // namespace regen::published

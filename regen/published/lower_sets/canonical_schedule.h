@@ -19,7 +19,7 @@
 #include "regen/published/lower_sets/format/format_lower_sets.h"
 #include "regen/published/lower_sets/format/schedule_text.h"
 
-namespace regen {
+namespace regen::published {
 
 // `chain_block`: for each forward block of the file, in which block of the chain it is (from 0).
 // `order`: the forward blocks in the order in which they run.
@@ -29,4 +29,4 @@ Schedule canonical_schedule(const LowerSetFile& file, std::span<const std::uint3
 // Whether a forward block's backward twin reads the block's own output.
 bool reads_own_output(const LowerSetFile& file, std::uint32_t function);
 
-}  // namespace regen
+}  // namespace regen::published

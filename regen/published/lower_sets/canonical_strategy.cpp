@@ -5,7 +5,7 @@
 
 #include "regen/published/lower_sets/canonical_schedule.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 constexpr std::uint32_t kNone = UINT32_MAX;
@@ -123,4 +123,4 @@ std::vector<OpId> CanonicalStrategy::sequence(const Schedule& schedule) const {
   return sequence;
 }
 
-}  // namespace regen
+}  // namespace regen::published

@@ -10,7 +10,7 @@
 #include "regen/published/lower_sets/format/schedule_text.h"
 #include "regen/published/lower_sets/lower_set_family.h"
 
-namespace regen {
+namespace regen::published {
 
 // A graph that came from a lower-set file: how to write and run canonical strategies for it.
 class CanonicalStrategy {
@@ -43,4 +43,4 @@ class CanonicalStrategy {
   std::vector<char> reads_own_;            // by node: does it read its own value backward?
 };
 
-}  // namespace regen
+}  // namespace regen::published

@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 bool outside(std::span<const std::uint64_t> set, std::size_t node) {
@@ -55,4 +55,4 @@ double DropBound::cost_of(Bytes excess) const {
   return whole_costs_ ? std::ceil(cost) : cost;
 }
 
-}  // namespace regen
+}  // namespace regen::published

@@ -8,7 +8,7 @@
 
 #include "regen/base/units.h"
 
-namespace regen {
+namespace regen::published {
 
 class DropBound {
  public:
@@ -40,4 +40,4 @@ class DropBound {
   std::vector<Drop> outside_;
 };
 
-}  // namespace regen
+}  // namespace regen::published

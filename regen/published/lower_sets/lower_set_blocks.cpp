@@ -6,7 +6,7 @@
 #include "regen/graph/analysis.h"
 #include "regen/search/build/sequence.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 bool is_subset(std::span<const std::uint64_t> small, std::span<const std::uint64_t> large) {
@@ -53,7 +53,7 @@ void LowerSetBlocks::find_wanted() {
     if (barrier_[i]) behind_[i] = 1;
   }
   for (std::size_t i = rest_.size(); i-- > 0;) {
-    for (TensorId t : graph_.reads(base_variant(graph_, rest_[i]))) {
+    for (TensorId t : graph_.reads(search::base_variant(graph_, rest_[i]))) {
       const std::uint32_t node = maker_node(graph_, nodes_, t);
       if (node != LowerSetNodes::kNone) wanted_[i][node / 64] |= std::uint64_t{1} << (node % 64);
     }
@@ -68,7 +68,7 @@ void LowerSetBlocks::find_wanted() {
 // Whether running an op as early as possible gives memory back: it reads only what others after the
 // forward pass made, nobody else reads that, and it makes no more. The sum of two gradients does.
 bool LowerSetBlocks::shrinks(std::size_t rest) const {
-  const VariantId variant = base_variant(graph_, rest_[rest]);
+  const VariantId variant = search::base_variant(graph_, rest_[rest]);
   Bytes freed = 0;
   for (TensorId t : graph_.reads(variant)) {
     if (graph_.fixed(t)) continue;
@@ -116,10 +116,10 @@ bool LowerSetBlocks::crosses_safely(std::size_t rest, std::uint32_t node) const 
 }
 
 void LowerSetBlocks::find_droppable() {
-  const IdVector<OpId, char> repeatable = repeatable_ops(graph_, /*forward_only=*/true);
+  const IdVector<OpId, char> repeatable = search::repeatable_ops(graph_, /*forward_only=*/true);
   droppable_.assign(nodes_.size(), 1);
   for (std::uint32_t node = 0; node < nodes_.size(); ++node) {
-    const VariantId variant = base_variant(graph_, nodes_.ops[node]);
+    const VariantId variant = search::base_variant(graph_, nodes_.ops[node]);
     const auto is_output = [&](TensorId t) { return graph_.kind(t) == TensorKind::kOutput; };
     if (!repeatable[nodes_.ops[node]] || graph_.overwrites(variant).valid() ||
         std::ranges::any_of(graph_.makes(variant), is_output)) {
@@ -127,7 +127,7 @@ void LowerSetBlocks::find_droppable() {
     }
   }
   for (std::size_t i = 0; i < rest_.size(); ++i) {
-    for (TensorId t : graph_.reads(base_variant(graph_, rest_[i]))) {
+    for (TensorId t : graph_.reads(search::base_variant(graph_, rest_[i]))) {
       const std::uint32_t node = maker_node(graph_, nodes_, t);
       if (node != LowerSetNodes::kNone && !crosses_safely(i, node)) droppable_[node] = 0;
     }
@@ -179,10 +179,10 @@ std::vector<OpId> LowerSetBlocks::sequence(const std::vector<std::span<const std
   for (std::size_t block = blocks; block-- > 0;) {
     again.clear();
     for (std::size_t i = 0; i < rest_.size(); ++i) {
-      if (rest_block[i] == block) want(base_variant(graph_, rest_[i]), block);
+      if (rest_block[i] == block) want(search::base_variant(graph_, rest_[i]), block);
     }
     for (std::size_t i = 0; i < again.size(); ++i) {
-      want(base_variant(graph_, nodes_.ops[again[i]]), block);
+      want(search::base_variant(graph_, nodes_.ops[again[i]]), block);
     }
     std::ranges::sort(again);
     for (std::uint32_t node : again) sequence.push_back(nodes_.ops[node]);
@@ -194,4 +194,4 @@ std::vector<OpId> LowerSetBlocks::sequence(const std::vector<std::span<const std
   return sequence;
 }
 
-}  // namespace regen
+}  // namespace regen::published

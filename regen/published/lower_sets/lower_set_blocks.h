@@ -13,7 +13,7 @@
 
 #include "regen/published/lower_sets/lower_set_family.h"
 
-namespace regen {
+namespace regen::published {
 
 // One bit for each op that is no node, in the order of ids.
 using RestBits = std::vector<char>;
@@ -56,4 +56,4 @@ class LowerSetBlocks {
   std::vector<char> droppable_;
 };
 
-}  // namespace regen
+}  // namespace regen::published

@@ -6,7 +6,7 @@
 
 #include "regen/search/build/sequence.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 constexpr std::uint32_t kNone = UINT32_MAX;
@@ -43,7 +43,7 @@ void LowerSetEstimate::find_later() {
   const auto after = [&](OpId op) { return nodes_.place[op] == LowerSetNodes::kNone; };
   for (OpId op : nodes_.ops) {
     Bytes bytes = 0;
-    for (TensorId t : graph.makes(base_variant(graph, op))) {
+    for (TensorId t : graph.makes(search::base_variant(graph, op))) {
       const bool read =
           graph.kind(t) == TensorKind::kOutput || std::ranges::any_of(graph.consumers(t), after);
       if (read) bytes += graph.bytes(t);
@@ -58,13 +58,13 @@ void LowerSetEstimate::find_backward() {
   const Graph& graph = blocks_.graph();
   IdVector<TensorId, std::uint32_t> readers(graph.num_tensors(), 0);
   for (OpId op : blocks_.rest()) {
-    for (TensorId t : graph.reads(base_variant(graph, op))) ++readers[t];
+    for (TensorId t : graph.reads(search::base_variant(graph, op))) ++readers[t];
   }
   backward_.assign(nodes_.size() + 1, 0);
   Bytes live = 0;
   std::size_t place = nodes_.size();
   for (OpId op : blocks_.rest()) {
-    const VariantId variant = base_variant(graph, op);
+    const VariantId variant = search::base_variant(graph, op);
     std::uint32_t highest = kNone;
     for (TensorId t : graph.reads(variant)) {
       const OpId maker = graph.producer(t);
@@ -243,4 +243,4 @@ std::optional<std::vector<std::uint32_t>> LowerSetEstimate::cheapest(const Estim
   return Search(*this, options, effort).run();
 }
 
-}  // namespace regen
+}  // namespace regen::published

@@ -18,7 +18,7 @@
 #include "regen/published/lower_sets/drop_bound.h"
 #include "regen/published/lower_sets/lower_set_blocks.h"
 
-namespace regen {
+namespace regen::published {
 
 struct EstimateOptions {
   Bytes budget = 0;           // without the fixed bytes
@@ -66,4 +66,4 @@ class LowerSetEstimate {
   std::vector<double> cost_;
 };
 
-}  // namespace regen
+}  // namespace regen::published

@@ -7,7 +7,7 @@
 #include "regen/graph/analysis.h"
 #include "regen/search/build/sequence.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 void add_node(std::span<std::uint64_t> set, std::uint32_t node) {
@@ -105,7 +105,7 @@ LowerSetNodes lower_set_nodes(const Graph& graph, bool with_loss) {
     }
     nodes.place[op] = static_cast<std::uint32_t>(nodes.ops.size());
     nodes.ops.push_back(op);
-    const VariantId variant = base_variant(graph, op);
+    const VariantId variant = search::base_variant(graph, op);
     nodes.costs.push_back(graph.rerun_cost(variant));
     Bytes bytes = 0;
     for (TensorId t : graph.makes(variant)) bytes += graph.bytes(t);
@@ -286,4 +286,4 @@ LowerSetFamily LowerSetFamily::cuts(const LowerSetNodes& nodes) {
   return of(nodes, std::move(sets));
 }
 
-}  // namespace regen
+}  // namespace regen::published

@@ -14,7 +14,7 @@
 #include "regen/base/limit.h"
 #include "regen/graph/graph.h"
 
-namespace regen {
+namespace regen::published {
 
 using SetWords = std::vector<std::uint64_t>;
 
@@ -170,4 +170,4 @@ class TransitionWalk {
   std::vector<std::uint32_t> stack_;
 };
 
-}  // namespace regen
+}  // namespace regen::published

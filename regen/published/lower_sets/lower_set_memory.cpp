@@ -5,7 +5,7 @@
 
 #include "regen/search/build/sequence.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 constexpr std::uint32_t kNone = LowerSetNodes::kNone;
@@ -224,4 +224,4 @@ const BlockFacts& LowerSetMemory::evaluate(std::uint32_t from, std::uint32_t to,
   return known_.emplace(key, result_).first->second;
 }
 
-}  // namespace regen
+}  // namespace regen::published

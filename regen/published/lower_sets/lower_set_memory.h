@@ -17,7 +17,7 @@
 #include "regen/published/lower_sets/lower_set_blocks.h"
 #include "regen/published/lower_sets/lower_set_tensors.h"
 
-namespace regen {
+namespace regen::published {
 
 struct BlockFacts {
   double cost = 0;         // of what is run again
@@ -99,4 +99,4 @@ class LowerSetMemory {
   std::optional<DropBound> bound_;
 };
 
-}  // namespace regen
+}  // namespace regen::published

@@ -4,7 +4,7 @@
 
 #include "regen/published/lower_sets/lower_set_terms.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 // Tries other chains that are equal in the model, one set at a time.
@@ -110,4 +110,4 @@ PublishedStrategy polish_published(const LowerSetNodes& nodes, const LowerSetFam
   return evaluate_published(nodes, family, polish.run(std::move(strategy.chain)));
 }
 
-}  // namespace regen
+}  // namespace regen::published

@@ -8,7 +8,7 @@
 
 #include "regen/published/lower_sets/lower_set_published.h"
 
-namespace regen {
+namespace regen::published {
 
 // What executing a chain costs, the recomputations that the model leaves out with it.
 using ChainCost = std::function<double(const std::vector<std::uint32_t>&)>;
@@ -19,4 +19,4 @@ PublishedStrategy polish_published(const LowerSetNodes& nodes, const LowerSetFam
                                    Bytes budget, PublishedStrategy strategy,
                                    const ChainCost& executed);
 
-}  // namespace regen
+}  // namespace regen::published

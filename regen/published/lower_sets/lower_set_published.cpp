@@ -1,4 +1,5 @@
 #include "regen/published/lower_sets/lower_set_published.h"
+#include "regen/published/options.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,8 +8,9 @@
 #include "regen/published/lower_sets/drop_bound.h"
 #include "regen/published/lower_sets/lower_set_terms.h"
 #include "regen/published/lower_sets/pareto_front.h"
+#include "regen/search/judge.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 constexpr std::size_t kBeam = 8;
@@ -38,7 +40,7 @@ class PublishedSearch {
         builder_(nodes.costs),
         bound_(cached_bound(nodes)) {}
 
-  PublishedAnswer solve(Bytes budget, Preference prefer);
+  LowerSetAnswer solve(Bytes budget, Preference prefer);
 
  private:
   bool run();
@@ -141,11 +143,11 @@ std::vector<std::uint32_t> PublishedSearch::chain_to(std::uint32_t label) const 
   return chain;
 }
 
-PublishedAnswer PublishedSearch::solve(Bytes budget, Preference prefer) {
+LowerSetAnswer PublishedSearch::solve(Bytes budget, Preference prefer) {
   budget_ = budget;
   leanest_only_ = prefer == Preference::kMemory;
   saved_above_ = -1;
-  PublishedAnswer answer;
+  LowerSetAnswer answer;
   // First a narrow search: the better its chain, the more the wide one can leave out.
   for (const std::size_t beam : {kBeam, std::size_t{0}}) {
     beam_ = beam;
@@ -181,8 +183,8 @@ PublishedStrategy evaluate_published(const LowerSetNodes& nodes, const LowerSetF
   return result;
 }
 
-PublishedAnswer solve_published(const LowerSetNodes& nodes, const LowerSetFamily& family,
-                                Bytes budget, Preference prefer, Effort& effort) {
+LowerSetAnswer solve_published(const LowerSetNodes& nodes, const LowerSetFamily& family,
+                               Bytes budget, Preference prefer, Effort& effort) {
   return PublishedSearch(nodes, family, effort).solve(budget, prefer);
 }
 
@@ -194,7 +196,7 @@ std::optional<Bytes> smallest_published_budget(const LowerSetNodes& nodes,
   Bytes high = 2 * family.bytes(family.size() - 1);
   while (low < high) {
     const Bytes middle = low + (high - low) / 2;
-    const PublishedAnswer answer = search.solve(middle, Preference::kMemory);
+    const LowerSetAnswer answer = search.solve(middle, Preference::kMemory);
     if (!answer.proven) return std::nullopt;
     if (answer.strategy) {
       high = std::min(middle, answer.strategy->peak);
@@ -218,4 +220,4 @@ std::vector<std::uint32_t> published_cuts(const LowerSetFamily& cuts) {
   return chain;
 }
 
-}  // namespace regen
+}  // namespace regen::published

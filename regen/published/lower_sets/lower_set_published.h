@@ -13,9 +13,10 @@
 #include <vector>
 
 #include "regen/published/lower_sets/lower_set_family.h"
+#include "regen/published/options.h"
 #include "regen/search/planner.h"
 
-namespace regen {
+namespace regen::published {
 
 struct PublishedStrategy {
   std::vector<std::uint32_t> chain;  // sets of the family, ascending; the last has all nodes
@@ -28,7 +29,7 @@ struct PublishedStrategy {
 PublishedStrategy evaluate_published(const LowerSetNodes& nodes, const LowerSetFamily& family,
                                      std::vector<std::uint32_t> chain);
 
-struct PublishedAnswer {
+struct LowerSetAnswer {
   std::optional<PublishedStrategy> strategy;
   bool proven = false;  // the search came to its end: best, or none exists
 };
@@ -36,8 +37,8 @@ struct PublishedAnswer {
 // Of the strategies over `family` whose peak is within the budget: kTime takes the one of least
 // overhead, kMemory the one that caches least (then of least
 // overhead), which is what the published code calls memory-centric.
-PublishedAnswer solve_published(const LowerSetNodes& nodes, const LowerSetFamily& family,
-                                Bytes budget, Preference prefer, Effort& effort);
+LowerSetAnswer solve_published(const LowerSetNodes& nodes, const LowerSetFamily& family,
+                               Bytes budget, Preference prefer, Effort& effort);
 
 // The smallest budget for which there is a strategy; nothing if the effort ran out.
 std::optional<Bytes> smallest_published_budget(const LowerSetNodes& nodes,
@@ -48,4 +49,4 @@ std::optional<Bytes> smallest_published_budget(const LowerSetNodes& nodes,
 // n. The empty set and the whole, which are in the family, are no cuts.
 std::vector<std::uint32_t> published_cuts(const LowerSetFamily& cuts);
 
-}  // namespace regen
+}  // namespace regen::published

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 struct State {
@@ -180,4 +180,4 @@ ChainSearchResult search_chains(LowerSetMemory& memory, const LowerSetFamily& fa
   return ChainSearch(memory, family, options, effort).run();
 }
 
-}  // namespace regen
+}  // namespace regen::published

@@ -7,7 +7,7 @@
 
 #include "regen/published/lower_sets/lower_set_memory.h"
 
-namespace regen {
+namespace regen::published {
 
 // Which transitions are tried: all, or those that no set between makes superfluous. The latter are
 // far fewer in a large family; liveness in the forward pass may, rarely, prefer one of the
@@ -32,4 +32,4 @@ struct ChainSearchResult {
 ChainSearchResult search_chains(LowerSetMemory& memory, const LowerSetFamily& family,
                                 const ChainSearchOptions& options, Effort& effort);
 
-}  // namespace regen
+}  // namespace regen::published

@@ -4,7 +4,7 @@
 
 #include "regen/search/build/sequence.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 constexpr std::uint32_t kNone = LowerSetNodes::kNone;
@@ -12,7 +12,7 @@ constexpr std::uint32_t kNone = LowerSetNodes::kNone;
 // The variant that plan_from_sequence() will choose for an op after the forward pass: in place of
 // a value that only this op reads.
 VariantId variant_after_forward(const Graph& graph, OpId op) {
-  const VariantId base = base_variant(graph, op);
+  const VariantId base = search::base_variant(graph, op);
   for (VariantId v : graph.variants(op)) {
     const TensorId old = graph.overwrites(v);
     if (!old.valid() || graph.consumers(old).size() != 1 ||
@@ -20,7 +20,7 @@ VariantId variant_after_forward(const Graph& graph, OpId op) {
         graph.phase(graph.producer(old)) == Phase::kForward) {
       continue;
     }
-    if (can_replace(graph, v, base)) return v;
+    if (search::can_replace(graph, v, base)) return v;
   }
   return base;
 }
@@ -38,7 +38,7 @@ LowerSetTensors::LowerSetTensors(const LowerSetBlocks& blocks, const LowerSetFam
   std::vector<std::pair<TensorId, std::uint32_t>> by_nodes;
   std::vector<std::pair<TensorId, std::uint32_t>> by_rest;
   for (std::uint32_t node = 0; node < nodes_.size(); ++node) {
-    node_variants_.push_back(base_variant(graph_, nodes_.ops[node]));
+    node_variants_.push_back(search::base_variant(graph_, nodes_.ops[node]));
     for (TensorId t : graph_.makes(node_variants_.back())) node_[t] = node;
     for (TensorId t : graph_.reads(node_variants_.back())) by_nodes.emplace_back(t, node);
   }
@@ -54,7 +54,7 @@ LowerSetTensors::LowerSetTensors(const LowerSetBlocks& blocks, const LowerSetFam
     const std::uint32_t node = nodes_.place[op];
     if (node == kNone) continue;
     for (VariantId v : graph_.variants(op)) {
-      if (graph_.overwrites(v).valid() && can_replace(graph_, v, node_variants_[node])) {
+      if (graph_.overwrites(v).valid() && search::can_replace(graph_, v, node_variants_[node])) {
         exact_ = false;
       }
     }
@@ -129,4 +129,4 @@ const LowerSetTensors::SetFacts& LowerSetTensors::facts(std::uint32_t set) {
   return *facts_[set];
 }
 
-}  // namespace regen
+}  // namespace regen::published

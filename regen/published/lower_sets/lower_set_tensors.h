@@ -8,14 +8,14 @@
 
 #include "regen/published/lower_sets/lower_set_blocks.h"
 
-namespace regen {
+namespace regen::published {
 
 class LowerSetTensors {
  public:
   static constexpr std::size_t kMaxBits = 64;
-  static constexpr std::uint8_t kGuaranteed = 255;   // held by its own block, always
-  static constexpr std::uint8_t kNeverYet = 254;  // not held while it is on a boundary
-  static constexpr std::uint8_t kForced = 253;    // uncertain, but no bit left: counted as held
+  static constexpr std::uint8_t kGuaranteed = 255;  // held by its own block, always
+  static constexpr std::uint8_t kNeverYet = 254;    // not held while it is on a boundary
+  static constexpr std::uint8_t kForced = 253;      // uncertain, but no bit left: counted as held
 
   // What is known about a set by itself, found when it is first needed.
   struct SetFacts {
@@ -60,4 +60,4 @@ class LowerSetTensors {
   std::vector<std::optional<SetFacts>> facts_;
 };
 
-}  // namespace regen
+}  // namespace regen::published

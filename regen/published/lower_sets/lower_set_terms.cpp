@@ -1,6 +1,6 @@
 #include "regen/published/lower_sets/lower_set_terms.h"
 
-namespace regen {
+namespace regen::published {
 
 Gain gain(const LowerSetNodes& nodes, const LowerSetFamily& family, std::uint32_t from,
           std::uint32_t to) {
@@ -14,4 +14,4 @@ Gain gain(const LowerSetNodes& nodes, const LowerSetFamily& family, std::uint32_
   return sum;
 }
 
-}  // namespace regen
+}  // namespace regen::published

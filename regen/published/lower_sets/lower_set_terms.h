@@ -8,7 +8,7 @@
 
 #include "regen/published/lower_sets/lower_set_family.h"
 
-namespace regen {
+namespace regen::published {
 
 // tail(L) of sets of a family.
 class Tails {
@@ -60,4 +60,4 @@ struct Gain {
 Gain gain(const LowerSetNodes& nodes, const LowerSetFamily& family, std::uint32_t from,
           std::uint32_t to);
 
-}  // namespace regen
+}  // namespace regen::published

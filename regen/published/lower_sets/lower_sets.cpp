@@ -5,14 +5,16 @@
 
 #include "regen/graph/analysis.h"
 #include "regen/plan/explain.h"
-#include "regen/search/build/checkpoint_plan.h"
+#include "regen/published/checkmate/artifact_accounting.h"
 #include "regen/published/lower_sets/lower_set_estimate.h"
 #include "regen/published/lower_sets/lower_set_search.h"
 #include "regen/published/lower_sets/lower_sets_published.h"
-#include "regen/search/planner_list.h"
+#include "regen/published/options.h"
+#include "regen/published/planner_list.h"
+#include "regen/search/build/checkpoint_plan.h"
 #include "regen/search/build/sequence.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 constexpr std::size_t kMaxNodes = 8192;  // ancestors and wants are bits for each pair
@@ -30,7 +32,7 @@ constexpr Bytes kUnlimited = std::numeric_limits<Bytes>::max() / 4;
 
 class LowerSetPlanner {
  public:
-  LowerSetPlanner(const Problem& problem, Effort& effort)
+  LowerSetPlanner(const search::Problem& problem, Effort& effort)
       : problem_(problem),
         effort_(effort),
         judged_(judged_problem(problem)),
@@ -40,16 +42,16 @@ class LowerSetPlanner {
         blocks_(graph_, nodes_),
         best_(judged_) {}
 
-  Result<Proposal> plan_chains(bool whole_lattice);
-  Result<Proposal> plan_cuts();
+  Result<search::Proposal> plan_chains(bool whole_lattice);
+  Result<search::Proposal> plan_cuts();
 
  private:
   // With a preference for memory the leanest plan is the best, whatever the budget.
-  static Problem judged_problem(Problem problem) {
-    if (problem.options.prefer == Preference::kMemory) problem.budget.reset();
+  static search::Problem judged_problem(search::Problem problem) {
+    if (options_of(problem).prefer == Preference::kMemory) problem.budget.reset();
     return problem;
   }
-  bool lean() const { return problem_.options.prefer == Preference::kMemory; }
+  bool lean() const { return options_of(problem_).prefer == Preference::kMemory; }
   Bytes room() const {
     return problem_.budget ? *problem_.budget - graph_.fixed_bytes() : kUnlimited;
   }
@@ -73,16 +75,16 @@ class LowerSetPlanner {
   Result<bool> estimate(const LowerSetFamily& family);
   Result<bool> leanest(const LowerSetFamily& family, LowerSetMemory& memory,
                        ChainSearchOptions options, Effort& effort);
-  Result<Proposal> conclude(bool proven, const std::string& reason);
+  Result<search::Proposal> conclude(bool proven, const std::string& reason);
 
-  const Problem& problem_;
+  const search::Problem& problem_;
   Effort& effort_;
-  Problem judged_;
+  search::Problem judged_;
   const Graph& graph_;
   LowerSetNodes nodes_;
   bool attached_;  // not the whole lattice, then
   LowerSetBlocks blocks_;
-  BestCandidate best_;
+  search::BestCandidate best_;
 };
 
 Result<Simulation> LowerSetPlanner::offer(const LowerSetFamily& family,
@@ -90,8 +92,8 @@ Result<Simulation> LowerSetPlanner::offer(const LowerSetFamily& family,
                                           const std::string& note) {
   const std::vector<OpId> sequence =
       blocks_.sequence(sets_of(family, chain), /*rerun_last=*/false, effort_);
-  Candidate candidate{.plan = plan_from_sequence(graph_, sequence),
-                      .note = note + format_count(chain.size(), "block")};
+  search::Candidate candidate{.plan = search::plan_from_sequence(graph_, sequence),
+                              .note = note + format_count(chain.size(), "block")};
   REGEN_ASSIGN(candidate.simulation, simulate(graph_, candidate.plan, {.link = problem_.link}));
   Simulation simulation = candidate.simulation;
   best_.offer(std::move(candidate));
@@ -114,7 +116,8 @@ std::vector<std::uint32_t> chain_of_cuts(const LowerSetFamily& cuts, Bytes bytes
 // What takes no search: nothing re-run, then chains of cuts with more and more blocks.
 Status LowerSetPlanner::offer_simple_chains() {
   std::vector<OpId> all(graph_.ops().begin(), graph_.ops().end());
-  Candidate keep{.plan = plan_from_sequence(graph_, all), .note = "everything kept"};
+  search::Candidate keep{.plan = search::plan_from_sequence(graph_, all),
+                         .note = "everything kept"};
   REGEN_ASSIGN(keep.simulation, simulate(graph_, keep.plan, {.link = problem_.link}));
   best_.offer(std::move(keep));
   if (!lean() && fits()) return {};
@@ -130,7 +133,7 @@ Status LowerSetPlanner::offer_simple_chains() {
   return {};
 }
 
-Result<Proposal> LowerSetPlanner::plan_cuts() {
+Result<search::Proposal> LowerSetPlanner::plan_cuts() {
   const LowerSetFamily cuts = LowerSetFamily::cuts(nodes_);
   const double parts = std::sqrt(static_cast<double>(cuts.size()));
   const Bytes bytes = static_cast<Bytes>(static_cast<double>(cuts.bytes(cuts.size() - 1)) / parts);
@@ -216,20 +219,20 @@ Result<bool> LowerSetPlanner::search(const LowerSetFamily& family, Transitions t
   return complete;
 }
 
-Result<Proposal> LowerSetPlanner::conclude(bool proven, const std::string& reason) {
+Result<search::Proposal> LowerSetPlanner::conclude(bool proven, const std::string& reason) {
   const bool fit = fits();
   if (proven && !fit) {
-    return Proposal{.status = PlanStatus::kInfeasible,
-                    .note = "no chain of lower sets fits into " +
-                            format_grouped(problem_.budget.value_or(0)) + " bytes"};
+    return search::Proposal{.status = search::PlanStatus::kInfeasible,
+                            .note = "no chain of lower sets fits into " +
+                                    format_grouped(problem_.budget.value_or(0)) + " bytes"};
   }
-  Proposal proposal = std::move(best_).proposal("no chain was found");
-  if (proven && fit && !lean()) proposal.status = PlanStatus::kOptimal;
+  search::Proposal proposal = std::move(best_).proposal("no chain was found");
+  if (proven && fit && !lean()) proposal.status = search::PlanStatus::kOptimal;
   if (!reason.empty()) proposal.note += "; " + reason;
   return proposal;
 }
 
-Result<Proposal> LowerSetPlanner::plan_chains(bool whole_lattice) {
+Result<search::Proposal> LowerSetPlanner::plan_chains(bool whole_lattice) {
   const LowerSetFamily pruned = LowerSetFamily::pruned(nodes_);
   REGEN_TRY(offer_simple_chains());
   if (!lean() && fits() && best_.best()->simulation.cost <= graph_.base_cost()) {
@@ -260,8 +263,8 @@ Result<Proposal> LowerSetPlanner::plan_chains(bool whole_lattice) {
                   attached_ ? sets + ", ops that nobody reads bound to what they read" : sets);
 }
 
-Status check(const Problem& problem) {
-  if (problem.options.accounting == Accounting::kCheckmate) {
+Status check(const search::Problem& problem) {
+  if (counts_as_artifact(problem)) {
     return limit_reached("lower sets know the plain accounting only");
   }
   const auto forward = [&](OpId op) { return problem.graph->phase(op) == Phase::kForward; };
@@ -270,31 +273,31 @@ Status check(const Problem& problem) {
     return limit_reached("more than " + std::to_string(kMaxNodes) +
                          " forward ops, too many for lower sets");
   }
-  return check_sequences_possible(*problem.graph);
+  return search::check_sequences_possible(*problem.graph);
 }
 
-bool published(const Problem& problem) {
-  return problem.options.model == PlanningModel::kPublished;
+bool published(const search::Problem& problem) {
+  return options_of(problem).model == PlanningModel::kPublished;
 }
 
 }  // namespace
 
-Result<Proposal> plan_lower_sets(const Problem& problem, Effort& effort) {
+Result<search::Proposal> plan_lower_sets(const search::Problem& problem, Effort& effort) {
   REGEN_TRY(check(problem));
   if (published(problem)) return plan_published_lower_sets(problem, PublishedSets::kAll, effort);
   return LowerSetPlanner(problem, effort).plan_chains(/*whole_lattice=*/true);
 }
 
-Result<Proposal> plan_lower_sets_approx(const Problem& problem, Effort& effort) {
+Result<search::Proposal> plan_lower_sets_approx(const search::Problem& problem, Effort& effort) {
   REGEN_TRY(check(problem));
   if (published(problem)) return plan_published_lower_sets(problem, PublishedSets::kPruned, effort);
   return LowerSetPlanner(problem, effort).plan_chains(/*whole_lattice=*/false);
 }
 
-Result<Proposal> plan_chen_cuts(const Problem& problem, Effort& effort) {
+Result<search::Proposal> plan_chen_cuts(const search::Problem& problem, Effort& effort) {
   REGEN_TRY(check(problem));
   if (published(problem)) return plan_published_lower_sets(problem, PublishedSets::kCuts, effort);
   return LowerSetPlanner(problem, effort).plan_cuts();
 }
 
-}  // namespace regen
+}  // namespace regen::published

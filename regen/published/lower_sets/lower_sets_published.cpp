@@ -1,21 +1,22 @@
 #include "regen/published/lower_sets/lower_sets_published.h"
+#include "regen/published/options.h"
 
 #include <algorithm>
 
 #include "regen/plan/explain.h"
-#include "regen/published/lower_sets/format/schedule_run.h"
 #include "regen/published/lower_sets/canonical_strategy.h"
+#include "regen/published/lower_sets/format/schedule_run.h"
 #include "regen/published/lower_sets/lower_set_blocks.h"
 #include "regen/published/lower_sets/lower_set_polish.h"
 #include "regen/published/lower_sets/lower_set_published.h"
 #include "regen/search/build/sequence.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 class PublishedPlanner {
  public:
-  PublishedPlanner(const Problem& problem, Effort& effort)
+  PublishedPlanner(const search::Problem& problem, Effort& effort)
       : problem_(problem),
         effort_(effort),
         graph_(*problem.graph),
@@ -23,15 +24,15 @@ class PublishedPlanner {
     find_canonical();
   }
 
-  Result<Proposal> plan(PublishedSets sets);
+  Result<search::Proposal> plan(PublishedSets sets);
 
  private:
   void find_canonical();
-  Result<Proposal> plan_over(const LowerSetFamily& family, std::string note);
-  Result<Proposal> propose(const LowerSetFamily& family, const std::vector<std::uint32_t>& chain,
-                           std::string note);
+  Result<search::Proposal> plan_over(const LowerSetFamily& family, std::string note);
+  Result<search::Proposal> propose(const LowerSetFamily& family,
+                                   const std::vector<std::uint32_t>& chain, std::string note);
 
-  const Problem& problem_;
+  const search::Problem& problem_;
   Effort& effort_;
   const Graph& graph_;
   LowerSetNodes nodes_;
@@ -40,21 +41,22 @@ class PublishedPlanner {
 };
 
 void PublishedPlanner::find_canonical() {
-  const IdVector<OpId, char> repeatable = repeatable_ops(graph_, /*forward_only=*/false);
+  const IdVector<OpId, char> repeatable = search::repeatable_ops(graph_, /*forward_only=*/false);
   if (!std::ranges::all_of(nodes_.ops, [&](OpId op) { return repeatable[op] != 0; })) return;
   auto strategy = CanonicalStrategy::of(graph_, nodes_);
   if (strategy.ok()) canonical_ = std::move(*strategy);
 }
 
-Result<Proposal> PublishedPlanner::propose(const LowerSetFamily& family,
-                                           const std::vector<std::uint32_t>& chain,
-                                           std::string note) {
+Result<search::Proposal> PublishedPlanner::propose(const LowerSetFamily& family,
+                                                   const std::vector<std::uint32_t>& chain,
+                                                   std::string note) {
   const auto sets = sets_of(family, chain);
   note += format_count(chain.size(), "block");
   if (!canonical_) {
     const LowerSetBlocks blocks(graph_, nodes_);
     const auto sequence = blocks.sequence(sets, /*rerun_last=*/true, effort_);
-    return Proposal{.plan = plan_from_sequence(graph_, sequence), .note = std::move(note)};
+    return search::Proposal{.plan = search::plan_from_sequence(graph_, sequence),
+                            .note = std::move(note)};
   }
   const Schedule schedule = canonical_->schedule(sets);
   effort_.add(static_cast<std::int64_t>(schedule.size()));
@@ -63,19 +65,21 @@ Result<Proposal> PublishedPlanner::propose(const LowerSetFamily& family,
           format_cost(run.overhead_cost, graph_.cost_unit()) + ", peak " +
           format_grouped(run.peak_bytes) + " bytes, " + format_grouped(run.activation_peak_bytes) +
           " without parameter gradients";
-  return Proposal{.plan = plan_from_sequence(graph_, canonical_->sequence(schedule)),
-                  .note = std::move(note)};
+  return search::Proposal{
+      .plan = search::plan_from_sequence(graph_, canonical_->sequence(schedule)),
+      .note = std::move(note)};
 }
 
-Result<Proposal> PublishedPlanner::plan_over(const LowerSetFamily& family, std::string note) {
-  const Preference prefer = problem_.options.prefer;
+Result<search::Proposal> PublishedPlanner::plan_over(const LowerSetFamily& family,
+                                                     std::string note) {
+  const Preference prefer = options_of(problem_).prefer;
   Bytes budget = 2 * family.bytes(family.size() - 1);  // no limit
   if (problem_.budget) budget = std::min(budget, *problem_.budget - graph_.fixed_bytes());
-  PublishedAnswer answer = solve_published(nodes_, family, budget, prefer, effort_);
+  LowerSetAnswer answer = solve_published(nodes_, family, budget, prefer, effort_);
   if (!answer.strategy) {
     // Within this model only: liveness might fit the same chain into the budget.
     note += answer.proven ? "no chain of lower sets fits" : "the limit was reached first";
-    return Proposal{.status = PlanStatus::kUnknown, .note = std::move(note)};
+    return search::Proposal{.status = search::PlanStatus::kUnknown, .note = std::move(note)};
   }
   PublishedStrategy strategy = std::move(*answer.strategy);
   if (canonical_ && prefer == Preference::kTime) {
@@ -90,7 +94,7 @@ Result<Proposal> PublishedPlanner::plan_over(const LowerSetFamily& family, std::
   return propose(family, strategy.chain, std::move(note));
 }
 
-Result<Proposal> PublishedPlanner::plan(PublishedSets sets) {
+Result<search::Proposal> PublishedPlanner::plan(PublishedSets sets) {
   if (sets == PublishedSets::kCuts) {
     const LowerSetFamily cuts = LowerSetFamily::cuts(nodes_);
     return propose(cuts, published_cuts(cuts), "published choice of cuts, ");
@@ -104,9 +108,9 @@ Result<Proposal> PublishedPlanner::plan(PublishedSets sets) {
 
 }  // namespace
 
-Result<Proposal> plan_published_lower_sets(const Problem& problem, PublishedSets sets,
-                                           Effort& effort) {
+Result<search::Proposal> plan_published_lower_sets(const search::Problem& problem,
+                                                   PublishedSets sets, Effort& effort) {
   return PublishedPlanner(problem, effort).plan(sets);
 }
 
-}  // namespace regen
+}  // namespace regen::published

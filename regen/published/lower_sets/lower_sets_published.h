@@ -4,11 +4,11 @@
 
 #include "regen/search/planner.h"
 
-namespace regen {
+namespace regen::published {
 
 enum class PublishedSets : std::uint8_t { kAll, kPruned, kCuts };
 
-Result<Proposal> plan_published_lower_sets(const Problem& problem, PublishedSets sets,
-                                           Effort& effort);
+Result<search::Proposal> plan_published_lower_sets(const search::Problem& problem,
+                                                   PublishedSets sets, Effort& effort);
 
-}  // namespace regen
+}  // namespace regen::published

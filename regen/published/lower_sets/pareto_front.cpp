@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace regen {
+namespace regen::published {
 
 void ParetoBuilder::take(std::vector<ParetoLabel>& out, bool leanest_only) {
   const std::size_t first = out.size();
@@ -29,4 +29,4 @@ void ParetoBuilder::take(std::vector<ParetoLabel>& out, bool leanest_only) {
   std::reverse(out.begin() + static_cast<std::ptrdiff_t>(first), out.end());
 }
 
-}  // namespace regen
+}  // namespace regen::published

@@ -10,7 +10,7 @@
 
 #include "regen/base/units.h"
 
-namespace regen {
+namespace regen::published {
 
 struct ParetoLabel {
   double value = 0;
@@ -62,4 +62,4 @@ class ParetoBuilder {
   std::vector<ParetoLabel> loose_;
 };
 
-}  // namespace regen
+}  // namespace regen::published

@@ -5,11 +5,12 @@
 #include "regen/published/monet/monet_binding.h"
 #include "regen/published/monet/monet_plan.h"
 #include "regen/published/monet/monet_solver.h"
-#include "regen/search/planner_list.h"
+#include "regen/published/options.h"
+#include "regen/published/planner_list.h"
 #include "regen/search/build/sequence.h"
 #include "regen/search/build/variant_view.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 // Pairs of stage and node: beyond this a single schedule fills memory and minutes.
@@ -28,14 +29,14 @@ std::string share_text(const MonetAnswer& answer) {
 
 }  // namespace
 
-Result<Proposal> plan_monet(const Problem& given, Effort& effort) {
+Result<search::Proposal> plan_monet(const search::Problem& given, Effort& effort) {
   // It chooses for each op by itself, so ops that must choose together are left in their first way.
-  Problem problem = given;
-  std::optional<VariantView> view;
+  search::Problem problem = given;
+  std::optional<search::VariantView> view;
   if (has_choice_groups(*given.graph)) {
     IdVector<OpId, VariantId> first(given.graph->num_ops());
-    for (OpId op : given.graph->ops()) first[op] = base_variant(*given.graph, op);
-    REGEN_ASSIGN(view, VariantView::make(*given.graph, std::move(first)));
+    for (OpId op : given.graph->ops()) first[op] = search::base_variant(*given.graph, op);
+    REGEN_ASSIGN(view, search::VariantView::make(*given.graph, std::move(first)));
     problem.graph = &view->graph();
   }
   const Graph& graph = *problem.graph;
@@ -46,7 +47,7 @@ Result<Proposal> plan_monet(const Problem& given, Effort& effort) {
                          " pairs of stage and forward op");
   }
   MonetQuestion question{.instance = &instance,
-                         .mode = problem.options.monet_mode,
+                         .mode = options_of(problem).monet_mode,
                          .once = binding.once,
                          .budget = problem.budget,
                          .seed = problem.options.seed,
@@ -61,10 +62,10 @@ Result<Proposal> plan_monet(const Problem& given, Effort& effort) {
     };
   }
   REGEN_ASSIGN(const MonetAnswer answer, solve_monet(question, effort));
-  Proposal proposal{.status = PlanStatus::kUnknown, .note = answer.note};
+  search::Proposal proposal{.status = search::PlanStatus::kUnknown, .note = answer.note};
   proposal.figures.emplace_back("monet_bound_ms", answer.bound / 100);
   if (answer.infeasible) {
-    proposal.status = PlanStatus::kInfeasible;
+    proposal.status = search::PlanStatus::kInfeasible;
     proposal.note = "no schedule of MONeT's program fits";
     return proposal;
   }
@@ -75,11 +76,11 @@ Result<Proposal> plan_monet(const Problem& given, Effort& effort) {
   const auto objective = static_cast<double>(answer.objective);
   proposal.figures.emplace_back("monet_objective_ms", objective / 100);
   proposal.figures.emplace_back("monet_gap", std::max(0.0, 1 - answer.bound / objective));
-  proposal.status = PlanStatus::kFeasible;
+  proposal.status = search::PlanStatus::kFeasible;
   proposal.note += (proposal.note.empty() ? "" : "; ") + share_text(answer);
   proposal.plan = plan_of_monet(graph, binding, *answer.solution);
   if (view) proposal.plan = view->original(std::move(*proposal.plan));
   return proposal;
 }
 
-}  // namespace regen
+}  // namespace regen::published

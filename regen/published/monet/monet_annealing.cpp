@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 // From one to the other by equal factors.
@@ -334,4 +334,4 @@ void MonetAnnealing::run(std::int64_t steps, const MonetCooling& cooling, Effort
   }
 }
 
-}  // namespace regen
+}  // namespace regen::published

@@ -12,7 +12,7 @@
 #include "regen/base/random.h"
 #include "regen/published/monet/monet_search.h"
 
-namespace regen {
+namespace regen::published {
 
 // How a run goes from hot to cold, relative to what the stages cost at least; prices are for each
 // KiB over the budget, relative to that cost for each KiB of the budget.
@@ -106,4 +106,4 @@ class MonetAnnealing {
   std::optional<Choices> best_choices_;
 };
 
-}  // namespace regen
+}  // namespace regen::published

@@ -5,7 +5,7 @@
 
 #include "regen/published/monet/monet_export.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 // The digits in the name of an imported variant: algorithm3, implementation1_in_place.
@@ -60,4 +60,4 @@ Result<MonetBinding> bind_monet(const Graph& graph) {
   return export_monet(graph);
 }
 
-}  // namespace regen
+}  // namespace regen::published

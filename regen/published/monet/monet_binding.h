@@ -4,10 +4,10 @@
 
 #include <vector>
 
-#include "regen/published/monet/format/format_monet.h"
 #include "regen/graph/graph.h"
+#include "regen/published/monet/format/format_monet.h"
 
-namespace regen {
+namespace regen::published {
 
 // One variant of a node's op.
 struct MonetChoice {
@@ -36,4 +36,4 @@ struct MonetBinding {
 // Costs in flop are scaled so that rounding to ticks does not matter.
 Result<MonetBinding> bind_monet(const Graph& graph);
 
-}  // namespace regen
+}  // namespace regen::published

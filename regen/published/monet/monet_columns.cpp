@@ -4,7 +4,7 @@
 #include "regen/published/monet/monet_relaxation.h"
 #include "regen/published/monet/monet_stage_rating.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 // Within the budget the price does not matter.
@@ -62,4 +62,4 @@ std::vector<double> MonetRelaxation::values_of(const MonetStorage& storage) cons
   return values;
 }
 
-}  // namespace regen
+}  // namespace regen::published

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 class Evaluator {
@@ -287,4 +287,4 @@ MonetSolution empty_monet_solution(const MonetInstance& instance) {
   return solution;
 }
 
-}  // namespace regen
+}  // namespace regen::published

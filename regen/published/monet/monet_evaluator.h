@@ -10,7 +10,7 @@
 #include "regen/published/monet/format/format_monet.h"
 #include "regen/published/monet/monet_model.h"
 
-namespace regen {
+namespace regen::published {
 
 using MonetMatrix = std::vector<std::vector<std::uint8_t>>;
 
@@ -47,4 +47,4 @@ MonetVerdict evaluate_monet_stage(const MonetInstance& instance, const MonetSolu
 // All zero, in the sizes of the instance.
 MonetSolution empty_monet_solution(const MonetInstance& instance);
 
-}  // namespace regen
+}  // namespace regen::published

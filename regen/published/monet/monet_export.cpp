@@ -4,7 +4,7 @@
 
 #include "regen/search/build/sequence.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 constexpr double kMib = 1 << 20;
@@ -84,7 +84,7 @@ void Exporter::set_bytes(std::uint32_t id, VariantId v) {
 }
 
 void Exporter::add_forward(OpId op, bool last) {
-  const VariantId base = base_variant(graph_, op);
+  const VariantId base = search::base_variant(graph_, op);
   const std::uint32_t id = add_node(op, MonetKind::kForward);
   node(id).args = {args_of(base)};
   set_bytes(id, base);
@@ -98,7 +98,7 @@ void Exporter::add_forward(OpId op, bool last) {
 
 void Exporter::set_algorithms(std::uint32_t id) {
   const OpId op = binding_.ops[id];
-  const VariantId base = base_variant(graph_, op);
+  const VariantId base = search::base_variant(graph_, op);
   MonetInstance& instance = binding_.instance;
   if (graph_.overwrites(base).valid()) return;
   auto& choices = binding_.choices[id];
@@ -118,7 +118,7 @@ void Exporter::set_algorithms(std::uint32_t id) {
 
 void Exporter::add_intermediates(std::uint32_t parent) {
   const OpId op = binding_.ops[parent];
-  const VariantId base = base_variant(graph_, op);
+  const VariantId base = search::base_variant(graph_, op);
   for (VariantId v : graph_.variants(op)) {
     const auto made = graph_.makes(v);
     const auto plain = graph_.makes(base);
@@ -159,7 +159,7 @@ void Exporter::add_loss_if_none() {
 bool Exporter::offer_in_place(std::uint32_t id, VariantId v,
                               const std::vector<std::uint32_t>& last_reader) {
   const OpId op = binding_.ops[id];
-  const VariantId base = base_variant(graph_, op);
+  const VariantId base = search::base_variant(graph_, op);
   const TensorId input = graph_.overwrites(v);
   if (v == base || !input.valid() || graph_.fixed(input) || graph_.overwrites(base).valid() ||
       !std::ranges::equal(graph_.makes(v), graph_.makes(base)) ||
@@ -169,7 +169,7 @@ bool Exporter::offer_in_place(std::uint32_t id, VariantId v,
   }
   const std::uint32_t from = nodes_of_[input];
   const bool whole = binding_.ops[from].valid() &&
-                     graph_.makes(base_variant(graph_, binding_.ops[from])).size() == 1;
+                     graph_.makes(search::base_variant(graph_, binding_.ops[from])).size() == 1;
   if (!whole || last_reader[from] != id) return false;
   binding_.choices[id].push_back({choice_of(v), 0, true, {}});
   // The output takes over the input's bytes.
@@ -199,12 +199,12 @@ void Exporter::add_backward(OpId op) {
   node(id).bwd_op = "ip_grad";
   node(id).fwd_id = kNone;  // no forward op of its own: modes do not tell its implementations apart
   set_implementations(id);
-  set_bytes(id, base_variant(graph_, op));
+  set_bytes(id, search::base_variant(graph_, op));
 }
 
 void Exporter::set_implementations(std::uint32_t id) {
   const OpId op = binding_.ops[id];
-  const VariantId base = base_variant(graph_, op);
+  const VariantId base = search::base_variant(graph_, op);
   auto& choices = binding_.choices[id];
   std::vector<std::vector<TensorId>> reads;
   const auto add = [&](VariantId v) {
@@ -268,7 +268,7 @@ Status Exporter::set_local_tensors() {
 }
 
 Result<MonetBinding> Exporter::run() {
-  REGEN_TRY(check_sequences_possible(graph_));
+  REGEN_TRY(search::check_sequences_possible(graph_));
   fixed_ = graph_.fixed_bytes();
   if (graph_.cost_unit() != CostUnit::kSecond) {
     scale_ = kScaledBaseMs / std::max(graph_.base_cost(), 1e-300);
@@ -287,11 +287,12 @@ Result<MonetBinding> Exporter::run() {
     }
   }
   REGEN_TRY(set_local_tensors());
-  const IdVector<OpId, char> repeatable = repeatable_ops(graph_, /*forward_only=*/true);
+  const IdVector<OpId, char> repeatable = search::repeatable_ops(graph_, /*forward_only=*/true);
   for (std::uint32_t id = 0; id < forward_; ++id) {
     const std::uint32_t owner = node(id).kind == MonetKind::kIntermediate ? node(id).parent : id;
     const OpId op = binding_.ops[owner];
-    const bool overwrites = op.valid() && graph_.overwrites(base_variant(graph_, op)).valid();
+    const bool overwrites =
+        op.valid() && graph_.overwrites(search::base_variant(graph_, op)).valid();
     binding_.once.push_back(op.valid() && (!repeatable[op] || overwrites) ? 1 : 0);
   }
   return std::move(binding_);
@@ -303,4 +304,4 @@ Result<MonetBinding> export_monet(const Graph& graph) {
   return Exporter(graph).run();
 }
 
-}  // namespace regen
+}  // namespace regen::published

@@ -3,8 +3,8 @@
 
 #include "regen/published/monet/monet_binding.h"
 
-namespace regen {
+namespace regen::published {
 
 Result<MonetBinding> export_monet(const Graph& graph);
 
-}  // namespace regen
+}  // namespace regen::published

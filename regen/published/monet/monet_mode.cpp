@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 struct Word {
@@ -55,4 +55,4 @@ std::string to_string(const MonetMode& mode) {
   return text.empty() ? "normal" : text;
 }
 
-}  // namespace regen
+}  // namespace regen::published

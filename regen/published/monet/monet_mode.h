@@ -6,7 +6,7 @@
 
 #include "regen/base/result.h"
 
-namespace regen {
+namespace regen::published {
 
 // A mode only restricts: what an instance or a graph does not offer is not there in any mode.
 struct MonetMode {
@@ -24,4 +24,4 @@ struct MonetMode {
 Result<MonetMode> parse_monet_mode(std::string_view text);
 std::string to_string(const MonetMode& mode);
 
-}  // namespace regen
+}  // namespace regen::published

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 // In modes without algorithm choice: the positions of IMPLICIT_PRECOMP_GEMM among the forward
@@ -216,4 +216,4 @@ Result<MonetModel> make_monet_model(const MonetInstance& instance, const MonetMo
   return model;
 }
 
-}  // namespace regen
+}  // namespace regen::published

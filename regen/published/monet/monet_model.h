@@ -14,7 +14,7 @@
 #include "regen/published/monet/format/format_monet.h"
 #include "regen/published/monet/monet_mode.h"
 
-namespace regen {
+namespace regen::published {
 
 using Kib = std::int64_t;
 using Ticks = std::int64_t;  // of 10 microseconds
@@ -80,4 +80,4 @@ struct MonetModel {
 Result<MonetModel> make_monet_model(const MonetInstance& instance, const MonetMode& mode,
                                     Bytes budget, const std::vector<char>& once = {});
 
-}  // namespace regen
+}  // namespace regen::published

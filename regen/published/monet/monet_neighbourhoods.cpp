@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 // Of one window; most need less.
@@ -28,8 +28,8 @@ MonetSchedule MonetNeighbourhoods::rated(MonetStorage storage) const {
   return schedule;
 }
 
-std::vector<ColumnValue> MonetNeighbourhoods::fixed(const Window& window,
-                                             const std::vector<double>& values) const {
+std::vector<search::ColumnValue> MonetNeighbourhoods::fixed(
+    const Window& window, const std::vector<double>& values) const {
   const std::size_t nodes = model_.num_nodes();
   const auto changes = [&](std::size_t t) {
     const auto row = window.begin() + static_cast<std::ptrdiff_t>(t * nodes);
@@ -46,7 +46,7 @@ std::vector<ColumnValue> MonetNeighbourhoods::fixed(const Window& window,
       if (stored >= 0) free[static_cast<std::size_t>(stored)] = window[(t + 1) * nodes + i];
     }
   }
-  std::vector<ColumnValue> result;
+  std::vector<search::ColumnValue> result;
   for (std::size_t c = 0; c < values.size(); ++c) {
     if (!free[c]) result.push_back({static_cast<int>(c), values[c]});
   }
@@ -54,14 +54,14 @@ std::vector<ColumnValue> MonetNeighbourhoods::fixed(const Window& window,
 }
 
 bool MonetNeighbourhoods::decide(const Window& window, MonetSchedule& schedule, Effort& effort) {
-  MipOptions options;
+  search::MipOptions options;
   options.cutoff = static_cast<double>(schedule.ticks) - 0.5;
   options.fixed = fixed(window, relaxation_.values_of(schedule.storage));
   Effort own(Limits{.seconds = effort.seconds_left(),
                     .work = std::min(kNeighbourhoodWork, effort.work_left()),
                     .interrupt = effort.limits().interrupt,
                     .enough = effort.limits().enough});
-  const ModelAnswer answer = relaxation_.program().solve(options, own);
+  const search::ModelAnswer answer = relaxation_.program().solve(options, own);
   effort.add(own.work() + kWindowOverhead);
   if (answer.values.empty()) return false;
   MonetSchedule found = rated(relaxation_.storage_of(answer.values, 0.5));
@@ -81,4 +81,4 @@ bool MonetNeighbourhoods::mix(MonetSchedule& schedule, const MonetStorage& other
   return decide(window, schedule, effort);
 }
 
-}  // namespace regen
+}  // namespace regen::published

@@ -8,7 +8,7 @@
 #include "regen/published/monet/monet_relaxation.h"
 #include "regen/published/monet/monet_search.h"
 
-namespace regen {
+namespace regen::published {
 
 class MonetNeighbourhoods {
  public:
@@ -23,7 +23,8 @@ class MonetNeighbourhoods {
   // What may change, by stage and node: whether the node is stored before the stage.
   using Window = std::vector<char>;
   // The columns that stay.
-  std::vector<ColumnValue> fixed(const Window& window, const std::vector<double>& values) const;
+  std::vector<search::ColumnValue> fixed(const Window& window,
+                                         const std::vector<double>& values) const;
   bool decide(const Window& window, MonetSchedule& schedule, Effort& effort);
   MonetSchedule rated(MonetStorage storage) const;
 
@@ -31,4 +32,4 @@ class MonetNeighbourhoods {
   const MonetRelaxation& relaxation_;
 };
 
-}  // namespace regen
+}  // namespace regen::published

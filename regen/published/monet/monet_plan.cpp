@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 struct Run {
@@ -159,4 +159,4 @@ Plan plan_of_monet(const Graph& graph, const MonetBinding& binding, const MonetS
   return Writer(graph, binding, solution).run();
 }
 
-}  // namespace regen
+}  // namespace regen::published

@@ -5,7 +5,7 @@
 
 #include "regen/published/monet/monet_annealing.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 // Steps of one annealing run times stages times nodes.
@@ -128,4 +128,4 @@ void MonetPool::mix(const MonetRelaxation& relaxation, int pairs, Effort& effort
   }
 }
 
-}  // namespace regen
+}  // namespace regen::published

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "regen/base/limit.h"
+#include "regen/published/monet/monet_neighbourhoods.h"
 #include "regen/published/monet/monet_relaxation.h"
 #include "regen/published/monet/monet_search.h"
-#include "regen/published/monet/monet_neighbourhoods.h"
 
-namespace regen {
+namespace regen::published {
 
 class MonetPool {
  public:
@@ -39,7 +39,8 @@ class MonetPool {
   };
   void anneal_once(Effort& effort);
   std::optional<std::pair<std::size_t, std::size_t>> draw_pair();
-  bool mix_pair(std::size_t first, std::size_t second, MonetNeighbourhoods& windows, Effort& effort);
+  bool mix_pair(std::size_t first, std::size_t second, MonetNeighbourhoods& windows,
+                Effort& effort);
   void drop_copies();
 
   const MonetModel& model_;
@@ -54,4 +55,4 @@ class MonetPool {
   std::optional<MonetSchedule> best_;
 };
 
-}  // namespace regen
+}  // namespace regen::published

@@ -4,13 +4,13 @@
 #include <cmath>
 #include <limits>
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kKibPerUnit = 1 << 20;       // memory rows are written in GiB
-constexpr double kBroken = 1e-4;              // GiB: broken by more than this gets a row
-constexpr double kProvenanceViolated = 0.02;        // of a tensor
+constexpr double kKibPerUnit = 1 << 20;           // memory rows are written in GiB
+constexpr double kBroken = 1e-4;                  // GiB: broken by more than this gets a row
+constexpr double kProvenanceViolated = 0.02;      // of a tensor
 constexpr std::size_t kMostProvenanceCuts = 400;  // a round
 constexpr double kSlow = 1e-4;  // a round that raises the bound by less than this share is slow
 
@@ -108,7 +108,7 @@ void MonetRelaxation::add_storing_rows(std::size_t t) {
   for (std::size_t i = 0; i < nodes_; ++i) {
     const int after = stored_column(t + 1, i);
     if (after < 0) continue;
-    std::vector<Term> terms{{after, 1}};
+    std::vector<search::Term> terms{{after, 1}};
     if (const int before = stored_column(t, i); before >= 0) terms.push_back({before, -1});
     if (const int made = recomputed(t, i); made >= 0) terms.push_back({made, -1});
     program_.add_row(-kInfinity, 0, terms);
@@ -121,18 +121,18 @@ void MonetRelaxation::add_recompute_rows(std::size_t t) {
     const int made = recomputed(t, i);
     if (made < 0) continue;
     if (node.conv) {
-      std::vector<Term> terms{{made, -1}};
+      std::vector<search::Term> terms{{made, -1}};
       for (int algorithm : algorithms_[t * nodes_ + i]) terms.push_back({algorithm, 1});
       program_.add_row(0, kInfinity, terms);
     }
     if (node.parent) {
       program_.add_row(-kInfinity, 0,
-                       std::vector<Term>{{made, 1}, {recomputed(t, *node.parent), -1}});
+                       std::vector<search::Term>{{made, 1}, {recomputed(t, *node.parent), -1}});
     }
     if (t == 0) continue;
     for (std::uint32_t input : node.inputs) {
       if (node.parent && *node.parent == input) continue;
-      std::vector<Term> terms{{made, 1}};
+      std::vector<search::Term> terms{{made, 1}};
       if (recomputed(t, input) >= 0) terms.push_back({recomputed(t, input), -1});
       if (stored_column(t, input) >= 0) terms.push_back({stored_column(t, input), -1});
       program_.add_row(-kInfinity, 0, terms);
@@ -141,14 +141,15 @@ void MonetRelaxation::add_recompute_rows(std::size_t t) {
     const bool asked =
         !node.intermediates.empty() || std::any_of(used_[t].begin(), used_[t].end(), reads);
     if (!asked && stored_column(t, i) >= 0) {
-      program_.add_row(-kInfinity, 1, std::vector<Term>{{made, 1}, {stored_column(t, i), 1}});
+      program_.add_row(-kInfinity, 1,
+                       std::vector<search::Term>{{made, 1}, {stored_column(t, i), 1}});
     }
   }
 }
 
 // The implementations of the stage that read the node.
-std::vector<Term> MonetRelaxation::reading(std::size_t t, std::size_t node) const {
-  std::vector<Term> terms;
+std::vector<search::Term> MonetRelaxation::reading(std::size_t t, std::size_t node) const {
+  std::vector<search::Term> terms;
   const auto& ways = model_.stages[t].implementations;
   for (std::size_t w = 0; w < ways.size(); ++w) {
     if (contains(ways[w].args, node)) terms.push_back({ways_[t][w], 1});
@@ -162,33 +163,35 @@ void MonetRelaxation::add_in_place_rows(std::size_t t) {
     if (here < 0) continue;
     const MonetForward& node = model_.nodes[i];
     program_.add_row(model_.checkpointing ? -kInfinity : 0, 0,
-                     std::vector<Term>{{here, 1}, {recomputed(t, i), -1}});
+                     std::vector<search::Term>{{here, 1}, {recomputed(t, i), -1}});
     if (node.parent) {
       const int parent = in_place(t, *node.parent);
       if (parent < 0) continue;
-      program_.add_row(-kInfinity, 0, std::vector<Term>{{here, 1}, {parent, -1}});
+      program_.add_row(-kInfinity, 0, std::vector<search::Term>{{here, 1}, {parent, -1}});
       program_.add_row(-1, kInfinity,
-                       std::vector<Term>{{here, 1}, {parent, -1}, {recomputed(t, i), -1}});
+                       std::vector<search::Term>{{here, 1}, {parent, -1}, {recomputed(t, i), -1}});
       continue;
     }
     // The overwritten tensor is neither stored nor read release_options.
     if (const int kept = stored_column(t + 1, *node.overwrites); kept >= 0) {
-      program_.add_row(-kInfinity, 1, std::vector<Term>{{here, 1}, {kept, 1}});
+      program_.add_row(-kInfinity, 1, std::vector<search::Term>{{here, 1}, {kept, 1}});
     }
-    std::vector<Term> terms = t > 0 ? reading(t, *node.overwrites) : std::vector<Term>{};
+    std::vector<search::Term> terms =
+        t > 0 ? reading(t, *node.overwrites) : std::vector<search::Term>{};
     if (!terms.empty()) {
       terms.push_back({here, 1});
       program_.add_row(-kInfinity, 1, terms);
     }
     for (std::uint32_t extra : node.intermediates) {
       if (model_.nodes[extra].in_place || recomputed(t, extra) < 0) continue;
-      program_.add_row(-kInfinity, 1, std::vector<Term>{{here, 1}, {recomputed(t, extra), 1}});
+      program_.add_row(-kInfinity, 1,
+                       std::vector<search::Term>{{here, 1}, {recomputed(t, extra), 1}});
     }
   }
 }
 
 void MonetRelaxation::add_backward_rows(std::size_t t) {
-  std::vector<Term> one;
+  std::vector<search::Term> one;
   for (int way : ways_[t]) one.push_back({way, 1});
   program_.add_row(1, 1, one);
   if (!backward_algorithms_[t].empty()) {
@@ -197,7 +200,7 @@ void MonetRelaxation::add_backward_rows(std::size_t t) {
     program_.add_row(1, 1, one);
   }
   for (const auto& [node, used] : used_[t]) {
-    std::vector<Term> terms = reading(t, node);
+    std::vector<search::Term> terms = reading(t, node);
     if (stored_column(t + 1, node) >= 0) terms.push_back({stored_column(t + 1, node), -1});
     terms.push_back({used, -1});
     program_.add_row(-kInfinity, 0, terms);
@@ -214,12 +217,12 @@ void MonetRelaxation::add_backward_rows(std::size_t t) {
   }
 }
 
-void MonetRelaxation::add_memory_row(Kib held, std::vector<Term> terms) {
+void MonetRelaxation::add_memory_row(Kib held, std::vector<search::Term> terms) {
   program_.add_row(-kInfinity, units(model_.budget - held), terms);
 }
 
 void MonetRelaxation::add_passing_row(std::size_t t, std::size_t node) {
-  std::vector<Term> terms;
+  std::vector<search::Term> terms;
   for (std::size_t i = 0; i < nodes_; ++i) {
     const int column = stored_column(i >= node ? t : t + 1, i);
     if (column >= 0) terms.push_back({column, units(model_.nodes[i].ram)});
@@ -232,7 +235,7 @@ void MonetRelaxation::add_passing_row(std::size_t t, std::size_t node) {
 
 void MonetRelaxation::add_backward_memory_row(std::size_t t) {
   const MonetStage& stage = model_.stages[t];
-  std::vector<Term> terms;
+  std::vector<search::Term> terms;
   for (std::size_t i = 0; i < nodes_; ++i) {
     if (stored_column(t + 1, i) < 0) continue;
     terms.push_back({stored_column(t + 1, i), units(model_.nodes[i].ram)});
@@ -250,12 +253,12 @@ void MonetRelaxation::add_backward_memory_row(std::size_t t) {
 // The row for the recomputation of a node. `strong` counts for a local tensor whichever of stored
 // and recomputed is larger in the last solution: both are valid, since without the recomputation
 // the row is no more than the passing row.
-std::vector<Term> MonetRelaxation::recompute_memory_terms(std::size_t t, std::size_t node,
-                                                          bool strong) const {
+std::vector<search::Term> MonetRelaxation::recompute_memory_terms(std::size_t t, std::size_t node,
+                                                                  bool strong) const {
   const MonetForward& from = model_.nodes[node];
   const int made = recomputed(t, node);
   Kib with_node = from.ram + from.local;
-  std::vector<Term> terms;
+  std::vector<search::Term> terms;
   for (std::size_t i = 0; i < nodes_; ++i) {
     if (i == node) continue;
     const int column = stored_column(i > node ? t : t + 1, i);
@@ -298,9 +301,9 @@ double MonetRelaxation::stored(std::size_t t, std::size_t i) const {
   return at(stored_column(t, i));
 }
 
-double MonetRelaxation::row_value(const std::vector<Term>& terms) const {
+double MonetRelaxation::row_value(const std::vector<search::Term>& terms) const {
   double sum = 0;
-  for (const Term& term : terms) sum += term.weight * at(term.column);
+  for (const search::Term& term : terms) sum += term.weight * at(term.column);
   return sum;
 }
 
@@ -311,7 +314,7 @@ int MonetRelaxation::add_broken_rows() {
     const double room = units(model_.budget - held) + kBroken;
     for (std::size_t i = 0; i < nodes_; ++i) {
       if (recomputed(t, i) < 0 || at(recomputed(t, i)) < 1e-6) continue;
-      std::vector<Term> terms = recompute_memory_terms(t, i, true);
+      std::vector<search::Term> terms = recompute_memory_terms(t, i, true);
       if (row_value(terms) <= room) continue;
       add_memory_row(held, std::move(terms));
       ++added;
@@ -385,7 +388,7 @@ std::vector<MonetRelaxation::Demand> MonetRelaxation::broken_demands() const {
 void MonetRelaxation::add_provenance_cut(const Demand& demand) {
   Cover here{std::vector<double>(nodes_), std::vector<std::size_t>(nodes_)};
   cover(demand.begin, demand.end, here);
-  std::vector<Term> terms;
+  std::vector<search::Term> terms;
   if (demand.read) {
     terms = reading(demand.end, demand.node);
   } else {
@@ -418,13 +421,13 @@ void MonetRelaxation::tighten(Effort& effort) {
   int slow_rounds = 0;
   while (!finished_ && !effort.exhausted()) {
     const double before = bound_;
-    ModelAnswer answer = program_.solve_relaxation(effort);
+    search::ModelAnswer answer = program_.solve_relaxation(effort);
     bound_ = std::max(bound_, answer.bound);
-    if (answer.status == ModelStatus::kInfeasible) {
+    if (answer.status == search::ModelStatus::kInfeasible) {
       infeasible_ = finished_ = true;
       return;
     }
-    if (answer.status != ModelStatus::kOptimal) return;
+    if (answer.status != search::ModelStatus::kOptimal) return;
     answer_ = std::move(answer);
     slow_rounds = bound_ < before * (1 + kSlow) ? slow_rounds + 1 : 0;
     const int added = add_broken_rows() + add_provenance_cuts();
@@ -432,8 +435,8 @@ void MonetRelaxation::tighten(Effort& effort) {
   }
 }
 
-std::vector<ColumnValue> MonetRelaxation::fixed_below(double cutoff) const {
+std::vector<search::ColumnValue> MonetRelaxation::fixed_below(double cutoff) const {
   return program_.fixed_by_reduced_costs(answer_, cutoff);
 }
 
-}  // namespace regen
+}  // namespace regen::published

@@ -15,11 +15,11 @@
 //     from the same small part of its input.
 #pragma once
 
-#include "regen/search/exact/linear_model.h"
 #include "regen/published/monet/monet_model.h"
 #include "regen/published/monet/monet_storage.h"
+#include "regen/search/exact/linear_model.h"
 
-namespace regen {
+namespace regen::published {
 
 class MonetRelaxation {
  public:
@@ -37,8 +37,8 @@ class MonetRelaxation {
   bool has_values() const { return !answer_.values.empty(); }
 
   // What every schedule cheaper than `cutoff` has in common.
-  std::vector<ColumnValue> fixed_below(double cutoff) const;
-  const LinearModel& program() const { return program_; }
+  std::vector<search::ColumnValue> fixed_below(double cutoff) const;
+  const search::LinearModel& program() const { return program_; }
   // Takes the bound of a branch-and-bound run over program().
   void raise_bound(double bound) { bound_ = std::max(bound_, bound); }
   MonetStorage storage_of(const std::vector<double>& values, double threshold) const;
@@ -58,13 +58,14 @@ class MonetRelaxation {
   void add_recompute_rows(std::size_t t);
   void add_in_place_rows(std::size_t t);
   void add_backward_rows(std::size_t t);
-  void add_memory_row(Kib held, std::vector<Term> terms);
+  void add_memory_row(Kib held, std::vector<search::Term> terms);
   void add_passing_row(std::size_t t, std::size_t node);
   void add_backward_memory_row(std::size_t t);
   void add_recompute_memory_row(std::size_t t, std::size_t node);
-  std::vector<Term> recompute_memory_terms(std::size_t t, std::size_t node, bool strong) const;
+  std::vector<search::Term> recompute_memory_terms(std::size_t t, std::size_t node,
+                                                   bool strong) const;
   double at(int column) const;
-  double row_value(const std::vector<Term>& terms) const;
+  double row_value(const std::vector<search::Term>& terms) const;
   int add_broken_rows();
 
   // Tensor `node` is there at the end of stage `end`: read in it, or stored after it.
@@ -88,12 +89,12 @@ class MonetRelaxation {
 
   int recomputed(std::size_t t, std::size_t i) const { return recomputed_[t * nodes_ + i]; }
   int in_place(std::size_t t, std::size_t i) const { return in_place_[t * nodes_ + i]; }
-  std::vector<Term> reading(std::size_t t, std::size_t node) const;
+  std::vector<search::Term> reading(std::size_t t, std::size_t node) const;
 
   const MonetModel& model_;
   std::size_t nodes_;
-  LinearModel program_;
-  ModelAnswer answer_;
+  search::LinearModel program_;
+  search::ModelAnswer answer_;
   std::vector<double> made_before_;  // by stage and node: recomputations in all earlier stages
   double bound_ = 0;
   bool infeasible_ = false;
@@ -107,4 +108,4 @@ class MonetRelaxation {
   std::vector<ColumnRange> stage_columns_;
 };
 
-}  // namespace regen
+}  // namespace regen::published

@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -257,4 +257,4 @@ void MonetSearch::run(Effort& effort) {
   }
 }
 
-}  // namespace regen
+}  // namespace regen::published

@@ -9,7 +9,7 @@
 #include "regen/base/random.h"
 #include "regen/published/monet/monet_stage_rating.h"
 
-namespace regen {
+namespace regen::published {
 
 struct MonetSchedule {
   MonetStorage storage;
@@ -55,4 +55,4 @@ class MonetSearch {
   std::vector<Ticks> least_after_;  // what the stages from here on cost at least
 };
 
-}  // namespace regen
+}  // namespace regen::published

@@ -7,7 +7,7 @@
 #include "regen/published/monet/monet_pool.h"
 #include "regen/published/monet/monet_relaxation.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 // Beyond this many pairs of stage and node the relaxation does not fit into a reasonable time.
@@ -126,24 +126,25 @@ void Solver::prove() {
 void Solver::branch(Effort& effort) {
   if (!relaxation_ || !relaxation_->has_values()) return;
   const auto& best = schedules_.best();
-  MipOptions options;
+  search::MipOptions options;
   if (best) {
     // Only a better schedule is wanted, by at least one tick.
     options.cutoff = static_cast<double>(best->ticks) - 0.5;
     options.fixed = relaxation_->fixed_below(options.cutoff);
     options.absolute_gap = question_.gap * static_cast<double>(best->ticks);
   }
-  const ModelAnswer answer = relaxation_->program().solve(options, effort);
+  const search::ModelAnswer answer = relaxation_->program().solve(options, effort);
   if (!answer.values.empty()) branched_ = relaxation_->storage_of(answer.values, 0.5);
-  if (answer.status == ModelStatus::kInfeasible) {
+  if (answer.status == search::ModelStatus::kInfeasible) {
     infeasible_ = !best;
     if (best) bound_ = static_cast<double>(best->ticks);
-  } else if (answer.status != ModelStatus::kFailed && std::isfinite(answer.bound)) {
+  } else if (answer.status != search::ModelStatus::kFailed && std::isfinite(answer.bound)) {
     // The solver's tolerances may let it claim a little more than it has proven.
     bound_ = std::max(bound_, answer.bound * (1 - 1e-6));
     if (best) bound_ = std::min(bound_, static_cast<double>(best->ticks));
   }
-  if (answer.status == ModelStatus::kInfeasible || answer.status == ModelStatus::kOptimal) {
+  if (answer.status == search::ModelStatus::kInfeasible ||
+      answer.status == search::ModelStatus::kOptimal) {
     prove();
   }
 }
@@ -246,4 +247,4 @@ Result<MonetAnswer> solve_monet(const MonetQuestion& question, Effort& effort) {
   return Solver(question, std::move(model), effort).run();
 }
 
-}  // namespace regen
+}  // namespace regen::published

@@ -10,7 +10,7 @@
 #include "regen/published/monet/monet_evaluator.h"
 #include "regen/published/monet/monet_mode.h"
 
-namespace regen {
+namespace regen::published {
 
 struct MonetQuestion {
   const MonetInstance* instance = nullptr;
@@ -35,4 +35,4 @@ struct MonetAnswer {
 
 Result<MonetAnswer> solve_monet(const MonetQuestion& question, Effort& effort);
 
-}  // namespace regen
+}  // namespace regen::published

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 // More than any schedule costs or needs: for what is not allowed at all.
@@ -187,4 +187,4 @@ MonetDecisions MonetStageRater::decide(std::size_t t, MonetRow before, MonetRow 
   return decisions;
 }
 
-}  // namespace regen
+}  // namespace regen::published

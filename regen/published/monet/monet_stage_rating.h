@@ -10,7 +10,7 @@
 #include "regen/published/monet/monet_model.h"
 #include "regen/published/monet/monet_storage.h"
 
-namespace regen {
+namespace regen::published {
 
 struct MonetRating {
   Ticks ticks = 0;
@@ -70,4 +70,4 @@ class MonetStageRater {
   std::vector<Kib> base_;  // of made nodes: the row's bytes without workspace
 };
 
-}  // namespace regen
+}  // namespace regen::published

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-namespace regen {
+namespace regen::published {
 
 using MonetRow = std::span<const std::uint64_t>;
 
@@ -48,4 +48,4 @@ class MonetStorage {
   std::vector<std::uint64_t> bits_;
 };
 
-}  // namespace regen
+}  // namespace regen::published

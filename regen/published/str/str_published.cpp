@@ -4,8 +4,9 @@
 #include <limits>
 
 #include "regen/search/exact/stage_problem.h"
+#include "regen/search/judge.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -14,7 +15,7 @@ constexpr double kMostReturns = 5;  // of one host copy
 
 class PublishedModel {
  public:
-  PublishedModel(const Problem& problem, const StageProblem& stages)
+  PublishedModel(const search::Problem& problem, const search::StageProblem& stages)
       : problem_(problem), stages_(stages), size_(stages.num_ops) {
     const auto budget = static_cast<double>(*problem.budget - stages.fixed_bytes);
     unit_ = std::max(1.0, budget / 1000);
@@ -25,9 +26,9 @@ class PublishedModel {
     add_memory();
   }
 
-  PublishedAnswer solve(Effort& effort) const {
-    const ModelAnswer answer = program_.solve({}, effort);
-    PublishedAnswer result{.status = answer.status};
+  StrAnswer solve(Effort& effort) const {
+    const search::ModelAnswer answer = program_.solve({}, effort);
+    StrAnswer result{.status = answer.status};
     if (answer.values.empty()) return result;
     const auto read = [&](const Triangle& columns, bool diagonal) {
       StageMatrix matrix(size_);
@@ -53,7 +54,7 @@ class PublishedModel {
   }
 
   // Op i of stage t: on the diagonal it runs for certain.
-  void add_run(std::vector<Term>& terms, double& constant, std::size_t t, std::size_t i,
+  void add_run(std::vector<search::Term>& terms, double& constant, std::size_t t, std::size_t i,
                double weight) const {
     if (i == t) {
       constant += weight;
@@ -63,12 +64,12 @@ class PublishedModel {
   }
 
   double bytes(std::size_t i) const {
-    return static_cast<double>(stages_.bytes[ValueId(i)]) / unit_;
+    return static_cast<double>(stages_.bytes[search::ValueId(i)]) / unit_;
   }
 
   // The stage in which a copy that starts in stage t is done; the number of stages if none is.
   std::size_t done(std::size_t t, std::size_t i, double bandwidth) const {
-    double left = static_cast<double>(stages_.bytes[ValueId(i)]) / bandwidth;
+    double left = static_cast<double>(stages_.bytes[search::ValueId(i)]) / bandwidth;
     for (std::size_t s = t; s < size_; ++s) {
       left -= stages_.first_cost[OpId(s)];
       if (left <= 0) return s;
@@ -88,9 +89,9 @@ class PublishedModel {
       return first;
     };
     const auto free = [](std::size_t) { return 0.0; };
-    run_ = add_triangle(
-        [&](std::size_t i) { return stages_.rerun_cost[OpId(i)] / cost_scale_; },
-        [&](std::size_t, std::size_t i) { return stages_.repeatable[OpId(i)] != 0; });
+    run_ =
+        add_triangle([&](std::size_t i) { return stages_.rerun_cost[OpId(i)] / cost_scale_; },
+                     [&](std::size_t, std::size_t i) { return stages_.repeatable[OpId(i)] != 0; });
     kept_ = add_triangle(free, [](std::size_t, std::size_t) { return true; });
     const auto in_time = [&](double bandwidth) {
       return [this, bandwidth, moves](std::size_t t, std::size_t i) {
@@ -105,15 +106,15 @@ class PublishedModel {
     }
   }
 
-  void at_most(const std::vector<Term>& terms, double high) {
+  void at_most(const std::vector<search::Term>& terms, double high) {
     program_.add_row(-kInfinity, high, terms);
   }
 
   void add_logic() {
     for (std::size_t t = 0; t < size_; ++t) {
       for (std::size_t i = 0; i <= t; ++i) {
-        for (ValueId v : stages_.reads[OpId(i)]) {
-          std::vector<Term> terms{{at(kept_, t, v.index()), -1}};
+        for (search::ValueId v : stages_.reads[OpId(i)]) {
+          std::vector<search::Term> terms{{at(kept_, t, v.index()), -1}};
           double constant = 0;
           add_run(terms, constant, t, i, 1);
           add_run(terms, constant, t, v.index(), -1);
@@ -121,7 +122,7 @@ class PublishedModel {
         }
       }
       for (std::size_t i = 0; i <= t && t + 1 < size_; ++i) {
-        std::vector<Term> terms{{at(kept_, t + 1, i), 1}};
+        std::vector<search::Term> terms{{at(kept_, t + 1, i), 1}};
         double constant = 0;
         add_run(terms, constant, t, i, -1);
         if (i < t) terms.push_back({at(kept_, t, i), -1});
@@ -142,7 +143,7 @@ class PublishedModel {
 
   void add_swaps() {
     for (std::size_t i = 0; i + 1 < size_; ++i) {
-      std::vector<Term> once, balance, often;
+      std::vector<search::Term> once, balance, often;
       for (std::size_t t = i + 1; t < size_; ++t) {
         once.push_back({at(out_, t, i), 1});
         balance.push_back({at(out_, t, i), 1});
@@ -150,7 +151,7 @@ class PublishedModel {
         often.push_back({at(in_, t, i), 1});
         often.push_back({at(out_, t, i), -kMostReturns});
         // It comes back only after its way out has begun.
-        std::vector<Term> order{{at(in_, t, i), 1}};
+        std::vector<search::Term> order{{at(in_, t, i), 1}};
         for (std::size_t later = t; later < size_; ++later)
           order.push_back({at(out_, later, i), 1});
         at_most(order, 1);
@@ -169,8 +170,8 @@ class PublishedModel {
   }
 
   // Copies that have started by stage s and are not done before it.
-  std::vector<Term> under_way(Triangle columns, double bandwidth, std::size_t s) const {
-    std::vector<Term> terms;
+  std::vector<search::Term> under_way(Triangle columns, double bandwidth, std::size_t s) const {
+    std::vector<search::Term> terms;
     for (std::size_t t = 1; t <= s; ++t) {
       for (std::size_t i = 0; i < t; ++i) {
         if (done(t, i, bandwidth) >= s) terms.push_back({at(columns, t, i), 1});
@@ -183,23 +184,23 @@ class PublishedModel {
   // adds what it makes once the op before has freed what it was the last to read.
   void add_memory() {
     for (std::size_t t = 0; t < size_; ++t) {
-      std::vector<Term> start{{memory_[t], -1}};
+      std::vector<search::Term> start{{memory_[t], -1}};
       double constant = 0;
       add_run(start, constant, t, 0, bytes(0));
       for (std::size_t i = 0; i < t; ++i) start.push_back({at(kept_, t, i), bytes(i)});
       if (problem_.link.can_move()) {
-        for (Term term : under_way(in_, problem_.link.to_device, t)) {
+        for (search::Term term : under_way(in_, problem_.link.to_device, t)) {
           term.weight = bytes(value_of(term.column));
           start.push_back(term);
         }
       }
       program_.add_row(-constant, -constant, merged(std::move(start)));
       for (std::size_t k = 0; k < t; ++k) {
-        std::vector<Term> next{{memory_[t] + static_cast<int>(k), 1},
-                               {memory_[t] + static_cast<int>(k) + 1, -1}};
+        std::vector<search::Term> next{{memory_[t] + static_cast<int>(k), 1},
+                                       {memory_[t] + static_cast<int>(k) + 1, -1}};
         constant = 0;
         add_run(next, constant, t, k + 1, bytes(k + 1));
-        for (ValueId v : stages_.reads[OpId(k)]) {
+        for (search::ValueId v : stages_.reads[OpId(k)]) {
           next.push_back({add_free(t, v.index(), k), -bytes(v.index())});
         }
         program_.add_row(-constant, -constant, next);
@@ -217,10 +218,10 @@ class PublishedModel {
     }
   }
 
-  static std::vector<Term> merged(std::vector<Term> terms) {
-    std::ranges::sort(terms, {}, &Term::column);
-    std::vector<Term> result;
-    for (const Term& term : terms) {
+  static std::vector<search::Term> merged(std::vector<search::Term> terms) {
+    std::ranges::sort(terms, {}, &search::Term::column);
+    std::vector<search::Term> result;
+    for (const search::Term& term : terms) {
       if (!result.empty() && result.back().column == term.column) {
         result.back().weight += term.weight;
       } else {
@@ -234,7 +235,7 @@ class PublishedModel {
   // i, and the next stage does not begin with it.
   int add_free(std::size_t t, std::size_t i, std::size_t k) {
     const int column = program_.add_column(0, 0, 1, true);
-    std::vector<Term> hazards;
+    std::vector<search::Term> hazards;
     double constant = 1;
     add_run(hazards, constant, t, k, -1);
     double most = 1;
@@ -242,36 +243,37 @@ class PublishedModel {
       hazards.push_back({at(kept_, t + 1, i), 1});
       most += 1;
     }
-    for (OpId reader : stages_.readers[ValueId(i)]) {
+    for (OpId reader : stages_.readers[search::ValueId(i)]) {
       if (reader.index() <= k || reader.index() > t) continue;
       add_run(hazards, constant, t, reader.index(), 1);
       most += 1;
     }
     // 1 - F <= hazards <= most (1 - F)
-    std::vector<Term> low = hazards;
+    std::vector<search::Term> low = hazards;
     low.push_back({column, 1});
     program_.add_row(1 - constant, kInfinity, low);
-    std::vector<Term> high = std::move(hazards);
+    std::vector<search::Term> high = std::move(hazards);
     high.push_back({column, most});
     at_most(high, most - constant);
     return column;
   }
 
-  const Problem& problem_;
-  const StageProblem& stages_;
+  const search::Problem& problem_;
+  const search::StageProblem& stages_;
   const std::size_t size_;
   double unit_ = 1;
   double cost_scale_ = 1;
-  LinearModel program_;
+  search::LinearModel program_;
   Triangle run_ = 0, kept_ = 0, out_ = 0, in_ = 0;
   std::vector<int> memory_;  // the first column of each stage
 };
 
 }  // namespace
 
-Result<PublishedAnswer> solve_published_str(const Problem& problem, Effort& effort) {
+Result<StrAnswer> solve_published_str(const search::Problem& problem, Effort& effort) {
   const Graph& graph = *problem.graph;
-  const StageProblem stages = make_stage_problem(graph, !problem.options.recompute_gradients);
+  const search::StageProblem stages =
+      search::make_stage_problem(graph, !problem.options.recompute_gradients);
   const auto refuse = [&](const std::string& what) {
     return bad_input("--model published: '" + graph.name() + "' " + what);
   };
@@ -290,4 +292,4 @@ Result<PublishedAnswer> solve_published_str(const Problem& problem, Effort& effo
   return PublishedModel(problem, stages).solve(effort);
 }
 
-}  // namespace regen
+}  // namespace regen::published

@@ -17,15 +17,15 @@
 #include "regen/search/exact/linear_model.h"
 #include "regen/search/planner.h"
 
-namespace regen {
+namespace regen::published {
 
-struct PublishedAnswer {
-  ModelStatus status = ModelStatus::kFailed;
+struct StrAnswer {
+  search::ModelStatus status = search::ModelStatus::kFailed;
   std::optional<StageMatrices> matrices;  // of the best point known
   double cost = 0;                        // of its computes; copies are free
 };
 
 // Graphs of at most 96 ops, each with one tensor and one variant; needs a budget.
-Result<PublishedAnswer> solve_published_str(const Problem& problem, Effort& effort);
+Result<StrAnswer> solve_published_str(const search::Problem& problem, Effort& effort);
 
-}  // namespace regen
+}  // namespace regen::published

@@ -9,7 +9,7 @@
 #include "regen/search/bounds/guaranteed_liveness.h"
 #include "regen/search/exact/linear_model.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr int kMostRounds = 80;
@@ -204,4 +204,4 @@ CoveringBound covering_bound(const Graph& graph, const Link& link, Bytes budget,
   return covering_bound(LivenessInOrder(graph), link, budget, effort, host_budget);
 }
 
-}  // namespace regen
+}  // namespace regen::search

@@ -28,7 +28,7 @@
 #include "regen/graph/graph.h"
 #include "regen/search/bounds/guaranteed_liveness.h"
 
-namespace regen {
+namespace regen::search {
 
 // Memory while one op runs for the first time, in the program at the bound.
 struct MemoryRow {
@@ -61,4 +61,4 @@ CoveringBound covering_bound(const Graph& graph, const Link& link, Bytes budget,
 CoveringBound covering_bound(const GuaranteedLiveness& live, const Link& link, Bytes budget,
                              Effort& effort, Bytes host_budget = kMaxBytes);
 
-}  // namespace regen
+}  // namespace regen::search

@@ -5,7 +5,7 @@
 
 #include "regen/graph/analysis.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // What an op takes beyond what it reads, in the variant that takes least.
@@ -196,4 +196,4 @@ double cheapest_rerun(const Graph& graph, OpId op) {
   return least;
 }
 
-}  // namespace regen
+}  // namespace regen::search

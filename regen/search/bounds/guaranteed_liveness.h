@@ -15,7 +15,7 @@
 
 #include "regen/graph/graph.h"
 
-namespace regen {
+namespace regen::search {
 
 class GuaranteedLiveness {
  public:
@@ -98,4 +98,4 @@ bool reads_always(const Graph& graph, OpId op, TensorId t);
 double cheapest_run(const Graph& graph, OpId op);
 double cheapest_rerun(const Graph& graph, OpId op);
 
-}  // namespace regen
+}  // namespace regen::search

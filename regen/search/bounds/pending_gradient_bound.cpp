@@ -4,7 +4,7 @@
 #include <map>
 #include <queue>
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // Half a second. Games that are decided at all mostly are with a few thousand.
@@ -121,4 +121,4 @@ Bytes pending_gradient_bound(const StageProblem& stages, Effort& effort) {
   return PendingGradients(stages, effort).least_peak();
 }
 
-}  // namespace regen
+}  // namespace regen::search

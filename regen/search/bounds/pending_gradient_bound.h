@@ -11,10 +11,10 @@
 #include "regen/base/limit.h"
 #include "regen/search/exact/stage_problem.h"
 
-namespace regen {
+namespace regen::search {
 
 // Without the fixed bytes. Exact for the game, unless the effort is spent or the game is too large;
 // then a smaller bound, which holds as well.
 Bytes pending_gradient_bound(const StageProblem& stages, Effort& effort);
 
-}  // namespace regen
+}  // namespace regen::search

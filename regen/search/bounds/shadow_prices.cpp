@@ -6,7 +6,7 @@
 
 #include "regen/search/bounds/guaranteed_liveness.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // Both programs get the same: what is left when the first is done would depend on it.
@@ -71,4 +71,4 @@ std::vector<Tenant> tenants_at(const Graph& graph, const ShadowPrice& price, OpI
   return tenants;
 }
 
-}  // namespace regen
+}  // namespace regen::search

@@ -11,7 +11,7 @@
 
 #include "regen/search/bounds/covering_bound.h"
 
-namespace regen {
+namespace regen::search {
 
 struct ShadowPrice {
   Bytes budget = 0;
@@ -45,4 +45,4 @@ struct Tenant {
 // All such values at an op: what the program drops first, by bytes, then the largest.
 std::vector<Tenant> tenants_at(const Graph& graph, const ShadowPrice& price, OpId op);
 
-}  // namespace regen
+}  // namespace regen::search

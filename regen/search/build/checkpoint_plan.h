@@ -1,13 +1,13 @@
-// From a set of checkpoints to a plan, under either accounting; what the checkpointing
+// From a set of checkpoints to a plan, under the problem's accounting; what the checkpointing
 // heuristics share.
 #pragma once
 
 #include <optional>
 #include <vector>
 
-#include "regen/search/planner.h"
+#include "regen/search/build/accounting.h"
 
-namespace regen {
+namespace regen::search {
 
 // A plan that was judged.
 struct Candidate {
@@ -16,21 +16,13 @@ struct Candidate {
   std::string note;
 };
 
-// The forward ops that may become checkpoints: articulation points, or all with an output.
-enum class CandidateSet : std::uint8_t { kArticulationPoints, kAll };
-
-// In the order in which the accounting walks them: ascending, or as a CPython set is iterated.
-std::vector<OpId> candidate_checkpoints(const Graph& graph, CandidateSet set,
-                                        Accounting accounting);
+// In the order in which the problem's accounting walks them.
+std::vector<OpId> candidate_checkpoints(const Problem& problem, CandidateSet set);
 
 // The plan that keeps the outputs of `checkpoints` (any order) and recomputes between them.
-// Checkmate's accounting needs a mirrored graph.
+// What stays meanwhile is the problem's accounting's.
 Result<Candidate> plan_checkpoints(const Problem& problem, const std::vector<OpId>& checkpoints,
                                    Effort& effort);
-
-// The number n of forward ops if the graph has Checkmate's shape: n forward ops, one loss, n
-// backward ops where op 2n - i is the gradient of op i, each op with one output.
-Result<std::size_t> mirrored_forward_ops(const Graph& graph);
 
 // Keeps the better of two: under a budget or a cost cap whatever keeps them, then the cheaper;
 // without any limit, and between two that break the limits, the one of less memory.
@@ -50,4 +42,4 @@ class BestCandidate {
   std::optional<Candidate> best_;
 };
 
-}  // namespace regen
+}  // namespace regen::search

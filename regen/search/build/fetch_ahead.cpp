@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // Keeps the walk below linear; a copy that takes longer than so many ops stalls in any case.
@@ -41,4 +41,4 @@ void fetch_ahead(const Graph& graph, double bandwidth, Bytes limit, ComputeTimes
   }
 }
 
-}  // namespace regen
+}  // namespace regen::search

@@ -13,7 +13,7 @@
 
 #include "regen/graph/graph.h"
 
-namespace regen {
+namespace regen::search {
 
 // The computes of a plan, with every fetch right before its use.
 struct ComputeTimes {
@@ -35,4 +35,4 @@ struct Return {
 void fetch_ahead(const Graph& graph, double bandwidth, Bytes limit, ComputeTimes& computes,
                  std::vector<Return>& returns);
 
-}  // namespace regen
+}  // namespace regen::search

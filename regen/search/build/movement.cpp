@@ -5,7 +5,7 @@
 
 #include "regen/search/build/fetch_ahead.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr std::size_t kNever = SIZE_MAX;
@@ -259,4 +259,4 @@ MovedSteps move_tensors(const Graph& graph, const std::vector<Step>& steps, OpId
                       host_limit);
 }
 
-}  // namespace regen
+}  // namespace regen::search

@@ -23,7 +23,7 @@
 #include "regen/graph/graph.h"
 #include "regen/plan/plan.h"
 
-namespace regen {
+namespace regen::search {
 
 struct MovedSteps {
   std::vector<Step> steps;
@@ -57,4 +57,4 @@ MovedSteps move_tensors(const Graph& graph, const std::vector<Step>& steps, OpId
                         const IdVector<TensorId, char>& leaves, const Link& link, Bytes limit,
                         Bytes host_limit = kMaxBytes);
 
-}  // namespace regen
+}  // namespace regen::search

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // Which tensors the steps after the present one still need, while walking backwards.
@@ -313,4 +313,4 @@ std::vector<OpId> keep_last_sequence(const Graph& graph, std::size_t max_steps, 
   return sequence;
 }
 
-}  // namespace regen
+}  // namespace regen::search

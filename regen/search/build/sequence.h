@@ -10,7 +10,7 @@
 #include "regen/graph/graph.h"
 #include "regen/plan/plan.h"
 
-namespace regen {
+namespace regen::search {
 
 // The variant in which these planners run an op: the first that leaves its inputs alone, or the
 // default where all overwrite one.
@@ -67,4 +67,4 @@ std::vector<OpId> recompute_sequence(const Graph& graph, const Checkpoints& chec
 // the square of the graph; empty when `effort` ran out or it would pass `max_steps`.
 std::vector<OpId> keep_last_sequence(const Graph& graph, std::size_t max_steps, Effort& effort);
 
-}  // namespace regen
+}  // namespace regen::search

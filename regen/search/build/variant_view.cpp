@@ -6,7 +6,7 @@
 #include "regen/graph/builder.h"
 #include "regen/search/build/sequence.h"
 
-namespace regen {
+namespace regen::search {
 
 std::vector<VariantId> plain_alternatives(const Graph& graph, OpId op) {
   const VariantId base = base_variant(graph, op);
@@ -120,4 +120,4 @@ Plan VariantView::original(Plan plan) const {
   return plan;
 }
 
-}  // namespace regen
+}  // namespace regen::search

@@ -8,7 +8,7 @@
 #include "regen/graph/graph.h"
 #include "regen/plan/plan.h"
 
-namespace regen {
+namespace regen::search {
 
 // The variants that make and read what the base variant does and leave its inputs alone; that
 // variant is among them.
@@ -44,4 +44,4 @@ class VariantView {
   IdVector<OpId, VariantId> originals_;               // the original's default variants
 };
 
-}  // namespace regen
+}  // namespace regen::search

@@ -4,12 +4,12 @@
 
 #include "regen/plan/whereabouts.h"
 #include "regen/search/build/checkpoint_plan.h"
-#include "regen/search/exact/stage_solver.h"
-#include "regen/published/checkmate/unpartitioned_model.h"
-#include "regen/search/planner_list.h"
 #include "regen/search/build/sequence.h"
+#include "regen/search/exact/stage_solver.h"
+#include "regen/search/judge.h"
+#include "regen/search/planner_list.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // What each stage hands to the next is a matrix of ops by values: beyond this it fills memory.
@@ -33,7 +33,7 @@ struct Starts {
 
   Starts(const Problem& problem, Effort& effort) : best(problem) {
     Problem plain = problem;
-    plain.options.accounting = Accounting::kPlain;
+    plain.options.accounting = nullptr;
     Effort quick({.work = kQuickWork});
     for (const auto planner : {plan_keep_all, plan_chen_greedy, plan_griewank}) {
       add(problem, planner(plain, quick));
@@ -56,23 +56,11 @@ struct Starts {
   }
 };
 
-Result<Proposal> plan_imposed(const Problem& problem, Effort& effort) {
-  REGEN_ASSIGN(const UnpartitionedAnswer answer, solve_imposed(problem, /*whole=*/true, effort));
-  Proposal proposal{.status = PlanStatus::kUnknown, .lower_bound = answer.bound};
-  if (answer.status == ModelStatus::kInfeasible) proposal.status = PlanStatus::kInfeasible;
-  if (answer.sequence.empty()) return proposal;
-  proposal.status =
-      answer.status == ModelStatus::kOptimal ? PlanStatus::kOptimal : PlanStatus::kFeasible;
-  proposal.plan = plan_from_sequence(*problem.graph, answer.sequence);
-  return proposal;
-}
-
 }  // namespace
 
 Result<Proposal> plan_checkmate(const Problem& problem, Effort& effort) {
   const Graph& graph = *problem.graph;
   REGEN_TRY(check_sequences_possible(graph));
-  if (problem.options.schedule != ImposedSchedule::kFrontier) return plan_imposed(problem, effort);
   Starts starts(problem, effort);
   if (graph.num_ops() > kMostOps) {
     Proposal proposal = std::move(starts.best).proposal("");
@@ -104,4 +92,4 @@ Result<Proposal> plan_checkmate(const Problem& problem, Effort& effort) {
   return proposal;
 }
 
-}  // namespace regen
+}  // namespace regen::search

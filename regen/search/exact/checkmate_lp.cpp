@@ -6,13 +6,12 @@
 #include <cmath>
 #include <numbers>
 
+#include "regen/search/build/sequence.h"
 #include "regen/search/exact/stage_model.h"
 #include "regen/search/local/stage_search.h"
-#include "regen/published/checkmate/unpartitioned_model.h"
 #include "regen/search/planner_list.h"
-#include "regen/search/build/sequence.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // The published choice: solve for a little less than the budget, so that rounding has room.
@@ -95,16 +94,8 @@ std::vector<KeepMatrix> round_all(const StageModel& program, const std::vector<d
 }  // namespace
 
 Result<Proposal> plan_lp_bound(const Problem& problem, Effort& effort) {
-  if (problem.options.schedule != ImposedSchedule::kFrontier) {
-    REGEN_ASSIGN(const UnpartitionedAnswer answer, solve_imposed(problem, /*whole=*/false, effort));
-    const bool none = answer.status == ModelStatus::kInfeasible;
-    return Proposal{.status = none ? PlanStatus::kInfeasible : PlanStatus::kUnknown,
-                    .lower_bound = answer.bound,
-                    // solve() raises the bound to one run of every op; this is what it was.
-                    .note = none ? "not even a fractional schedule fits"
-                                 : "the relaxation by itself: " + format_exact(answer.bound)};
-  }
-  const StageProblem stages = make_stage_problem(*problem.graph, !problem.options.recompute_gradients);
+  const StageProblem stages =
+      make_stage_problem(*problem.graph, !problem.options.recompute_gradients);
   if (!problem.budget) {
     return Proposal{.status = PlanStatus::kUnknown,
                     .lower_bound = stages.exact ? stages.base_cost : 0,
@@ -125,7 +116,8 @@ Result<Proposal> plan_lp_bound(const Problem& problem, Effort& effort) {
 Result<Proposal> plan_checkmate_lp(const Problem& problem, Effort& effort) {
   REGEN_TRY(check_sequences_possible(*problem.graph));
   if (!problem.budget) return plan_keep_all(problem, effort);
-  const StageProblem stages = make_stage_problem(*problem.graph, !problem.options.recompute_gradients);
+  const StageProblem stages =
+      make_stage_problem(*problem.graph, !problem.options.recompute_gradients);
   const Bytes budget = *problem.budget - stages.fixed_bytes;
   REGEN_TRY(check_size(stages));
   StageSearch repair(stages, budget, problem.options.seed, effort);
@@ -156,4 +148,4 @@ Result<Proposal> plan_checkmate_lp(const Problem& problem, Effort& effort) {
   return proposal;
 }
 
-}  // namespace regen
+}  // namespace regen::search

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -173,7 +173,7 @@ HighsLp LinearModel::State::whole_model() const {
 // is a lower bound, for each row with the side that its price points to. Rounding errors are
 // covered by a margin relative to the sums.
 double LinearModel::State::bound_from_prices(const std::vector<double>& prices,
-                                               std::vector<double>* reduced) const {
+                                             std::vector<double>* reduced) const {
   std::vector<double> rest = cost;
   double bound = 0;
   double magnitude = 0;
@@ -238,7 +238,7 @@ std::int64_t LinearModel::work_per_iteration() const {
 }
 
 std::vector<ColumnValue> LinearModel::fixed_by_reduced_costs(const ModelAnswer& relaxation,
-                                                               double cutoff) const {
+                                                             double cutoff) const {
   const double room = cutoff - relaxation.bound;
   std::vector<ColumnValue> fixed;
   for (std::size_t c = 0; c < relaxation.reduced_costs.size(); ++c) {
@@ -307,4 +307,4 @@ ModelAnswer LinearModel::solve(const MipOptions& options, Effort& effort) const 
   return answer;
 }
 
-}  // namespace regen
+}  // namespace regen::search

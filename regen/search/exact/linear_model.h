@@ -12,7 +12,7 @@
 
 #include "regen/base/limit.h"
 
-namespace regen {
+namespace regen::search {
 
 struct Term {
   int column = 0;
@@ -87,4 +87,4 @@ class LinearModel {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace regen
+}  // namespace regen::search

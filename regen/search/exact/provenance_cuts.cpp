@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr double kBroken = 0.05;
@@ -151,4 +151,4 @@ int add_provenance_cuts(StageModel& program, const std::vector<double>& values) 
   return ProvenanceSeparator(program, values).run();
 }
 
-}  // namespace regen
+}  // namespace regen::search

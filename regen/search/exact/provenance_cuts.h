@@ -14,9 +14,9 @@
 
 #include "regen/search/exact/stage_model.h"
 
-namespace regen {
+namespace regen::search {
 
 // Adds the rows that `values` breaks most, spread over values and stages; returns how many.
 int add_provenance_cuts(StageModel& program, const std::vector<double>& values);
 
-}  // namespace regen
+}  // namespace regen::search

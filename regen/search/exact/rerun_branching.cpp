@@ -3,13 +3,12 @@
 #include <cmath>
 #include <limits>
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-IdVector<OpId, double> count_reruns(const StageModel& program,
-                                    const std::vector<double>& relaxed) {
+IdVector<OpId, double> count_reruns(const StageModel& program, const std::vector<double>& relaxed) {
   const StageProblem& stages = program.stages();
   IdVector<OpId, double> counts(stages.num_ops, 0);
   for (OpId op : stages.graph->ops()) {
@@ -20,8 +19,7 @@ IdVector<OpId, double> count_reruns(const StageModel& program,
   return counts;
 }
 
-IdVector<OpId, double> count_reruns(const StageModel& program,
-                                    std::span<const OpId> sequence) {
+IdVector<OpId, double> count_reruns(const StageModel& program, std::span<const OpId> sequence) {
   IdVector<OpId, double> counts(program.stages().num_ops, -1);
   for (const OpId op : sequence) counts[op] += 1;
   return counts;
@@ -37,7 +35,7 @@ std::vector<OpId> ops_as_dear_as(const StageProblem& stages, OpId least) {
 }
 
 RerunBranching make_split(std::vector<OpId> ops, const IdVector<OpId, double>& in_best,
-                      const IdVector<OpId, double>& in_relaxed) {
+                          const IdVector<OpId, double>& in_relaxed) {
   RerunBranching split;
   double relaxed = 0;
   for (const OpId op : ops) {
@@ -61,8 +59,9 @@ void RerunBranching::keep_other_side(StageModel& program) const {
 }
 
 std::vector<RerunBranching> find_rerun_branchings(const StageModel& program,
-                                          const std::vector<double>& relaxed,
-                                          std::span<const OpId> best_sequence, double least_cost) {
+                                                  const std::vector<double>& relaxed,
+                                                  std::span<const OpId> best_sequence,
+                                                  double least_cost) {
   const StageProblem& stages = program.stages();
   const IdVector<OpId, double> in_relaxed = count_reruns(program, relaxed);
   const IdVector<OpId, double> in_best = count_reruns(program, best_sequence);
@@ -83,4 +82,4 @@ std::vector<RerunBranching> find_rerun_branchings(const StageModel& program,
   return splits;
 }
 
-}  // namespace regen
+}  // namespace regen::search

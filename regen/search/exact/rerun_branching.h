@@ -11,7 +11,7 @@
 
 #include "regen/search/exact/stage_model.h"
 
-namespace regen {
+namespace regen::search {
 
 struct RerunBranching {
   std::vector<OpId> ops;
@@ -28,7 +28,8 @@ struct RerunBranching {
 // least as dear run again, and then how often it does. Nothing if no disagreement is worth
 // `least_cost`.
 std::vector<RerunBranching> find_rerun_branchings(const StageModel& program,
-                                          const std::vector<double>& relaxed,
-                                          std::span<const OpId> best_sequence, double least_cost);
+                                                  const std::vector<double>& relaxed,
+                                                  std::span<const OpId> best_sequence,
+                                                  double least_cost);
 
-}  // namespace regen
+}  // namespace regen::search

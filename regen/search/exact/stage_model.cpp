@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -192,7 +192,7 @@ void StageModel::add_memory_row(std::size_t stage, std::size_t point) {
 }
 
 double StageModel::memory_at(std::size_t stage, std::size_t point,
-                                  const std::vector<double>& values) const {
+                             const std::vector<double>& values) const {
   const OpId op(point);
   double sum = static_cast<double>(stages_.workspace[op]) * value(run(stage, op), values);
   for (ValueId v : IdRange<ValueId>(stages_.num_values)) {
@@ -239,4 +239,4 @@ KeepMatrix StageModel::rounded(const std::vector<double>& values, double thresho
   return keep;
 }
 
-}  // namespace regen
+}  // namespace regen::search

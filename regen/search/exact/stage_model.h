@@ -13,10 +13,10 @@
 #include <unordered_set>
 #include <vector>
 
-#include "regen/search/local/keep_matrix.h"
 #include "regen/search/exact/linear_model.h"
+#include "regen/search/local/keep_matrix.h"
 
-namespace regen {
+namespace regen::search {
 
 // A column of the program, or a constant where the graph leaves no choice.
 using Ref = int;
@@ -83,4 +83,4 @@ class StageModel {
   std::unordered_set<std::uint64_t> memory_rows_;  // by stage and point
 };
 
-}  // namespace regen
+}  // namespace regen::search

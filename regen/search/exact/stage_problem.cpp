@@ -6,7 +6,7 @@
 
 #include "regen/search/build/sequence.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // The planned tensors that base variants make, in the order in which they are made.
@@ -140,4 +140,4 @@ double common_cost(const StageProblem& stages) {
   return static_cast<double>(common);
 }
 
-}  // namespace regen
+}  // namespace regen::search

@@ -17,7 +17,7 @@
 #include "regen/graph/csr.h"
 #include "regen/graph/graph.h"
 
-namespace regen {
+namespace regen::search {
 
 // A tensor that is planned; they are numbered in the order in which they are first made.
 using ValueId = Id<struct ValueTag>;
@@ -69,4 +69,4 @@ StageProblem without_dear_reruns(const StageProblem& stages, double most);
 // A whole number that every cost in the graph is a multiple of; 0 if some are not whole.
 double common_cost(const StageProblem& stages);
 
-}  // namespace regen
+}  // namespace regen::search

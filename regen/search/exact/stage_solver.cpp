@@ -4,10 +4,10 @@
 #include <cmath>
 #include <limits>
 
-#include "regen/search/exact/provenance_cuts.h"
 #include "regen/search/bounds/pending_gradient_bound.h"
+#include "regen/search/exact/provenance_cuts.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -192,7 +192,7 @@ bool StageSolver::set_aside(const RerunBranching& split) {
 void StageSolver::split() {
   if (done() || !has_incumbent() || relaxed_.empty()) return;
   const auto splits = find_rerun_branchings(*program_, relaxed_, search_.best_sequence(),
-                                        kFractionOfInterval * (incumbent() - bound_));
+                                            kFractionOfInterval * (incumbent() - bound_));
   for (const RerunBranching& split : splits) {
     if (done() || !set_aside(split)) return;
     split.keep_best_side(*program_);
@@ -257,4 +257,4 @@ StageAnswer StageSolver::solve(const std::vector<std::vector<OpId>>& starts) {
   return answer;
 }
 
-}  // namespace regen
+}  // namespace regen::search

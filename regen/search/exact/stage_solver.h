@@ -8,10 +8,10 @@
 
 #include "regen/search/exact/rerun_branching.h"
 #include "regen/search/exact/stage_model.h"
+#include "regen/search/judge.h"
 #include "regen/search/local/stage_search.h"
-#include "regen/search/planner.h"
 
-namespace regen {
+namespace regen::search {
 
 struct StageAnswer {
   PlanStatus status = PlanStatus::kUnknown;
@@ -77,4 +77,4 @@ class StageSolver {
   bool excluded_ = false;  // proven: nothing below the cutoff
 };
 
-}  // namespace regen
+}  // namespace regen::search

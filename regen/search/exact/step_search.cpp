@@ -8,7 +8,7 @@
 #include <tuple>
 #include <unordered_map>
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 using Mask = std::uint64_t;  // values or ops, one bit each
@@ -116,8 +116,8 @@ struct Masks {
   Mask useful_at(std::size_t next) const {
     Mask mask = 0;
     for (ValueId v : IdRange<ValueId>(stages.num_values)) {
-      const bool useful_now = next < stages.num_ops ? stages.useful_until[v] >= next
-                                                      : stages.useful_behind[v] != 0;
+      const bool useful_now =
+          next < stages.num_ops ? stages.useful_until[v] >= next : stages.useful_behind[v] != 0;
       if (useful_now) mask |= bit(v.index());
     }
     return mask;
@@ -133,8 +133,8 @@ struct Masks {
   Mask rerunnable_at(std::size_t next) const {
     Mask mask = 0;
     for (OpId op : IdRange<OpId>(std::min(next, stages.num_ops))) {
-      const bool in_time = next < stages.num_ops ? stages.rerun_until[op] >= next
-                                                   : stages.rerun_behind[op] != 0;
+      const bool in_time =
+          next < stages.num_ops ? stages.rerun_until[op] >= next : stages.rerun_behind[op] != 0;
       if (in_time) mask |= bit(op.index());
     }
     return mask;
@@ -516,8 +516,8 @@ class StepSearch {
 }  // namespace
 
 bool can_search_steps(const Problem& problem, const StageProblem& stages) {
-  return stages.exact && stages.num_ops > 0 && stages.num_ops < 64 &&
-         stages.num_values <= 64 && problem.budget.has_value();
+  return stages.exact && stages.num_ops > 0 && stages.num_ops < 64 && stages.num_values <= 64 &&
+         problem.budget.has_value();
 }
 
 StepSearchAnswer search_steps(const Problem& problem, const StageProblem& stages, double cutoff,
@@ -525,4 +525,4 @@ StepSearchAnswer search_steps(const Problem& problem, const StageProblem& stages
   return StepSearch(problem, stages, cutoff, most_parts, effort).run();
 }
 
-}  // namespace regen
+}  // namespace regen::search

@@ -20,7 +20,7 @@
 #include "regen/search/exact/stage_problem.h"
 #include "regen/search/planner.h"
 
-namespace regen {
+namespace regen::search {
 
 struct StepSearchAnswer {
   // No list that the problem allows costs less; infinite if there is none at all.
@@ -37,4 +37,4 @@ bool can_search_steps(const Problem& problem, const StageProblem& stages);
 StepSearchAnswer search_steps(const Problem& problem, const StageProblem& stages, double cutoff,
                               std::size_t most_parts, Effort& effort);
 
-}  // namespace regen
+}  // namespace regen::search

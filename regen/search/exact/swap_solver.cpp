@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <limits>
 
-#include "regen/search/planner_list.h"
 #include "regen/search/build/sequence.h"
 #include "regen/search/exact/step_search.h"
+#include "regen/search/planner_list.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -97,7 +97,7 @@ void SwapSolver::raise_bound(double bound) {
 
 void SwapSolver::ask_others() {
   Problem plain = problem_;
-  plain.options.accounting = Accounting::kPlain;
+  plain.options.accounting = nullptr;
   plain.observer = {};
   Effort quick;
   if (starts_from_plan()) offer_plan(Proposal{.plan = *problem_.start});
@@ -115,16 +115,17 @@ bool SwapSolver::starts_from_plan() const {
 // From the plan that was given, and from four sides: everything kept and repaired, what the best of
 // the others runs, with what it keeps on the device or free to move, and everything free to move.
 void SwapSolver::start_search() {
-  const std::vector<StageReuse>& gaps = search_.gaps();
+  const std::vector<StageReuse>& gaps = search_.intervals();
   std::vector<SwapSchedule> starts;
   if (starts_from_plan()) starts.push_back(schedule_of(stages_, gaps, *problem_.start));
   starts.push_back(uniform_schedule(stages_, gaps, IntervalDecision::kKeep));
   if (best_.best()) {
     SwapSchedule others{.keep = keep_of_sequence(stages_, sequence_of(best_.best()->plan)),
-                          .away = KeepMatrix(stages_.num_ops, stages_.num_values)};
+                        .away = KeepMatrix(stages_.num_ops, stages_.num_values)};
     starts.push_back(others);
     for (const StageReuse& gap : gaps) {
-      if (way_of(others, gap) == IntervalDecision::kKeep) set_way(others, gap, IntervalDecision::kMove);
+      if (way_of(others, gap) == IntervalDecision::kKeep)
+        set_way(others, gap, IntervalDecision::kMove);
     }
     if (problem_.link.can_move()) starts.push_back(std::move(others));
   }
@@ -159,8 +160,7 @@ void SwapSolver::exclude_the_rest() {
   }
 }
 
-void SwapSolver::offer_rounded(const TransferModel& program,
-                                 const std::vector<double>& values) {
+void SwapSolver::offer_rounded(const TransferModel& program, const std::vector<double>& values) {
   for (int i = 1; i <= 9 && !closed() && !effort_.exhausted(); ++i) {
     search_.add_start(program.rounded(values, 0.1 * i));
     offer_search();
@@ -210,7 +210,7 @@ Proposal SwapSolver::round() {
   if (!closed()) relax();
   if (!closed() && !found()) {
     // Nothing to round, or nothing that could be repaired.
-    search_.add_start(uniform_schedule(stages_, search_.gaps(), IntervalDecision::kKeep));
+    search_.add_start(uniform_schedule(stages_, search_.intervals(), IntervalDecision::kKeep));
     offer_search();
   }
   Proposal result = proposal();
@@ -238,4 +238,4 @@ Proposal SwapSolver::proposal() {
   return result;
 }
 
-}  // namespace regen
+}  // namespace regen::search

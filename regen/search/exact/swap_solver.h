@@ -5,10 +5,11 @@
 
 #include <string>
 
-#include "regen/search/local/swap_search.h"
+#include "regen/search/judge.h"
 #include "regen/search/exact/transfer_model.h"
+#include "regen/search/local/swap_search.h"
 
-namespace regen {
+namespace regen::search {
 
 class SwapSolver {
  public:
@@ -55,4 +56,4 @@ class SwapSolver {
   std::string note_;
 };
 
-}  // namespace regen
+}  // namespace regen::search

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -18,8 +18,7 @@ std::size_t last_of_use(const StageProblem& stages, ValueId v) {
 
 }  // namespace
 
-TransferModel::TransferModel(const Problem& problem, const StageProblem& stages,
-                                 double most_extra)
+TransferModel::TransferModel(const Problem& problem, const StageProblem& stages, double most_extra)
     : problem_(problem),
       stages_(stages),
       budget_(*problem.budget - stages.fixed_bytes),
@@ -55,7 +54,7 @@ bool TransferModel::may_move(ValueId v) const {
 }
 
 TransferModel::Columns TransferModel::add_range(std::size_t first_stage, std::size_t last_stage,
-                                                    double high) {
+                                                double high) {
   Columns columns{.first_stage = first_stage, .first = program_.num_columns()};
   for (std::size_t t = first_stage; t <= last_stage; ++t, ++columns.count) {
     program_.add_column(0, 0, high, false);
@@ -78,8 +77,8 @@ void TransferModel::add_columns(double most_extra) {
     const OpId op(i);
     const bool again = stages_.rerun_until[op] > i && stages_.rerun_cost[op] <= most_extra;
     if (!again) continue;
-    run_[op] = add_range(
-        i + 1, stages_.rerun_behind[op] ? stages_.num_ops : stages_.rerun_until[op], 1);
+    run_[op] =
+        add_range(i + 1, stages_.rerun_behind[op] ? stages_.num_ops : stages_.rerun_until[op], 1);
   }
   for (ValueId v : IdRange<ValueId>(stages_.num_values)) {
     const std::size_t first = stages_.producer[v] + 1;
@@ -238,7 +237,7 @@ SwapSchedule TransferModel::rounded(const std::vector<double>& values, double th
     return ref >= 0 ? values[static_cast<std::size_t>(ref)] : 0.0;
   };
   SwapSchedule schedule{.keep = KeepMatrix(stages_.num_ops, stages_.num_values),
-                          .away = KeepMatrix(stages_.num_ops, stages_.num_values)};
+                        .away = KeepMatrix(stages_.num_ops, stages_.num_values)};
   for (ValueId v : IdRange<ValueId>(stages_.num_values)) {
     const Columns& columns = kept_[v];
     double fetches_to_come = 0;
@@ -255,4 +254,4 @@ SwapSchedule TransferModel::rounded(const std::vector<double>& values, double th
   return schedule;
 }
 
-}  // namespace regen
+}  // namespace regen::search

@@ -20,12 +20,12 @@
 
 #include <vector>
 
+#include "regen/search/exact/linear_model.h"
 #include "regen/search/exact/stage_model.h"
 #include "regen/search/local/swap_schedule.h"
-#include "regen/search/exact/linear_model.h"
 #include "regen/search/planner.h"
 
-namespace regen {
+namespace regen::search {
 
 struct TransferBound {
   ModelStatus status = ModelStatus::kFailed;
@@ -79,4 +79,4 @@ class TransferModel {
   IdVector<ValueId, Columns> kept_, fetched_, on_host_, arrived_;
 };
 
-}  // namespace regen
+}  // namespace regen::search

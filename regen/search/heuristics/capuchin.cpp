@@ -6,11 +6,12 @@
 #include <limits>
 #include <queue>
 
+#include "regen/search/build/accounting.h"
+#include "regen/search/build/sequence.h"
 #include "regen/search/local/swap_schedule.h"
 #include "regen/search/planner_list.h"
-#include "regen/search/build/sequence.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr std::size_t kMostOps = 20'000;
@@ -41,7 +42,8 @@ class Capuchin {
         intervals_(find_stage_reuses(stages_)),
         evaluator_(problem, stages_),
         best_(problem) {
-    std::erase_if(intervals_, [&](const StageReuse& interval) { return stages_.bytes[interval.value] == 0; });
+    std::erase_if(intervals_,
+                  [&](const StageReuse& interval) { return stages_.bytes[interval.value] == 0; });
   }
 
   Result<Proposal> run() && {
@@ -70,8 +72,8 @@ class Capuchin {
     std::vector<Swap> swaps;
     for (const StageReuse& interval : intervals_) {
       const auto bytes = static_cast<double>(stages_.bytes[interval.value]);
-      swaps.push_back({interval, start[interval.first], start[interval.last], bytes / problem_.link.to_host,
-                       bytes / problem_.link.to_device});
+      swaps.push_back({interval, start[interval.first], start[interval.last],
+                       bytes / problem_.link.to_host, bytes / problem_.link.to_device});
     }
     std::ranges::stable_sort(swaps, std::ranges::greater{}, &Swap::free_time);
     IdVector<ValueId, char> moves(stages_.num_values, 0);
@@ -197,7 +199,8 @@ class Capuchin {
     effort_.add(static_cast<std::int64_t>(evaluator_.num_steps()));
     if (!candidate) return;
     std::size_t swaps = 0;
-    for (std::size_t i = 0; i < decisions; ++i) swaps += decisions_[i].way == IntervalDecision::kMove;
+    for (std::size_t i = 0; i < decisions; ++i)
+      swaps += decisions_[i].way == IntervalDecision::kMove;
     candidate->note = format_count(swaps, "interval") + " to swap, " +
                       format_count(decisions - swaps, "interval") + " to recompute";
     last_ = candidate->plan;
@@ -252,13 +255,11 @@ class Capuchin {
 }  // namespace
 
 Result<Proposal> plan_capuchin(const Problem& problem, Effort& effort) {
-  if (problem.options.accounting != Accounting::kPlain) {
-    return bad_input("planner capuchin counts memory in one way only, expected accounting plain");
-  }
+  REGEN_TRY(expect_plain_accounting(problem, "capuchin"));
   if (problem.graph->num_ops() > kMostOps) {
     return limit_reached("more than " + format_grouped(kMostOps) + " ops");
   }
   return Capuchin(problem, effort).run();
 }
 
-}  // namespace regen
+}  // namespace regen::search

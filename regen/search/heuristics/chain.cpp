@@ -3,15 +3,15 @@
 // one searches below that bound.
 #include "regen/search/heuristics/chain.h"
 
+#include "regen/search/build/checkpoint_plan.h"
+#include "regen/search/build/sequence.h"
 #include "regen/search/heuristics/chain_blocks.h"
 #include "regen/search/heuristics/chain_costs.h"
 #include "regen/search/heuristics/chain_table.h"
-#include "regen/search/build/checkpoint_plan.h"
 #include "regen/search/heuristics/chen.h"
 #include "regen/search/planner_list.h"
-#include "regen/search/build/sequence.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // The ways grow with the cube of the blocks. Chains too long to be exact need not take long.
@@ -60,12 +60,11 @@ std::optional<Corner> choose(const ChainTable& table, bool has_budget, double mo
 
 // What to fall back upon when no schedule of the class was found.
 Result<Proposal> simple_checkpoints(const Problem& problem, std::string reason, Effort& effort) {
-  const Graph& graph = *problem.graph;
   BestCandidate best(problem);
   const std::vector<std::vector<OpId>> choices{
-      candidate_checkpoints(graph, CandidateSet::kAll, Accounting::kPlain),
-      candidate_checkpoints(graph, CandidateSet::kArticulationPoints, Accounting::kPlain),
-      sqrt_checkpoints(graph, CandidateSet::kArticulationPoints, Accounting::kPlain)};
+      candidate_checkpoints(problem, CandidateSet::kAll),
+      candidate_checkpoints(problem, CandidateSet::kArticulationPoints),
+      sqrt_checkpoints(problem, CandidateSet::kArticulationPoints)};
   for (const auto& checkpoints : choices) {
     REGEN_ASSIGN(Candidate candidate, plan_checkpoints(problem, checkpoints, effort));
     candidate.note = reason + "; " + format_count(checkpoints.size(), "checkpoint") + " instead";
@@ -116,9 +115,7 @@ Result<std::vector<OpId>> chain_sequence(const Graph& graph, std::optional<Bytes
 }
 
 Result<Proposal> plan_chain(const Problem& problem, Effort& effort) {
-  if (problem.options.accounting != Accounting::kPlain) {
-    return bad_input("planner chain counts memory in one way only, expected accounting plain");
-  }
+  REGEN_TRY(expect_plain_accounting(problem, "chain"));
   REGEN_TRY(check_sequences_possible(*problem.graph));
   const auto schedule = chain_schedule(*problem.graph, problem.budget, problem.cost_cap, effort);
   if (!schedule.ok()) return simple_checkpoints(problem, schedule.error().message, effort);
@@ -129,4 +126,4 @@ Result<Proposal> plan_chain(const Problem& problem, Effort& effort) {
                   .note = "a chain of " + format_count(schedule->num_blocks, "block")};
 }
 
-}  // namespace regen
+}  // namespace regen::search

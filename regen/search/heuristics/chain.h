@@ -8,7 +8,7 @@
 #include "regen/base/result.h"
 #include "regen/graph/graph.h"
 
-namespace regen {
+namespace regen::search {
 
 struct ChainSchedule {
   std::vector<OpId> sequence;  // for plan_from_sequence
@@ -32,4 +32,4 @@ Result<ChainSchedule> chain_schedule(const Graph& graph, std::optional<Bytes> bu
 Result<std::vector<OpId>> chain_sequence(const Graph& graph, std::optional<Bytes> budget,
                                          Effort& effort);
 
-}  // namespace regen
+}  // namespace regen::search

@@ -5,7 +5,7 @@
 
 #include "regen/search/build/sequence.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // A place after forward op `op` where blocks can part.
@@ -288,4 +288,4 @@ ChainBlocks make_chain_blocks(const Graph& graph, const ChainBlockLimits& limits
   return BlockMaker(graph, limits).make();
 }
 
-}  // namespace regen
+}  // namespace regen::search

@@ -16,7 +16,7 @@
 
 #include "regen/graph/graph.h"
 
-namespace regen {
+namespace regen::search {
 
 struct ChainBlock {
   std::vector<OpId> ops;    // forward, ascending: what the first run runs
@@ -65,4 +65,4 @@ struct ChainBlockLimits {
 };
 ChainBlocks make_chain_blocks(const Graph& graph, const ChainBlockLimits& limits);
 
-}  // namespace regen
+}  // namespace regen::search

@@ -4,7 +4,7 @@
 
 #include "regen/search/build/sequence.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr std::array<Pending, 3> kAllPending{kBoth, kLate, kLateWithValue};
@@ -283,4 +283,4 @@ std::vector<BlockCosts> chain_costs(const Graph& graph, const ChainBlocks& chain
   return CostMaker(graph, chain).make();
 }
 
-}  // namespace regen
+}  // namespace regen::search

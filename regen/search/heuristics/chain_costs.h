@@ -9,7 +9,7 @@
 
 #include "regen/search/heuristics/chain_blocks.h"
 
-namespace regen {
+namespace regen::search {
 
 // The peak leaves out what waits elsewhere: fixed tensors, values that other blocks hold, and,
 // for forward runs, `base`.
@@ -55,4 +55,4 @@ struct BlockCosts {
 
 std::vector<BlockCosts> chain_costs(const Graph& graph, const ChainBlocks& chain);
 
-}  // namespace regen
+}  // namespace regen::search

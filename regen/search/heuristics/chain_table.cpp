@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace regen {
+namespace regen::search {
 
 ChainTable::ChainTable(std::span<const BlockCosts> blocks, const ChainTableOptions& options,
                        Effort& effort)
@@ -259,4 +259,4 @@ void ChainTable::unroll(const Range& range, Bytes bytes, std::vector<ChainRun>& 
   if (best.kind == Way::kSave) runs.push_back({range.s, ChainRun::kReversal});
 }
 
-}  // namespace regen
+}  // namespace regen::search

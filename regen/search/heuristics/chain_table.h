@@ -30,7 +30,7 @@
 #include "regen/search/heuristics/chain_costs.h"
 #include "regen/search/heuristics/staircase.h"
 
-namespace regen {
+namespace regen::search {
 
 // One run of a block in a schedule.
 struct ChainRun {
@@ -141,4 +141,4 @@ class ChainTable {
   bool thinned_ = false;
 };
 
-}  // namespace regen
+}  // namespace regen::search

@@ -5,18 +5,14 @@
 
 #include "regen/search/build/checkpoint_plan.h"
 
-namespace regen {
+namespace regen::search {
 
 // Every k-th candidate, k = floor(sqrt(number of candidates)).
-std::vector<OpId> sqrt_checkpoints(const Graph& graph, CandidateSet set, Accounting accounting);
+std::vector<OpId> sqrt_checkpoints(const Problem& problem, CandidateSet set);
 
 // Walks the forward ops adding up what they make; a candidate becomes a checkpoint when the sum
-// is over `segment_bytes`, and the sum starts again. The walk is ascending, or in Checkmate's
-// accounting its depth-first order.
+// is over `segment_bytes`, and the sum starts again. The walk is the accounting's.
 std::vector<OpId> greedy_checkpoints(const Graph& graph, const std::vector<OpId>& candidates,
                                      const std::vector<OpId>& walk, double segment_bytes);
 
-// The order in which greedy_checkpoints walks.
-std::vector<OpId> greedy_walk(const Graph& graph, Accounting accounting);
-
-}  // namespace regen
+}  // namespace regen::search

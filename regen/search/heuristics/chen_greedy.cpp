@@ -2,27 +2,24 @@
 // the judge says which of the resulting plans is best.
 #include <set>
 
-#include "regen/graph/analysis.h"
 #include "regen/search/heuristics/chen.h"
 #include "regen/search/planner_list.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 Result<Proposal> plan_greedy(const Problem& problem, CandidateSet set, Effort& effort) {
   const Graph& graph = *problem.graph;
-  const Accounting accounting = problem.options.accounting;
   const int points = problem.options.greedy_points;
   if (points < 1 || points > 100'000) {
     return bad_input("greedy points: " + std::to_string(points) +
                      " is out of range, expected 1 to 100000");
   }
-  REGEN_ASSIGN(
-      const Candidate scale,
-      plan_checkpoints(problem, sqrt_checkpoints(graph, CandidateSet::kAll, accounting), effort));
+  REGEN_ASSIGN(const Candidate scale,
+               plan_checkpoints(problem, sqrt_checkpoints(problem, CandidateSet::kAll), effort));
   const auto unit = static_cast<double>(scale.simulation.activation_peak_bytes);
-  const std::vector<OpId> candidates = candidate_checkpoints(graph, set, accounting);
-  const std::vector<OpId> walk = greedy_walk(graph, accounting);
+  const std::vector<OpId> candidates = candidate_checkpoints(problem, set);
+  const std::vector<OpId> walk = accounting_of(problem).walk(graph);
 
   BestCandidate best(problem);
   std::set<std::vector<OpId>> tried;
@@ -41,15 +38,6 @@ Result<Proposal> plan_greedy(const Problem& problem, CandidateSet set, Effort& e
 }
 
 }  // namespace
-
-std::vector<OpId> greedy_walk(const Graph& graph, Accounting accounting) {
-  if (accounting == Accounting::kCheckmate) return undirected_dfs_order(graph);
-  std::vector<OpId> walk;
-  for (OpId op : graph.ops()) {
-    if (graph.phase(op) == Phase::kForward) walk.push_back(op);
-  }
-  return walk;
-}
 
 std::vector<OpId> greedy_checkpoints(const Graph& graph, const std::vector<OpId>& candidates,
                                      const std::vector<OpId>& walk, double segment_bytes) {
@@ -75,4 +63,4 @@ Result<Proposal> plan_chen_greedy_noap(const Problem& problem, Effort& effort) {
   return plan_greedy(problem, CandidateSet::kAll, effort);
 }
 
-}  // namespace regen
+}  // namespace regen::search

@@ -2,7 +2,7 @@
 #include "regen/search/build/checkpoint_plan.h"
 #include "regen/search/planner_list.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 Result<Proposal> keep(const Problem& problem, const std::vector<OpId>& checkpoints,
@@ -22,10 +22,7 @@ Result<Proposal> plan_keep_all(const Problem& problem, Effort& effort) {
 }
 
 Result<Proposal> plan_keep_all_ap(const Problem& problem, Effort& effort) {
-  return keep(problem,
-              candidate_checkpoints(*problem.graph, CandidateSet::kArticulationPoints,
-                                    problem.options.accounting),
-              effort);
+  return keep(problem, candidate_checkpoints(problem, CandidateSet::kArticulationPoints), effort);
 }
 
-}  // namespace regen
+}  // namespace regen::search

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr Bytes kNever = std::numeric_limits<Bytes>::max() / 4;
@@ -139,4 +139,4 @@ void thin(Staircase& stairs, std::size_t max_corners) {
   stairs.resize(max_corners);
 }
 
-}  // namespace regen
+}  // namespace regen::search

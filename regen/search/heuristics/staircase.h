@@ -13,7 +13,7 @@
 
 #include "regen/base/units.h"
 
-namespace regen {
+namespace regen::search {
 
 struct Corner {
   Bytes bytes = 0;
@@ -75,4 +75,4 @@ class StairMinimum {
 // left are reached and those between need more bytes than they must.
 void thin(Staircase& stairs, std::size_t max_corners);
 
-}  // namespace regen
+}  // namespace regen::search

@@ -7,11 +7,12 @@
 
 #include "regen/search/build/checkpoint_plan.h"
 #include "regen/search/build/movement.h"
-#include "regen/search/planner_list.h"
 #include "regen/search/build/sequence.h"
 #include "regen/search/heuristics/vdnn_rule.h"
+#include "regen/search/judge.h"
+#include "regen/search/planner_list.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // How many ops a dropped value may need to come back. Movement overlaps with computation, so
@@ -152,10 +153,8 @@ class Vdnn {
 }  // namespace
 
 Result<Proposal> plan_vdnn(const Problem& problem, Effort& effort) {
-  if (problem.options.accounting != Accounting::kPlain) {
-    return bad_input("planner vdnn counts memory in one way only, expected accounting plain");
-  }
+  REGEN_TRY(expect_plain_accounting(problem, "vdnn"));
   return Vdnn(problem, effort).run();
 }
 
-}  // namespace regen
+}  // namespace regen::search

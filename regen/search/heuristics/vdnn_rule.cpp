@@ -5,7 +5,7 @@
 
 #include "regen/search/build/sequence.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 OpId first_op_after_forward(const Graph& graph) {
@@ -119,4 +119,4 @@ DepartureRule RestingValues::rule(const Link& link, std::size_t longest_chain) c
   return rule;
 }
 
-}  // namespace regen
+}  // namespace regen::search

@@ -13,7 +13,7 @@
 #include "regen/graph/graph.h"
 #include "regen/search/planner.h"
 
-namespace regen {
+namespace regen::search {
 
 // An op whose values may leave, all of them in the same way.
 struct Departure {
@@ -62,4 +62,4 @@ class RestingValues {
   IdVector<TensorId, double> worth_;
 };
 
-}  // namespace regen
+}  // namespace regen::search

@@ -4,7 +4,7 @@
 #include <bit>
 #include <functional>
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr double kTaken = -1;
@@ -22,7 +22,7 @@ void EvictionQueue::add(const Entry& entry, std::size_t first, std::size_t last)
 }
 
 void EvictionQueue::add(std::size_t node, std::size_t low, std::size_t high, std::size_t first,
-                      std::size_t last, const Entry& entry) {
+                        std::size_t last, const Entry& entry) {
   if (last <= low || high <= first) return;
   if (first <= low && high <= last) {
     nodes_[node].push_back(entry);
@@ -55,4 +55,4 @@ std::optional<EvictionQueue::Entry> EvictionQueue::take(std::size_t stage) {
   return *best;
 }
 
-}  // namespace regen
+}  // namespace regen::search

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace regen {
+namespace regen::search {
 
 class EvictionQueue {
  public:
@@ -36,4 +36,4 @@ class EvictionQueue {
   std::vector<double> score_;              // of each interval that is in the queue, else negative
 };
 
-}  // namespace regen
+}  // namespace regen::search

@@ -5,7 +5,7 @@
 
 #include "regen/search/build/sequence.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // Ops of no value for the backward pass that are followed to price one that has; more say nothing.
@@ -38,7 +38,8 @@ class LiveByMaker {
 
 }  // namespace
 
-IntervalBlocks::IntervalBlocks(const IntervalSpace& space, const IntervalPlan& kept) : space_(space) {
+IntervalBlocks::IntervalBlocks(const IntervalSpace& space, const IntervalPlan& kept)
+    : space_(space) {
   if (space.turn.valid()) turn_ = static_cast<std::uint32_t>(space.turn.index());
   find_resting();
   find_prices();
@@ -168,7 +169,7 @@ std::vector<std::uint32_t> IntervalBlocks::last_readers(const std::vector<char>&
 
 // What a cut before each op would hold beside what is held anyway.
 std::vector<double> IntervalBlocks::bytes_across(const std::vector<std::uint32_t>& last_reader,
-                                            const std::vector<char>& dropped) const {
+                                                 const std::vector<char>& dropped) const {
   std::vector<double> change(turn_ + 2, 0);
   for (std::uint32_t op = 0; op < turn_; ++op) {
     if (last_reader[op] == op || (resting_[op] > 0 && !dropped[op])) continue;
@@ -180,7 +181,7 @@ std::vector<double> IntervalBlocks::bytes_across(const std::vector<std::uint32_t
 }
 
 std::uint32_t IntervalBlocks::narrowest(std::uint32_t first, std::uint32_t last,
-                                   const std::vector<double>& across) const {
+                                        const std::vector<double>& across) const {
   std::uint32_t best = last;
   for (std::uint32_t op = last; op-- > first;) {
     if (across[op] < across[best]) best = op;
@@ -189,9 +190,9 @@ std::uint32_t IntervalBlocks::narrowest(std::uint32_t first, std::uint32_t last,
 }
 
 // From the first op on, each block as large as it may be.
-std::optional<IntervalBlocks::Cuts> IntervalBlocks::cut(const std::vector<char>& dropped,
-                                              const std::vector<std::uint32_t>& last_reader,
-                                              double bytes) const {
+std::optional<IntervalBlocks::Cuts> IntervalBlocks::cut(
+    const std::vector<char>& dropped, const std::vector<std::uint32_t>& last_reader,
+    double bytes) const {
   const std::vector<double> across = bytes_across(last_reader, dropped);
   Cuts cuts;
   double held = 0;  // of the blocks before
@@ -229,11 +230,11 @@ std::optional<IntervalBlocks::Cuts> IntervalBlocks::cut(const std::vector<char>&
 }
 
 IntervalDecisions IntervalBlocks::decide(const std::vector<char>& dropped,
-                               const std::vector<std::uint32_t>& last_reader,
-                               const Cuts& cuts) const {
+                                         const std::vector<std::uint32_t>& last_reader,
+                                         const Cuts& cuts) const {
   const Graph& graph = space_.graph;
   IntervalDecisions decisions{space_.model.keep_everything(),
-                         IdVector<TensorId, char>(graph.num_tensors(), 0)};
+                              IdVector<TensorId, char>(graph.num_tensors(), 0)};
   const std::uint32_t last_block = cuts.ends.size() < 2 ? 0 : cuts.ends[cuts.ends.size() - 2];
   std::size_t block = 0;
   for (std::uint32_t op = 0; op < last_block; ++op) {
@@ -275,4 +276,4 @@ std::optional<IntervalDecisions> IntervalBlocks::within(double bytes, double lea
   return best;
 }
 
-}  // namespace regen
+}  // namespace regen::search

@@ -16,7 +16,7 @@
 
 #include "regen/search/local/interval_repair.h"
 
-namespace regen {
+namespace regen::search {
 
 class IntervalBlocks {
  public:
@@ -53,7 +53,7 @@ class IntervalBlocks {
   std::vector<double> bytes_across(const std::vector<std::uint32_t>& last_reader,
                                    const std::vector<char>& dropped) const;
   IntervalDecisions decide(const std::vector<char>& dropped,
-                      const std::vector<std::uint32_t>& last_reader, const Cuts& cuts) const;
+                           const std::vector<std::uint32_t>& last_reader, const Cuts& cuts) const;
 
   const IntervalSpace& space_;
   std::uint32_t turn_ = 0;
@@ -70,4 +70,4 @@ class IntervalBlocks {
   std::uint32_t round_ = 0;
 };
 
-}  // namespace regen
+}  // namespace regen::search

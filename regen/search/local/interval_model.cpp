@@ -6,7 +6,7 @@
 
 #include "regen/search/build/sequence.h"
 
-namespace regen {
+namespace regen::search {
 
 IntervalModel::IntervalModel(const Graph& graph, bool gradients_again)
     : graph_(graph), repeatable_(repeatable_ops(graph, /*forward_only=*/!gradients_again)) {
@@ -164,7 +164,7 @@ IntervalSequence IntervalModel::sequence(const Holdings& holdings) const {
 }
 
 bool IntervalModel::read_plan(const Plan& plan, Holdings& holdings,
-                         IdVector<TensorId, char>& moved) const {
+                              IdVector<TensorId, char>& moved) const {
   holdings = keep_everything();
   moved = IdVector<TensorId, char>(graph_.num_tensors(), 0);
   // While the first op that has not run yet is `stage`, a second making ends the absence of a
@@ -194,4 +194,4 @@ bool IntervalModel::read_plan(const Plan& plan, Holdings& holdings,
   return stage == graph_.num_ops();
 }
 
-}  // namespace regen
+}  // namespace regen::search

@@ -18,7 +18,7 @@
 #include "regen/graph/graph.h"
 #include "regen/plan/plan.h"
 
-namespace regen {
+namespace regen::search {
 
 enum class Holding : char {
   kHeld,     // on the device throughout
@@ -76,4 +76,4 @@ class IntervalModel {
   std::vector<char> droppable_;
 };
 
-}  // namespace regen
+}  // namespace regen::search

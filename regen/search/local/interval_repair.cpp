@@ -7,10 +7,11 @@
 
 #include "regen/search/build/movement.h"
 #include "regen/search/build/sequence.h"
-#include "regen/search/local/stage_bytes.h"
 #include "regen/search/heuristics/vdnn_rule.h"
+#include "regen/search/judge.h"
+#include "regen/search/local/stage_bytes.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr int kRelieveRounds = 60;
@@ -224,8 +225,8 @@ double IntervalRepair::gain(IntervalId g, const std::vector<double>& excess_befo
 }
 
 EvictionQueue IntervalRepair::droppable_where_over(const IntervalState& state,
-                                            const std::vector<double>& excess_before,
-                                            Random& random) {
+                                                   const std::vector<double>& excess_before,
+                                                   Random& random) {
   EvictionQueue queue(space_.graph.num_ops(), space_.model.size());
   std::int64_t priced = 0;
   for (const IntervalId g : space_.inner) {
@@ -233,7 +234,8 @@ EvictionQueue IntervalRepair::droppable_where_over(const IntervalState& state,
     if (state.decisions.holdings[g] != Holding::kHeld) continue;
     if (excess_before[interval.end] <= excess_before[interval.begin + 1]) continue;
     const double price = price_of_dropping(g, state.decisions.holdings);
-    queue.add({blurred(price / gain(g, excess_before), random), g}, interval.begin + 1, interval.end);
+    queue.add({blurred(price / gain(g, excess_before), random), g}, interval.begin + 1,
+              interval.end);
     ++priced;
   }
   effort_.add(static_cast<std::int64_t>(space_.inner.size()) / 64 + priced / 4 + 1);
@@ -259,7 +261,8 @@ bool IntervalRepair::relieve_all(IntervalState& state, Random& random) {
     }
     ++taken;
     const ReuseInterval& interval = space_.model.interval(entry->interval);
-    const double now = price_of_dropping(entry->interval, holdings) / gain(entry->interval, excess_before);
+    const double now = price_of_dropping(entry->interval, holdings) /
+                       gain(entry->interval, excess_before);
     double& before = price[entry->interval];
     if (now > kDearer * std::max(before, entry->score)) {
       before = now;
@@ -277,9 +280,9 @@ bool IntervalRepair::relieve_all(IntervalState& state, Random& random) {
   return make_anew_across(static_cast<std::uint32_t>(peak), state) > 0;
 }
 
-std::vector<IntervalRepair::Eviction> IntervalRepair::evictions(std::uint32_t stage, const IntervalState& state,
-                                                  const std::vector<double>& excess_before,
-                                                  Random& random) {
+std::vector<IntervalRepair::Eviction> IntervalRepair::evictions(
+    std::uint32_t stage, const IntervalState& state, const std::vector<double>& excess_before,
+    Random& random) {
   std::vector<Eviction> found;
   const Holdings& holdings = state.decisions.holdings;
   for (const IntervalId g : space_.inner) {
@@ -301,8 +304,8 @@ std::vector<IntervalRepair::Eviction> IntervalRepair::evictions(std::uint32_t st
 }
 
 // All that is made from the source and held at the stage goes; the source stays in its place.
-std::optional<IntervalRepair::Eviction> IntervalRepair::eviction_by_source(TensorId source, std::uint32_t stage,
-                                                             const IntervalState& state) {
+std::optional<IntervalRepair::Eviction> IntervalRepair::eviction_by_source(
+    TensorId source, std::uint32_t stage, const IntervalState& state) {
   const Holdings& holdings = state.decisions.holdings;
   const IntervalId own = space_.model.intervals_of(source).back();
   if (space_.model.interval(own).begin >= stage) return std::nullopt;
@@ -329,15 +332,16 @@ std::optional<IntervalRepair::Eviction> IntervalRepair::eviction_by_source(Tenso
   return eviction;
 }
 
-std::size_t IntervalRepair::drop_across(std::uint32_t stage, IntervalState& state, std::vector<Bytes>& bytes,
-                                   const std::vector<double>& excess_before, Random& random) {
+std::size_t IntervalRepair::drop_across(std::uint32_t stage, IntervalState& state,
+                                        std::vector<Bytes>& bytes,
+                                        const std::vector<double>& excess_before, Random& random) {
   std::size_t dropped = 0;
   for (const Eviction& eviction : evictions(stage, state, excess_before, random)) {
     if (bytes[stage] <= *space_.problem.budget) break;
     Holdings& holdings = state.decisions.holdings;
     // Another choice may have taken a part of this one.
-    const bool whole =
-        std::ranges::all_of(eviction.dropped, [&](IntervalId g) { return holdings[g] == Holding::kHeld; });
+    const bool whole = std::ranges::all_of(
+        eviction.dropped, [&](IntervalId g) { return holdings[g] == Holding::kHeld; });
     if (!whole) continue;
     std::uint32_t end = 0;
     for (const IntervalId g : eviction.dropped) {
@@ -432,4 +436,4 @@ double IntervalRepair::rerun_price(OpId op, std::uint32_t at, const Holdings& ho
   return price;
 }
 
-}  // namespace regen
+}  // namespace regen::search

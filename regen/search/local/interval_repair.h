@@ -7,11 +7,11 @@
 
 #include "regen/base/limit.h"
 #include "regen/base/random.h"
+#include "regen/search/local/eviction_queue.h"
 #include "regen/search/local/interval_model.h"
 #include "regen/search/planner.h"
-#include "regen/search/local/eviction_queue.h"
 
-namespace regen {
+namespace regen::search {
 
 // All that is decided. Equal decisions give equal steps.
 struct IntervalDecisions {
@@ -52,7 +52,7 @@ struct IntervalSpace {
   OpId turn;
   std::vector<TensorId> movable;       // in the order of making
   std::vector<double> movable_before;  // bytes of those before each, and of all
-  std::vector<IntervalId> inner;            // droppable intervals of values with bytes, between two uses
+  std::vector<IntervalId> inner;       // droppable intervals of values with bytes, between two uses
   std::vector<TensorId> sources;       // values of no further use from which others are made
 };
 
@@ -88,13 +88,13 @@ class IntervalRepair {
   bool runs_away(const IntervalPlan& plan) const;
   bool relieve_once(IntervalState& state, Random& random, bool give_up);
   bool relieve_all(IntervalState& state, Random& random);
-  EvictionQueue droppable_where_over(const IntervalState& state, const std::vector<double>& excess_before,
-                                   Random& random);
+  EvictionQueue droppable_where_over(const IntervalState& state,
+                                     const std::vector<double>& excess_before, Random& random);
   double gain(IntervalId g, const std::vector<double>& excess_before) const;
   std::vector<Eviction> evictions(std::uint32_t stage, const IntervalState& state,
-                              const std::vector<double>& excess_before, Random& random);
+                                  const std::vector<double>& excess_before, Random& random);
   std::optional<Eviction> eviction_by_source(TensorId source, std::uint32_t stage,
-                                         const IntervalState& state);
+                                             const IntervalState& state);
   std::size_t drop_across(std::uint32_t stage, IntervalState& state, std::vector<Bytes>& bytes,
                           const std::vector<double>& excess_before, Random& random);
   std::size_t make_anew_across(std::uint32_t stage, IntervalState& state);
@@ -112,4 +112,4 @@ class IntervalRepair {
   double blur_ = 0.3;
 };
 
-}  // namespace regen
+}  // namespace regen::search

@@ -1,6 +1,6 @@
 #include "regen/search/local/keep_matrix.h"
 
-namespace regen {
+namespace regen::search {
 
 KeepMatrix keep_everything(const StageProblem& stages) {
   KeepMatrix keep(stages.num_ops, stages.num_values);
@@ -42,4 +42,4 @@ KeepMatrix keep_of_sequence(const StageProblem& stages, const std::vector<OpId>&
   return keep;
 }
 
-}  // namespace regen
+}  // namespace regen::search

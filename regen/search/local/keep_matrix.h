@@ -8,7 +8,7 @@
 
 #include "regen/search/exact/stage_problem.h"
 
-namespace regen {
+namespace regen::search {
 
 class KeepMatrix {
  public:
@@ -49,4 +49,4 @@ KeepMatrix keep_everything(const StageProblem& stages);
 // if they do so as the stages demand, evaluating the result gives the same sequence back.
 KeepMatrix keep_of_sequence(const StageProblem& stages, const std::vector<OpId>& sequence);
 
-}  // namespace regen
+}  // namespace regen::search

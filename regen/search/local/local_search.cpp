@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "regen/base/parallel.h"
+#include "regen/search/build/sequence.h"
 #include "regen/search/effort_fraction.h"
 #include "regen/search/local/interval_blocks.h"
 #include "regen/search/local/search_worker.h"
-#include "regen/search/build/sequence.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // Tries before an worker goes back to its best.
@@ -168,7 +168,7 @@ void LocalSearch::improve(std::uint64_t seed, double good_enough, const Patience
 }
 
 void LocalSearch::explore_all(std::vector<SearchWorker>& workers, double good_enough,
-                            const Effort& idle) {
+                              const Effort& idle) {
   Limits limits = effort_.limits();
   // Those that wait for a core need their part of the time too.
   const auto threads = static_cast<std::size_t>(available_threads());
@@ -188,4 +188,4 @@ void LocalSearch::explore_all(std::vector<SearchWorker>& workers, double good_en
   }
 }
 
-}  // namespace regen
+}  // namespace regen::search

@@ -10,7 +10,7 @@
 
 #include "regen/search/local/interval_repair.h"
 
-namespace regen {
+namespace regen::search {
 
 class IntervalBlocks;
 class SearchWorker;
@@ -52,7 +52,8 @@ class LocalSearch {
   void add_blocks(const IntervalBlocks& blocks);
   void offer(const IntervalState& state);
   IdVector<TensorId, char> early_values(double share) const;
-  void explore_all(std::vector<class SearchWorker>& workers, double good_enough, const Effort& idle);
+  void explore_all(std::vector<class SearchWorker>& workers, double good_enough,
+                   const Effort& idle);
 
   IntervalSpace space_;
   Effort& effort_;
@@ -61,4 +62,4 @@ class LocalSearch {
   std::optional<IntervalPlan> best_;
 };
 
-}  // namespace regen
+}  // namespace regen::search

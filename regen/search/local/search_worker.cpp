@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr double kHeat = 0.06;  // of the overhead: how much worse may be for a while
@@ -116,4 +116,4 @@ TensorId SearchWorker::large_value() {
   return space_->movable[std::min(std::max<std::size_t>(index, 1) - 1, space_->movable.size() - 1)];
 }
 
-}  // namespace regen
+}  // namespace regen::search

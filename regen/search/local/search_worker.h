@@ -7,7 +7,7 @@
 
 #include "regen/search/local/interval_repair.h"
 
-namespace regen {
+namespace regen::search {
 
 class SearchWorker {
  public:
@@ -42,4 +42,4 @@ class SearchWorker {
   int since_better_ = 0;  // tries
 };
 
-}  // namespace regen
+}  // namespace regen::search

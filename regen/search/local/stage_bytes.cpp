@@ -4,7 +4,7 @@
 #include <bit>
 #include <limits>
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // Of ops that there are not. Far from what sums could reach.
@@ -59,4 +59,4 @@ Bytes StageBytes::most(std::size_t node, std::size_t low, std::size_t high, std:
                                  most(2 * node + 1, middle, high, first, last));
 }
 
-}  // namespace regen
+}  // namespace regen::search

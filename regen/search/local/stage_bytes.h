@@ -9,7 +9,7 @@
 
 #include "regen/base/units.h"
 
-namespace regen {
+namespace regen::search {
 
 class StageBytes {
  public:
@@ -32,4 +32,4 @@ class StageBytes {
   std::vector<Bytes> added_;  // to all ops of a node
 };
 
-}  // namespace regen
+}  // namespace regen::search

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace regen {
+namespace regen::search {
 
 StageEvaluator::StageEvaluator(const StageProblem& stages)
     : stages_(stages), wanted_(stages.num_ops / 64 + 1, 0), needed_(stages.num_values, 0) {}
@@ -101,4 +101,4 @@ std::optional<Score> StageEvaluator::evaluate(const KeepMatrix& keep, Bytes budg
   return score;
 }
 
-}  // namespace regen
+}  // namespace regen::search

@@ -8,7 +8,7 @@
 
 #include "regen/search/local/keep_matrix.h"
 
-namespace regen {
+namespace regen::search {
 
 // How far a schedule is from a budget.
 struct Score {
@@ -48,4 +48,4 @@ class StageEvaluator {
   IdVector<ValueId, char> needed_;
 };
 
-}  // namespace regen
+}  // namespace regen::search

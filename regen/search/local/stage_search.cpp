@@ -4,7 +4,7 @@
 #include <functional>
 #include <limits>
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr std::size_t kDropsTried = 16;
@@ -18,7 +18,7 @@ constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
 }  // namespace
 
 StageSearch::StageSearch(const StageProblem& stages, Bytes budget, std::uint64_t seed,
-                               Effort& effort)
+                         Effort& effort)
     : stages_(stages), budget_(budget), random_(seed), effort_(effort), evaluator_(stages) {}
 
 std::optional<Score> StageSearch::evaluate(const KeepMatrix& keep) {
@@ -59,8 +59,7 @@ std::vector<StageSearch::Move> StageSearch::drops_at(std::size_t step) {
   const auto waits = [&](ValueId v) {
     const auto reads = stages_.reads[op];
     return next_use[v] != kNever && stages_.bytes[v] > 0 &&
-           stages_.repeatable[OpId(stages_.producer[v])] &&
-           stages_.producer[v] != op.index() &&
+           stages_.repeatable[OpId(stages_.producer[v])] && stages_.producer[v] != op.index() &&
            std::find(reads.begin(), reads.end(), v) == reads.end();
   };
   std::vector<Move> moves;
@@ -100,7 +99,7 @@ std::vector<StageSearch::Move> StageSearch::keeps() {
 
 // The drop that costs least for what it takes off the overflow, with some noise in the judgement.
 std::optional<StageSearch::Move> StageSearch::best_drop(const Schedule& schedule,
-                                                              const std::vector<Move>& moves) {
+                                                        const std::vector<Move>& moves) {
   std::optional<Move> best;
   double best_price = std::numeric_limits<double>::infinity();
   const double small = 1e-6 * stages_.base_cost / static_cast<double>(stages_.num_ops);
@@ -246,7 +245,7 @@ bool StageSearch::descend(KeepMatrix start) {
 }
 
 void StageSearch::run(int rounds, std::int64_t work, double goal,
-                         const std::function<void(double)>& on_better) {
+                      const std::function<void(double)>& on_better) {
   if (!best_) return;
   const std::int64_t last_work = effort_.work() + work;
   Schedule current = *best_;
@@ -273,4 +272,4 @@ std::vector<OpId> StageSearch::best_sequence() {
   return evaluator_.sequence();
 }
 
-}  // namespace regen
+}  // namespace regen::search

@@ -10,7 +10,7 @@
 #include "regen/base/random.h"
 #include "regen/search/local/stage_evaluator.h"
 
-namespace regen {
+namespace regen::search {
 
 class StageSearch {
  public:
@@ -64,4 +64,4 @@ class StageSearch {
   std::optional<Schedule> best_;
 };
 
-}  // namespace regen
+}  // namespace regen::search

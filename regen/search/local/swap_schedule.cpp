@@ -6,7 +6,7 @@
 
 #include "regen/search/build/sequence.h"
 
-namespace regen {
+namespace regen::search {
 
 std::vector<StageReuse> find_stage_reuses(const StageProblem& stages) {
   std::vector<StageReuse> intervals;
@@ -22,7 +22,8 @@ std::vector<StageReuse> find_stage_reuses(const StageProblem& stages) {
 
 IntervalDecision way_of(const SwapSchedule& schedule, const StageReuse& interval) {
   if (!schedule.keep.get(interval.last, interval.value)) return IntervalDecision::kDrop;
-  return schedule.away.get(interval.last, interval.value) ? IntervalDecision::kMove : IntervalDecision::kKeep;
+  return schedule.away.get(interval.last, interval.value) ? IntervalDecision::kMove
+                                                          : IntervalDecision::kKeep;
 }
 
 void set_way(SwapSchedule& schedule, const StageReuse& interval, IntervalDecision way) {
@@ -39,9 +40,9 @@ void set_way(SwapSchedule& schedule, const StageReuse& interval, IntervalDecisio
 }
 
 SwapSchedule uniform_schedule(const StageProblem& stages, const std::vector<StageReuse>& intervals,
-                                IntervalDecision way) {
+                              IntervalDecision way) {
   SwapSchedule schedule{.keep = keep_everything(stages),
-                          .away = KeepMatrix(stages.num_ops, stages.num_values)};
+                        .away = KeepMatrix(stages.num_ops, stages.num_values)};
   for (const StageReuse& interval : intervals) {
     if (stages.bytes[interval.value] > 0) set_way(schedule, interval, way);
   }
@@ -49,7 +50,7 @@ SwapSchedule uniform_schedule(const StageProblem& stages, const std::vector<Stag
 }
 
 SwapSchedule schedule_of(const StageProblem& stages, const std::vector<StageReuse>& intervals,
-                           const Plan& plan) {
+                         const Plan& plan) {
   std::vector<OpId> sequence;
   IdVector<OpId, char> ran(stages.num_ops, 0);
   IdVector<TensorId, std::vector<std::size_t>> fetched_in(stages.graph->num_tensors());
@@ -61,12 +62,12 @@ SwapSchedule schedule_of(const StageProblem& stages, const std::vector<StageReus
     if (!std::exchange(ran[step.op()], 1)) ++stage;
   }
   SwapSchedule schedule{.keep = keep_of_sequence(stages, sequence),
-                          .away = KeepMatrix(stages.num_ops, stages.num_values)};
+                        .away = KeepMatrix(stages.num_ops, stages.num_values)};
   for (const StageReuse& interval : intervals) {
     if (way_of(schedule, interval) == IntervalDecision::kDrop) continue;
-    const bool moved =
-        std::ranges::any_of(fetched_in[stages.tensor[interval.value]],
-                            [&](std::size_t s) { return interval.first <= s && s <= interval.last; });
+    const bool moved = std::ranges::any_of(
+        fetched_in[stages.tensor[interval.value]],
+        [&](std::size_t s) { return interval.first <= s && s <= interval.last; });
     if (moved) set_way(schedule, interval, IntervalDecision::kMove);
   }
   return schedule;
@@ -80,7 +81,8 @@ SwapEvaluator::SwapEvaluator(const Problem& problem, const StageProblem& stages)
 
 std::optional<Candidate> SwapEvaluator::evaluate(const SwapSchedule& schedule) {
   const Graph& graph = *stages_.graph;
-  if (!stage_evaluator_.evaluate(schedule.keep, std::numeric_limits<Bytes>::max() / 4)) return std::nullopt;
+  if (!stage_evaluator_.evaluate(schedule.keep, std::numeric_limits<Bytes>::max() / 4))
+    return std::nullopt;
   Plan plan = plan_from_sequence(graph, stage_evaluator_.sequence());
   const std::vector<Absence> away = within_host_budget(absences(schedule.away));
   if (!away.empty() && problem_.budget) {
@@ -140,7 +142,8 @@ void SwapEvaluator::find_peak(const Plan& plan, const Simulation& simulation) {
   for (std::size_t i = 0; i < simulation.peak_step; ++i) {
     computes += plan.steps[i].kind() == StepKind::kCompute ? 1 : 0;
   }
-  peak_stage_ = stage_evaluator_.stage_of(std::min(computes, stage_evaluator_.sequence().size() - 1));
+  peak_stage_ =
+      stage_evaluator_.stage_of(std::min(computes, stage_evaluator_.sequence().size() - 1));
 }
 
-}  // namespace regen
+}  // namespace regen::search

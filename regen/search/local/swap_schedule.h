@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "regen/search/build/checkpoint_plan.h"
-#include "regen/search/local/keep_matrix.h"
 #include "regen/search/build/movement.h"
+#include "regen/search/local/keep_matrix.h"
 #include "regen/search/local/stage_evaluator.h"
 
-namespace regen {
+namespace regen::search {
 
 struct SwapSchedule {
   KeepMatrix keep;  // what a stage begins with, on the device or on the host
@@ -40,11 +40,11 @@ void set_way(SwapSchedule& schedule, const StageReuse& interval, IntervalDecisio
 
 // Everything kept, and every interval of bytes in the given way.
 SwapSchedule uniform_schedule(const StageProblem& stages, const std::vector<StageReuse>& intervals,
-                                IntervalDecision way);
+                              IntervalDecision way);
 
 // What a plan hands from stage to stage, and which intervals its values spend on the host.
 SwapSchedule schedule_of(const StageProblem& stages, const std::vector<StageReuse>& intervals,
-                           const Plan& plan);
+                         const Plan& plan);
 
 // What a hybrid schedule is worth. `problem` and `stages` must outlive it.
 class SwapEvaluator {
@@ -75,4 +75,4 @@ class SwapEvaluator {
   std::size_t peak_stage_ = 0;
 };
 
-}  // namespace regen
+}  // namespace regen::search

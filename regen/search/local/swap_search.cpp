@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // Of the intervals over a peak the largest are tried; one that frees little does not help there.
@@ -20,7 +20,8 @@ SwapSearch::SwapSearch(const Problem& problem, const StageProblem& stages, Effor
       random_(problem.options.seed),
       evaluator_(problem, stages),
       intervals_(find_stage_reuses(stages)) {
-  std::erase_if(intervals_, [&](const StageReuse& interval) { return stages.bytes[interval.value] == 0; });
+  std::erase_if(intervals_,
+                [&](const StageReuse& interval) { return stages.bytes[interval.value] == 0; });
 }
 
 std::optional<SwapSearch::Judged> SwapSearch::judge(SwapSchedule schedule) {
@@ -87,10 +88,12 @@ std::vector<StageReuse> SwapSearch::intervals_over_peak(const Judged& judged) co
   std::vector<StageReuse> result;
   for (const StageReuse& interval : intervals_) {
     const bool covers = interval.first <= judged.peak_stage && judged.peak_stage <= interval.last;
-    if (covers && way_of(judged.schedule, interval) != IntervalDecision::kDrop) result.push_back(interval);
+    if (covers && way_of(judged.schedule, interval) != IntervalDecision::kDrop)
+      result.push_back(interval);
   }
-  std::ranges::stable_sort(result, std::ranges::greater{},
-                           [&](const StageReuse& interval) { return stages_.bytes[interval.value]; });
+  std::ranges::stable_sort(result, std::ranges::greater{}, [&](const StageReuse& interval) {
+    return stages_.bytes[interval.value];
+  });
   if (result.size() > kIntervalsTried) result.resize(kIntervalsTried);
   return result;
 }
@@ -119,10 +122,12 @@ bool SwapSearch::try_other_ways(Judged& judged, const StageReuse& interval) {
   bool changed = false;
   const IntervalDecision present = way_of(judged.schedule, interval);
   // To give a value up when nothing waits and all fits can only cost.
-  if (present == IntervalDecision::kKeep && fits(judged) && judged.candidate.simulation.stall == 0) {
+  if (present == IntervalDecision::kKeep && fits(judged) &&
+      judged.candidate.simulation.stall == 0) {
     return false;
   }
-  for (const IntervalDecision way : {IntervalDecision::kKeep, IntervalDecision::kMove, IntervalDecision::kDrop}) {
+  for (const IntervalDecision way :
+       {IntervalDecision::kKeep, IntervalDecision::kMove, IntervalDecision::kDrop}) {
     if (way == present || !possible(way)) continue;
     SwapSchedule other = judged.schedule;
     set_way(other, interval, way);
@@ -161,4 +166,4 @@ void SwapSearch::run(int rounds, double goal) {
   }
 }
 
-}  // namespace regen
+}  // namespace regen::search

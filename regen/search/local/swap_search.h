@@ -9,7 +9,7 @@
 #include "regen/base/random.h"
 #include "regen/search/local/swap_schedule.h"
 
-namespace regen {
+namespace regen::search {
 
 class SwapSearch {
  public:
@@ -42,7 +42,9 @@ class SwapSearch {
   std::optional<Judged> judge(SwapSchedule schedule);
   static bool fits(const Judged& judged) { return judged.over == 0; }
   static bool better(const Judged& a, const Judged& b);
-  bool possible(IntervalDecision way) const { return way != IntervalDecision::kMove || problem_.link.can_move(); }
+  bool possible(IntervalDecision way) const {
+    return way != IntervalDecision::kMove || problem_.link.can_move();
+  }
   void repair(Judged& judged);
   std::vector<StageReuse> intervals_over_peak(const Judged& judged) const;
   void improve(Judged& judged, double goal);
@@ -59,4 +61,4 @@ class SwapSearch {
   std::optional<Judged> best_;
 };
 
-}  // namespace regen
+}  // namespace regen::search

@@ -6,18 +6,20 @@
 #include <optional>
 #include <utility>
 
+#include "regen/search/build/accounting.h"
+#include "regen/search/build/sequence.h"
 #include "regen/search/effort_fraction.h"
+#include "regen/search/judge.h"
+#include "regen/search/planner_list.h"
 #include "regen/search/portfolio/implementation_choice.h"
 #include "regen/search/portfolio/implementation_plans.h"
 #include "regen/search/portfolio/order_choice.h"
 #include "regen/search/portfolio/portfolio.h"
-#include "regen/search/planner_list.h"
-#include "regen/search/build/sequence.h"
 #include "regen/search/portfolio/second_opinion.h"
 #include "regen/search/portfolio/variant_choice.h"
 #include "regen/search/portfolio/variant_refinement.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // Of the effort, where another order than the graph's looks better: for that.
@@ -135,9 +137,7 @@ Result<Proposal> decide_in_orders(const Problem& problem, bool unlimited, Effort
 }  // namespace
 
 Result<Proposal> plan_auto(const Problem& problem, Effort& effort) {
-  if (problem.options.accounting != Accounting::kPlain) {
-    return bad_input("planner auto counts memory in one way only, expected accounting plain");
-  }
+  REGEN_TRY(expect_plain_accounting(problem, "auto"));
   Limits limits = effort.limits();
   const bool unlimited = std::isinf(limits.seconds) && limits.work == Limits{}.work;
   if (unlimited) limits.work = kDefaultWork;
@@ -150,4 +150,4 @@ Result<Proposal> plan_auto(const Problem& problem, Effort& effort) {
   return result;
 }
 
-}  // namespace regen
+}  // namespace regen::search

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "regen/plan/explain.h"
-#include "regen/search/local/local_search.h"
 #include "regen/search/build/sequence.h"
+#include "regen/search/local/local_search.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr double kNoCost = std::numeric_limits<double>::infinity();
@@ -178,4 +178,4 @@ Result<ChosenImplementations> choose_implementations(const Problem& problem,
   return QuickImplementations(problem, all, preferred, effort).best();
 }
 
-}  // namespace regen
+}  // namespace regen::search

@@ -11,10 +11,10 @@
 #include <optional>
 #include <vector>
 
-#include "regen/search/planner.h"
 #include "regen/search/build/variant_view.h"
+#include "regen/search/planner.h"
 
-namespace regen {
+namespace regen::search {
 
 // Variants of an op that read and make the same.
 struct Implementation {
@@ -86,4 +86,4 @@ Result<ChosenImplementations> choose_implementations(const Problem& problem,
                                                      const IdVector<OpId, VariantId>& preferred,
                                                      Effort& effort);
 
-}  // namespace regen
+}  // namespace regen::search

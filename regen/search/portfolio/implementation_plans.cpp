@@ -10,16 +10,18 @@
 
 #include "regen/plan/explain.h"
 #include "regen/plan/whereabouts.h"
-#include "regen/search/build/checkpoint_plan.h"
 #include "regen/search/bounds/covering_bound.h"
+#include "regen/search/build/checkpoint_plan.h"
+#include "regen/search/build/sequence.h"
 #include "regen/search/effort_fraction.h"
+#include "regen/search/judge.h"
 #include "regen/search/portfolio/implementation_choice.h"
 #include "regen/search/portfolio/portfolio.h"
-#include "regen/search/build/sequence.h"
 #include "regen/search/portfolio/variant_choice.h"
 #include "regen/search/portfolio/variant_refinement.h"
+#include "regen/search/registry.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // So many choices, on graphs of so many ops, all get a quick plan, and the best a thorough one.
@@ -138,10 +140,11 @@ class ImplementationPlans {
   // Its own plan, which may take different implementations in different runs, and one by its
   // choice.
   Status ask_monet(double share) {
-    if (graph_.num_ops() > kMostMonetOps) return {};
+    const Planner* monet = planner_for(problem_, "monet");
+    if (monet == nullptr || graph_.num_ops() > kMostMonetOps) return {};
     Problem quiet = problem_;
     quiet.observer = nullptr;
-    auto outcome = solve("monet", quiet, fraction_of(effort_, share));
+    auto outcome = solve(*monet, quiet, fraction_of(effort_, share));
     if (!outcome.ok()) return {};  // a graph that it cannot take
     effort_.add(outcome->work);
     if (!outcome->plan) return {};
@@ -197,4 +200,4 @@ Result<Proposal> plan_implementations(const Problem& problem, Effort& effort,
   return ImplementationPlans(problem, effort, plan).run();
 }
 
-}  // namespace regen
+}  // namespace regen::search

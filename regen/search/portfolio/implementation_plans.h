@@ -6,7 +6,7 @@
 
 #include "regen/search/planner.h"
 
-namespace regen {
+namespace regen::search {
 
 // Plans a graph in which every op has one implementation.
 using PlanOneImplementation = std::function<Result<Proposal>(const Problem& problem, Effort&)>;
@@ -15,4 +15,4 @@ using PlanOneImplementation = std::function<Result<Proposal>(const Problem& prob
 Result<Proposal> plan_implementations(const Problem& problem, Effort& effort,
                                       const PlanOneImplementation& plan);
 
-}  // namespace regen
+}  // namespace regen::search

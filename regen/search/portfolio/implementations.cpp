@@ -2,10 +2,10 @@
 #include <limits>
 #include <utility>
 
-#include "regen/search/portfolio/implementation_choice.h"
 #include "regen/search/build/sequence.h"
+#include "regen/search/portfolio/implementation_choice.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 std::vector<TensorId> sorted(std::span<const TensorId> tensors) {
@@ -211,4 +211,4 @@ bool several_implementations(const Graph& graph) {
   return false;
 }
 
-}  // namespace regen
+}  // namespace regen::search

@@ -6,7 +6,7 @@
 
 #include "regen/graph/builder.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 int part_of_step(Phase phase) {
@@ -220,4 +220,4 @@ Plan OrderView::original(Plan plan) const {
   return plan;
 }
 
-}  // namespace regen
+}  // namespace regen::search

@@ -7,7 +7,7 @@
 #include "regen/graph/graph.h"
 #include "regen/plan/plan.h"
 
-namespace regen {
+namespace regen::search {
 
 // What the order of first runs must respect: values are made before they are read, changes of a
 // fixed tensor stay where they are between its readers, an op that may overwrite a value comes
@@ -50,4 +50,4 @@ class OrderView {
   std::vector<OpId> order_;
 };
 
-}  // namespace regen
+}  // namespace regen::search

@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "regen/plan/explain.h"
+#include "regen/search/build/sequence.h"
 #include "regen/search/effort_fraction.h"
 #include "regen/search/local/local_search.h"
-#include "regen/search/build/sequence.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // Quick plans differ by chance; less of a difference says nothing.
@@ -55,4 +55,4 @@ std::optional<OrderView> promising_order(const Problem& problem, Effort& effort)
   return best;
 }
 
-}  // namespace regen
+}  // namespace regen::search

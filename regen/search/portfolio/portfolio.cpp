@@ -12,14 +12,16 @@
 
 #include "regen/plan/explain.h"
 #include "regen/plan/whereabouts.h"
-#include "regen/search/build/checkpoint_plan.h"
 #include "regen/search/bounds/covering_bound.h"
+#include "regen/search/build/checkpoint_plan.h"
+#include "regen/search/build/sequence.h"
 #include "regen/search/effort_fraction.h"
+#include "regen/search/judge.h"
 #include "regen/search/local/local_search.h"
 #include "regen/search/planner_list.h"
-#include "regen/search/build/sequence.h"
+#include "regen/search/registry.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // Who may propose, and for which part of the time that is left. Those that end by themselves come
@@ -224,7 +226,9 @@ class PlanInOrder {
   }
 
   void ask(const Proposer& proposer, const Problem& problem, LocalSearch* search) {
-    auto outcome = solve(proposer.name, problem, limits_of(proposer));
+    const Planner* planner = planner_for(problem, proposer.name);
+    if (planner == nullptr) return;
+    auto outcome = solve(*planner, problem, limits_of(proposer));
     if (!outcome.ok()) return;  // a graph that this one cannot take
     effort_.add(outcome->work);
     // Its bound is for the same plans as ours: any movement, first runs in the order of the graph.
@@ -355,4 +359,4 @@ Result<Proposal> plan_in_order(const Problem& problem, const Graph& original, bo
   return PlanInOrder(problem, original, unlimited, effort).run();
 }
 
-}  // namespace regen
+}  // namespace regen::search

@@ -6,7 +6,7 @@
 
 #include "regen/search/planner.h"
 
-namespace regen {
+namespace regen::search {
 
 // The bound is about `original`, of which the problem's graph may be a view with one way for each
 // op. `unlimited`: the limits of the effort are our own, not the caller's, and small graphs may
@@ -25,4 +25,4 @@ double bound_of_every_order(const Graph& graph, const Problem& problem, double s
 // Of every op once, each in its cheapest way.
 double least_cost(const Graph& graph);
 
-}  // namespace regen
+}  // namespace regen::search

@@ -9,10 +9,12 @@
 #include "regen/plan/whereabouts.h"
 #include "regen/search/build/checkpoint_plan.h"
 #include "regen/search/effort_fraction.h"
+#include "regen/search/judge.h"
 #include "regen/search/portfolio/portfolio.h"
 #include "regen/search/portfolio/variant_refinement.h"
+#include "regen/search/registry.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // Beyond these ops the time is better spent by who has it already.
@@ -72,7 +74,7 @@ class SecondOpinions {
   bool settled(double bound) const { return effort_.exhausted() || cost() <= bound * (1 + kSame); }
 
   Status ask(const Opinion& opinion) {
-    auto outcome = solve(opinion.planner, quiet_, fraction_of(effort_, opinion.share));
+    auto outcome = solve(own_planner(opinion.planner), quiet_, fraction_of(effort_, opinion.share));
     if (!outcome.ok()) return {};  // a graph that this one cannot take
     effort_.add(outcome->work);
     if (!outcome->plan || !allowed(problem_, *outcome->plan)) return {};
@@ -116,4 +118,4 @@ Result<Proposal> with_second_opinions(const Problem& problem, Proposal proposal,
   return proposal;
 }
 
-}  // namespace regen
+}  // namespace regen::search

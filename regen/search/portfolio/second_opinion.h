@@ -5,7 +5,7 @@
 
 #include "regen/search/planner.h"
 
-namespace regen {
+namespace regen::search {
 
 // Of an effort, what should be left for this.
 double share_for_second_opinions(const Graph& graph);
@@ -13,4 +13,4 @@ double share_for_second_opinions(const Graph& graph);
 // The better of the proposal and what the others say.
 Result<Proposal> with_second_opinions(const Problem& problem, Proposal proposal, Effort& effort);
 
-}  // namespace regen
+}  // namespace regen::search

@@ -9,13 +9,14 @@
 
 #include "regen/plan/explain.h"
 #include "regen/search/bounds/covering_bound.h"
+#include "regen/search/build/sequence.h"
 #include "regen/search/effort_fraction.h"
+#include "regen/search/judge.h"
 #include "regen/search/local/local_search.h"
 #include "regen/search/portfolio/portfolio.h"
-#include "regen/search/build/sequence.h"
 #include "regen/search/portfolio/variant_refinement.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr double kNoCost = std::numeric_limits<double>::infinity();
@@ -345,4 +346,4 @@ Result<Proposal> plan_every_choice(const Problem& problem, Effort& effort,
   return EveryChoice(problem, effort, plan).run();
 }
 
-}  // namespace regen
+}  // namespace regen::search

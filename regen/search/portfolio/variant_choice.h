@@ -5,10 +5,10 @@
 #include <functional>
 #include <vector>
 
-#include "regen/search/planner.h"
 #include "regen/search/build/variant_view.h"
+#include "regen/search/planner.h"
 
-namespace regen {
+namespace regen::search {
 
 // Ops that are decided together: the members of a choice group, or one op by itself.
 struct VariantDecision {
@@ -41,4 +41,4 @@ bool few_choices(const Graph& graph);
 Result<Proposal> plan_every_choice(const Problem& problem, Effort& effort,
                                    const PlanOneChoice& plan);
 
-}  // namespace regen
+}  // namespace regen::search

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // Both take the same values, make the same, and leave the same behind.
@@ -49,4 +49,4 @@ Result<Plan> with_fastest_variants(const Graph& graph, Plan plan, const Link& li
   return plan;
 }
 
-}  // namespace regen
+}  // namespace regen::search

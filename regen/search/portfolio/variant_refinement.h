@@ -7,10 +7,10 @@
 #include "regen/plan/plan.h"
 #include "regen/simulate/simulate.h"
 
-namespace regen {
+namespace regen::search {
 
 // `budget` counts every byte. The plan must have a meaning (simulate()); one over the budget comes
 // back as it is wherever it is over.
 Result<Plan> with_fastest_variants(const Graph& graph, Plan plan, const Link& link, Bytes budget);
 
-}  // namespace regen
+}  // namespace regen::search

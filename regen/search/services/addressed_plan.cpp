@@ -7,7 +7,7 @@
 #include "regen/plan/addresses.h"
 #include "regen/plan/explain.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 constexpr int kTries = 6;
@@ -79,7 +79,7 @@ bool has_plan(const Outcome& outcome) {
          (outcome.status == PlanStatus::kOptimal || outcome.status == PlanStatus::kFeasible);
 }
 
-Result<Outcome> solve_addressed(std::string_view planner, const Problem& problem,
+Result<Outcome> solve_addressed(const Planner& planner, const Problem& problem,
                                 const AddressOptions& options, const Limits& limits) {
   Problem tighter = problem;
   Outcome last;
@@ -102,16 +102,16 @@ Result<Outcome> solve_addressed(std::string_view planner, const Problem& problem
   return last;
 }
 
-Result<Outcome> best_addressed(std::span<const std::string> planners, const Problem& problem,
+Result<Outcome> best_addressed(std::span<const Planner* const> planners, const Problem& problem,
                                const AddressOptions& options, const Limits& limits) {
   Outcome best;
-  for (const std::string& planner : planners) {
-    REGEN_ASSIGN(Outcome next, solve_addressed(planner, problem, options, limits));
+  for (const Planner* planner : planners) {
+    REGEN_ASSIGN(Outcome next, solve_addressed(*planner, problem, options, limits));
     const bool cheaper = !has_plan(best) || next.simulation.cost < best.simulation.cost;
     if (!has_plan(best) || (has_plan(next) && cheaper)) best = std::move(next);
-    if (planner == "keep_all" && has_plan(best)) break;
+    if (planner->name == "keep_all" && has_plan(best)) break;
   }
   return best;
 }
 
-}  // namespace regen
+}  // namespace regen::search

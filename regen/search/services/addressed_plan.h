@@ -2,12 +2,10 @@
 #pragma once
 
 #include <span>
-#include <string>
-#include <string_view>
 
-#include "regen/search/planner.h"
+#include "regen/search/judge.h"
 
-namespace regen {
+namespace regen::search {
 
 struct AddressOptions {
   Bytes alignment = 1;
@@ -16,15 +14,15 @@ struct AddressOptions {
 
 // As solve(), but the plan of the outcome has addresses, and its simulated peak counts them. Where
 // the packing of a plan does not fit, the planner is asked again for a little less memory.
-Result<Outcome> solve_addressed(std::string_view planner, const Problem& problem,
+Result<Outcome> solve_addressed(const Planner& planner, const Problem& problem,
                                 const AddressOptions& options, const Limits& limits = {});
 
 // The cheapest that any of the planners finds, each within the limits. Whoever keeps everything,
 // where that fits, is not beaten by those after it.
-Result<Outcome> best_addressed(std::span<const std::string> planners, const Problem& problem,
+Result<Outcome> best_addressed(std::span<const Planner* const> planners, const Problem& problem,
                                const AddressOptions& options, const Limits& limits = {});
 
 // True for an outcome whose plan may be used.
 bool has_plan(const Outcome& outcome);
 
-}  // namespace regen
+}  // namespace regen::search

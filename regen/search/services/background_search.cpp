@@ -6,7 +6,7 @@
 #include <exception>
 #include <utility>
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // Costs that differ by less are the same up to rounding.
@@ -23,7 +23,7 @@ Problem on_graph(Problem problem, const Graph& graph) {
 }  // namespace
 
 BackgroundSearch::BackgroundSearch(std::shared_ptr<const Graph> graph,
-                                   std::vector<std::string> planners, Problem problem,
+                                   std::vector<const Planner*> planners, Problem problem,
                                    AddressOptions addresses, Limits limits)
     : graph_(std::move(graph)),
       planners_(std::move(planners)),
@@ -69,4 +69,4 @@ Result<bool> is_better(const Problem& problem, const Outcome& found, const Plan&
   return found.simulation.cost < now.cost * (1 - kSame);
 }
 
-}  // namespace regen
+}  // namespace regen::search

@@ -13,13 +13,13 @@
 
 #include "regen/search/services/addressed_plan.h"
 
-namespace regen {
+namespace regen::search {
 
 class BackgroundSearch {
  public:
   // Begins at once. The graph is the problem's and is kept for as long as the search needs it; of
   // the limits the interrupt is the search's own.
-  BackgroundSearch(std::shared_ptr<const Graph> graph, std::vector<std::string> planners,
+  BackgroundSearch(std::shared_ptr<const Graph> graph, std::vector<const Planner*> planners,
                    Problem problem, AddressOptions addresses, Limits limits);
   // Ends the search, without waiting for its limits.
   ~BackgroundSearch();
@@ -41,7 +41,7 @@ class BackgroundSearch {
   Result<Outcome> search() const;
 
   const std::shared_ptr<const Graph> graph_;
-  const std::vector<std::string> planners_;
+  const std::vector<const Planner*> planners_;
   const Problem problem_;
   const AddressOptions addresses_;
   Limits limits_;
@@ -56,4 +56,4 @@ class BackgroundSearch {
 // as the simulator prices both.
 Result<bool> is_better(const Problem& problem, const Outcome& found, const Plan& in_use);
 
-}  // namespace regen
+}  // namespace regen::search

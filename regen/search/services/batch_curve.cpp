@@ -4,7 +4,7 @@
 
 #include "regen/plan/explain.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // Between what keeping everything and what every plan needs: most of the way to the latter.
@@ -28,7 +28,7 @@ bool within_one_forward_pass(const Graph& graph, double cost) {
   return cost <= graph.base_cost() + forward_cost(graph);
 }
 
-Result<std::vector<LargestBatch>> largest_batches(std::string_view planner,
+Result<std::vector<LargestBatch>> largest_batches(const Planner& planner,
                                                   const BatchCurveProblem& problem,
                                                   std::span<const BatchBudget> budgets) {
   REGEN_ASSIGN(const Graph graph, problem.graph_at(problem.batch));
@@ -58,4 +58,4 @@ Result<std::vector<LargestBatch>> largest_batches(std::string_view planner,
   return answers;
 }
 
-}  // namespace regen
+}  // namespace regen::search

@@ -9,7 +9,7 @@
 
 #include "regen/search/services/max_batch.h"
 
-namespace regen {
+namespace regen::search {
 
 struct BatchCurveProblem {
   GraphAtBatch graph_at;
@@ -32,11 +32,11 @@ struct LargestBatch {
 
 // As max_batch() counts: plans within the budget that cost at most one forward pass more than
 // keeping everything. `budgets` ascend. The same counted work gives the same answers.
-Result<std::vector<LargestBatch>> largest_batches(std::string_view planner,
+Result<std::vector<LargestBatch>> largest_batches(const Planner& planner,
                                                   const BatchCurveProblem& problem,
                                                   std::span<const BatchBudget> budgets);
 
 // Does the plan cost at most one forward pass more than keeping everything?
 bool within_one_forward_pass(const Graph& graph, double cost);
 
-}  // namespace regen
+}  // namespace regen::search

@@ -8,9 +8,10 @@
 #include "regen/graph/analysis.h"
 #include "regen/plan/explain.h"
 #include "regen/search/portfolio/variant_choice.h"
+#include "regen/search/registry.h"
 #include "regen/simulate/simulate.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // Who goes before auto, those that are quick first.
@@ -36,7 +37,7 @@ class LeastBudget {
   Status begin() {
     Problem everything = problem_;
     everything.budget.reset();
-    REGEN_ASSIGN(best_, solve_addressed("keep_all", everything, options_, limits_));
+    REGEN_ASSIGN(best_, solve_addressed(own_planner("keep_all"), everything, options_, limits_));
     everything_ =
         std::max(live_bytes_keep_all(*problem_.graph).peak_bytes, best_.simulation.peak_bytes);
     least_ = everything_;
@@ -46,7 +47,7 @@ class LeastBudget {
   // Goes down as far as this planner can. From the top, whatever others have found: one that
   // cannot do a little better than they may still do much better, since none is sure of what it
   // does.
-  Status descend(std::string_view planner) {
+  Status descend(const Planner& planner) {
     Bytes low = bound_;
     Bytes high = everything_;
     REGEN_ASSIGN(std::optional<Bytes> met, meets(planner, low));
@@ -61,7 +62,7 @@ class LeastBudget {
   }
 
   // From the least that is known.
-  Status descend_by_one(std::string_view planner) {
+  Status descend_by_one(const Planner& planner) {
     for (int i = 0; i < kLastSteps; ++i) {
       REGEN_ASSIGN(const std::optional<Bytes> met, meets(planner, least_ - 1));
       if (!met) break;
@@ -73,7 +74,7 @@ class LeastBudget {
 
  private:
   // What the plan takes that the planner finds within so many bytes, if it does.
-  Result<std::optional<Bytes>> meets(std::string_view planner, Bytes budget) {
+  Result<std::optional<Bytes>> meets(const Planner& planner, Bytes budget) {
     if (budget < bound_ || clock_.exhausted()) return std::optional<Bytes>();
     Problem problem = problem_;
     problem.budget = budget;
@@ -99,20 +100,22 @@ class LeastBudget {
   Outcome best_;
 };
 
-Result<Outcome> least_of_graph(std::string_view planner, const Problem& problem,
+Result<Outcome> least_of_graph(const Planner& planner, const Problem& problem,
                                const AddressOptions& options, const Limits& limits) {
   LeastBudget search(problem, options, limits);
   REGEN_TRY(search.begin());
-  if (planner == "auto") {
+  if (planner.name == "auto") {
     // One that cannot take the graph has nothing to say.
-    for (const std::string_view name : kGoodAtLittle) (void)search.descend(name);
+    for (const std::string_view name : kGoodAtLittle) {
+      if (const Planner* first = planner_for(problem, name)) (void)search.descend(*first);
+    }
   }
   REGEN_TRY(search.descend(planner));
   return std::move(search).take();
 }
 
 // Planners that know of one way for each op are given the way with the least workspace.
-Result<Outcome> least_of_smallest(std::string_view planner, const Problem& problem,
+Result<Outcome> least_of_smallest(const Planner& planner, const Problem& problem,
                                   const AddressOptions& options, const Limits& limits) {
   const Graph& graph = *problem.graph;
   REGEN_ASSIGN(const VariantView view, VariantView::make(graph, smallest_choice(graph)));
@@ -131,11 +134,11 @@ Result<Outcome> least_of_smallest(std::string_view planner, const Problem& probl
 
 }  // namespace
 
-Result<Outcome> least_budget(std::string_view planner, const Problem& problem,
+Result<Outcome> least_budget(const Planner& planner, const Problem& problem,
                              const AddressOptions& options, const Limits& limits) {
   const bool one_way = variant_decisions(*problem.graph).empty();
   return one_way ? least_of_graph(planner, problem, options, limits)
                  : least_of_smallest(planner, problem, options, limits);
 }
 
-}  // namespace regen
+}  // namespace regen::search

@@ -5,7 +5,7 @@
 
 #include "regen/search/services/addressed_plan.h"
 
-namespace regen {
+namespace regen::search {
 
 // The smallest budget that the planner is seen to meet with addresses, with the plan that meets it:
 // bisection between the structural bound and the memory of keeping everything. Of the limits, the
@@ -14,7 +14,7 @@ namespace regen {
 // algorithms, the smallest are taken.
 //
 // In the end the planner has refused the next smaller budget, too, unless the time was up.
-Result<Outcome> least_budget(std::string_view planner, const Problem& problem,
+Result<Outcome> least_budget(const Planner& planner, const Problem& problem,
                              const AddressOptions& options, const Limits& limits = {});
 
-}  // namespace regen
+}  // namespace regen::search

@@ -7,9 +7,10 @@
 #include <set>
 
 #include "regen/plan/explain.h"
+#include "regen/search/build/accounting.h"
 #include "regen/search/registry.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 bool found(const Outcome& outcome) {
@@ -18,12 +19,12 @@ bool found(const Outcome& outcome) {
 
 class Search {
  public:
-  Search(const PlannerEntry& planner, const MaxBatchProblem& problem)
-      : entry_(planner), planner_(planner.name), problem_(problem) {}
+  Search(const Planner& planner, const MaxBatchProblem& problem)
+      : planner_(planner), problem_(problem) {}
 
   Result<MaxBatchAnswer> run() {
     REGEN_ASSIGN(std::int64_t best, largest_fitting_index());
-    MaxBatchAnswer answer{.planner = std::string(planner_)};
+    MaxBatchAnswer answer{.planner = std::string(planner_.name)};
     if (problem_.batch_only) {
       if (best >= 0) answer.max_batch = batch_at(best);
       if (cut_off_) answer.limited_by = "search_limit";
@@ -117,7 +118,7 @@ class Search {
     impossible_ = high;
     low = best;
     // Beyond a fifth of a percent nobody cares how far the proof reaches.
-    while (entry_.integer_program && impossible_ - low > 1 && !interrupted() &&
+    while (planner_.integer_program && impossible_ - low > 1 && !interrupted() &&
            (impossible_ - 1 - best) * 500 > best) {
       const std::int64_t middle = low + (impossible_ - low) / 2;
       REGEN_ASSIGN(const bool good, fits(middle));  // lowers impossible_ itself
@@ -150,7 +151,8 @@ class Search {
     Problem least = problem_for(graph);
     least.budget.reset();  // planners then look for the least memory
     // An integer program needs a budget; a heuristic's least memory is as good to begin with.
-    const std::string_view planner = entry_.integer_program ? "chen_greedy" : planner_;
+    const Planner& planner =
+        planner_.integer_program ? own_planner("chen_greedy") : planner_;
     REGEN_ASSIGN(const Outcome outcome, solve(planner, least, problem_.limits));
     const Bytes available = budget(graph).value_or(0) - graph.fixed_bytes();
     // A planner that found nothing, or only bounds, still cannot beat what every plan needs.
@@ -167,8 +169,9 @@ class Search {
 
   // Absent when the fixed bytes alone do not fit.
   std::optional<Bytes> budget(const Graph& graph) const {
-    const bool twice =
-        problem_.options.accounting == Accounting::kCheckmate && !entry_.integer_program;
+    const Accounting* accounting = problem_.options.accounting;
+    const bool twice = accounting != nullptr && accounting->counts_fixed_bytes_twice() &&
+                       !planner_.integer_program;
     const Bytes bytes = problem_.memory - (twice ? graph.fixed_bytes() : 0);
     return bytes < 0 ? std::nullopt : std::optional(bytes);
   }
@@ -237,8 +240,7 @@ class Search {
     return std::string(found(outcome) ? "compute_cap" : "memory");
   }
 
-  const PlannerEntry& entry_;
-  std::string_view planner_;
+  const Planner& planner_;
   const MaxBatchProblem& problem_;
   // The smallest index that is known to be impossible for this planner.
   std::int64_t impossible_ = std::numeric_limits<std::int64_t>::max();
@@ -258,15 +260,14 @@ double forward_cost(const Graph& graph) {
   return sum;
 }
 
-Result<MaxBatchAnswer> max_batch(std::string_view planner, const MaxBatchProblem& problem) {
+Result<MaxBatchAnswer> max_batch(const Planner& planner, const MaxBatchProblem& problem) {
   if (problem.grid.start < 1 || problem.grid.step < 1 || problem.grid.start > problem.largest) {
     return bad_input("grid " + std::to_string(problem.grid.start) + ":" +
                      std::to_string(problem.grid.step) +
                      " is out of range, expected a start from 1 to " +
                      std::to_string(problem.largest) + " and a step of at least 1");
   }
-  REGEN_ASSIGN(const PlannerEntry* entry, find_planner(planner));
-  return Search(*entry, problem).run();
+  return Search(planner, problem).run();
 }
 
-}  // namespace regen
+}  // namespace regen::search

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "regen/search/planner.h"
+#include "regen/search/judge.h"
 
-namespace regen {
+namespace regen::search {
 
 using GraphAtBatch = std::function<Result<Graph>(std::int64_t batch)>;
 
@@ -59,9 +59,9 @@ struct MaxBatchAnswer {
 
 // Exact when fitting is monotone in the batch, as it is for costs and sizes linear in it: the
 // answer fits and the next batch of the grid does not, both checked by building and planning.
-Result<MaxBatchAnswer> max_batch(std::string_view planner, const MaxBatchProblem& problem);
+Result<MaxBatchAnswer> max_batch(const Planner& planner, const MaxBatchProblem& problem);
 
 // One forward pass: what the cap allows beyond keeping everything.
 double forward_cost(const Graph& graph);
 
-}  // namespace regen
+}  // namespace regen::search

@@ -7,8 +7,9 @@
 #include "regen/base/parallel.h"
 #include "regen/graph/analysis.h"
 #include "regen/plan/explain.h"
+#include "regen/search/registry.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // Of the seconds, for the budgets that are known from the beginning; the rest is for the least.
@@ -16,18 +17,18 @@ constexpr double kFirstShare = 0.7;
 
 class CurveSearch {
  public:
-  CurveSearch(std::span<const std::string> planners, const Problem& problem,
+  CurveSearch(std::span<const Planner* const> planners, const Problem& problem,
               const AddressOptions& addresses, const Limits& limits)
       : problem_(problem), addresses_(addresses), limits_(limits), clock_(limits) {
-    for (const std::string& planner : planners) {
-      if (planner != "keep_all") planners_.push_back(planner);
+    for (const Planner* planner : planners) {
+      if (planner->name != "keep_all") planners_.push_back(planner);
     }
   }
 
   Result<Outcome> keep_everything() const {
     Problem everything = problem_;
     everything.budget.reset();
-    return solve_addressed("keep_all", everything, addresses_, limits_);
+    return solve_addressed(own_planner("keep_all"), everything, addresses_, limits_);
   }
 
   // One plan for each budget that has one, on all cores.
@@ -69,7 +70,7 @@ class CurveSearch {
     return best_addressed(planners_, problem, addresses_, limits);
   }
 
-  std::vector<std::string> planners_;
+  std::vector<const Planner*> planners_;
   const Problem& problem_;
   const AddressOptions& addresses_;
   const Limits& limits_;
@@ -78,7 +79,7 @@ class CurveSearch {
 
 }  // namespace
 
-Result<PlanCurve> PlanCurve::make(std::span<const std::string> planners, const Problem& problem,
+Result<PlanCurve> PlanCurve::make(std::span<const Planner* const> planners, const Problem& problem,
                                   const AddressOptions& addresses, const Limits& limits,
                                   const PlanCurveOptions& options) {
   PlanCurve curve;
@@ -119,4 +120,4 @@ const Outcome* PlanCurve::within(Bytes bytes) const {
   return best;
 }
 
-}  // namespace regen
+}  // namespace regen::search

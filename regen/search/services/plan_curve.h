@@ -16,7 +16,7 @@
 
 #include "regen/search/services/addressed_plan.h"
 
-namespace regen {
+namespace regen::search {
 
 struct PlanCurveOptions {
   std::size_t points = 8;  // budgets that are tried, evenly from keeping everything to the bound
@@ -28,7 +28,7 @@ class PlanCurve {
   // Within the problem's budget, if it has one. Of the limits, the work is for each plan and the
   // seconds are for the whole, which takes all cores. A budget for which nothing is found has no
   // point: there may be none.
-  static Result<PlanCurve> make(std::span<const std::string> planners, const Problem& problem,
+  static Result<PlanCurve> make(std::span<const Planner* const> planners, const Problem& problem,
                                 const AddressOptions& addresses, const Limits& limits,
                                 const PlanCurveOptions& options = {});
 
@@ -43,4 +43,4 @@ class PlanCurve {
   std::vector<Outcome> plans_;
 };
 
-}  // namespace regen
+}  // namespace regen::search

@@ -14,11 +14,11 @@
 #include <mutex>
 #include <optional>
 
-#include "regen/execute/device/memory_meter.h"
 #include "regen/execute/device/cpu/work_queue.h"
 #include "regen/execute/device/cpu/worker.h"
+#include "regen/execute/device/memory_meter.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 constexpr Bytes kAlignment = 64;
@@ -322,4 +322,4 @@ std::shared_ptr<CpuDevice> make_cpu_device(const CpuDeviceOptions& options) {
   return std::make_shared<ThreadedCpuDevice>(options);
 }
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -7,7 +7,7 @@
 
 #include "regen/execute/device/device.h"
 
-namespace regen {
+namespace regen::execute {
 
 struct CpuDeviceOptions {
   // Of each copy queue; 0 is as fast as memory.
@@ -31,4 +31,4 @@ class CpuDevice : public ExecutionDevice {
 
 std::shared_ptr<CpuDevice> make_cpu_device(const CpuDeviceOptions& options = {});
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -145,4 +145,4 @@ void WorkQueue::perform(Work& work) {
   }
 }
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -12,7 +12,7 @@
 
 #include "regen/base/units.h"
 
-namespace regen {
+namespace regen::execute {
 
 class WorkQueue {
  public:
@@ -69,4 +69,4 @@ class WorkQueue {
 // A clock for stamps, in seconds.
 double now_seconds();
 
-}  // namespace regen
+}  // namespace regen::execute

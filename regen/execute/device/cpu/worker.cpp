@@ -4,7 +4,7 @@
 
 #include <utility>
 
-namespace regen {
+namespace regen::execute {
 
 Worker::Worker() {
   start();
@@ -70,4 +70,4 @@ void Worker::loop() {
   }
 }
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <thread>
 
-namespace regen {
+namespace regen::execute {
 
 class Worker {
  public:
@@ -40,4 +40,4 @@ class Worker {
   std::thread thread_;  // last: it uses all of the above
 };
 
-}  // namespace regen
+}  // namespace regen::execute

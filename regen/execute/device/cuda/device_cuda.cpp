@@ -21,13 +21,13 @@
 #include <utility>
 #include <vector>
 
-#include "regen/execute/device/cuda_backend.h"
-#include "regen/execute/device/cuda/event_ring_cuda.h"
-#include "regen/execute/device/cuda/pages_cuda.h"
 #include "regen/execute/device/cpu/work_queue.h"
 #include "regen/execute/device/cpu/worker.h"
+#include "regen/execute/device/cuda/event_ring_cuda.h"
+#include "regen/execute/device/cuda/pages_cuda.h"
+#include "regen/execute/device/cuda_backend.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 constexpr double kCyclesPerSecond = 2e9;  // roughly; only for how long a queue is held up
@@ -414,4 +414,4 @@ Result<std::shared_ptr<ExecutionDevice>> open_cuda_device(int index) {
   }
 }
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -7,7 +7,7 @@
 #include <array>
 #include <cstring>
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 constexpr int kBusIdBytes = 32;
@@ -128,4 +128,4 @@ Result<std::shared_ptr<DeviceRing>> DeviceRing::open(const std::string& text) {
       std::make_shared<CudaRing>(index, static_cast<char*>(data), false));
 }
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -1,6 +1,6 @@
 #include "regen/execute/device/cuda/event_ring_cuda.h"
 
-namespace regen {
+namespace regen::execute {
 
 bool cuda_event_done(cudaEvent_t event) {
   const cudaError_t status = cudaEventQuery(event);
@@ -39,4 +39,4 @@ void EventRing::make_room() {
   events_.swap(larger);
 }
 
-}  // namespace regen
+}  // namespace regen::execute

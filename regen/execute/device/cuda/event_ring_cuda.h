@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace regen {
+namespace regen::execute {
 
 // True when all work before the event is done; throws CUDA's error if that work has failed.
 bool cuda_event_done(cudaEvent_t event);
@@ -35,4 +35,4 @@ class EventRing {
   std::uint64_t next_ = 1;
 };
 
-}  // namespace regen
+}  // namespace regen::execute

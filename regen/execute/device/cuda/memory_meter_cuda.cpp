@@ -5,7 +5,7 @@
 
 #include "regen/execute/device/cuda_backend.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 c10::DeviceIndex index_of(c10::Device device) {
@@ -41,4 +41,4 @@ Status reset_cuda_memory_peak(c10::Device device) {
   }
 }
 
-}  // namespace regen
+}  // namespace regen::execute

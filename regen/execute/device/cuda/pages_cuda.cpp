@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 // The driver's functions by name, found through the runtime: nothing is linked with libcuda, which
@@ -201,4 +201,4 @@ MemoryBlock fixed_cuda_block(void* data, Bytes bytes, std::string why_not_releas
                      std::make_unique<FixedPages>(data, std::move(why_not_releasable)));
 }
 
-}  // namespace regen
+}  // namespace regen::execute

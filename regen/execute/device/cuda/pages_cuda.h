@@ -7,7 +7,7 @@
 
 #include "regen/execute/device/memory_block.h"
 
-namespace regen {
+namespace regen::execute {
 
 // Of at least `bytes` bytes: CUDA hands memory out in pages (2 MiB on all cards so far), and the
 // block has all bytes that it takes from the card. An error of code kMissing if this driver or card
@@ -18,4 +18,4 @@ Result<MemoryBlock> allocate_paged_cuda(c10::DeviceIndex index, Bytes bytes);
 // reason.
 MemoryBlock fixed_cuda_block(void* data, Bytes bytes, std::string why_not_releasable);
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -3,7 +3,7 @@
 
 #include "regen/execute/device/cuda_backend.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 Error no_cuda() {
@@ -26,6 +26,6 @@ Status reset_cuda_memory_peak(c10::Device /*device*/) {
   return no_cuda();
 }
 
-}  // namespace regen
+}  // namespace regen::execute
 
 #endif

@@ -3,7 +3,7 @@
 
 #include "regen/execute/device/device_ring.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 Error no_cuda() {
@@ -22,6 +22,6 @@ Result<std::shared_ptr<DeviceRing>> DeviceRing::open(const std::string& /*handle
   return no_cuda();
 }
 
-}  // namespace regen
+}  // namespace regen::execute
 
 #endif

@@ -31,7 +31,7 @@
 #include "regen/base/units.h"
 #include "regen/graph/graph.h"
 
-namespace regen {
+namespace regen::published {
 
 // What a block reads of a variable.
 enum class LowerSetRole : std::uint8_t {
@@ -109,4 +109,4 @@ struct LowerSetStatistics {
 
 LowerSetStatistics lower_set_statistics(const LowerSetFile& file);
 
-}  // namespace regen
+}  // namespace regen::published

@@ -5,7 +5,7 @@
 #include "regen/base/text.h"
 #include "regen/published/lower_sets/format/format_lower_sets.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 // The "lower_sets" object inside an attribute text, or null.
@@ -257,4 +257,4 @@ Result<LowerSetFile> lower_sets_from_graph(const Graph& graph) {
   return file;
 }
 
-}  // namespace regen
+}  // namespace regen::published

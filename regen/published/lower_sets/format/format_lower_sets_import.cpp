@@ -5,10 +5,10 @@
 #include "regen/base/json.h"
 #include "regen/base/text.h"
 #include "regen/graph/builder.h"
-#include "regen/published/lower_sets/format/format_lower_sets.h"
 #include "regen/graph/format_order.h"
+#include "regen/published/lower_sets/format/format_lower_sets.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 using Edges = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
@@ -283,4 +283,4 @@ Result<Graph> graph_from_lower_sets(const LowerSetFile& file, const std::string&
   return Importer(file, source).run();
 }
 
-}  // namespace regen
+}  // namespace regen::published

@@ -6,7 +6,7 @@
 #include "regen/base/text.h"
 #include "regen/published/lower_sets/format/format_lower_sets.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 constexpr std::array<std::string_view, 4> kRoleNames{"_", "gradient", "input", "output"};
@@ -240,4 +240,4 @@ LowerSetStatistics lower_set_statistics(const LowerSetFile& file) {
   return sums;
 }
 
-}  // namespace regen
+}  // namespace regen::published

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 class Runner {
@@ -193,4 +193,4 @@ Result<ScheduleRun> run_schedule(const LowerSetFile& file, const Schedule& sched
   return Runner(file, source).run(schedule);
 }
 
-}  // namespace regen
+}  // namespace regen::published

@@ -8,7 +8,7 @@
 #include "regen/published/lower_sets/format/format_lower_sets.h"
 #include "regen/published/lower_sets/format/schedule_text.h"
 
-namespace regen {
+namespace regen::published {
 
 struct ScheduleRun {
   // Values that blocks made and gradients, after any order; parameters and network inputs are left
@@ -31,4 +31,4 @@ struct ScheduleRun {
 Result<ScheduleRun> run_schedule(const LowerSetFile& file, const Schedule& schedule,
                                  const std::string& source);
 
-}  // namespace regen
+}  // namespace regen::published

@@ -9,7 +9,7 @@
 #include "regen/base/units.h"
 #include "regen/published/lower_sets/format/format_lower_sets.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 constexpr std::string_view kBlanks = " \t\r";
@@ -182,4 +182,4 @@ Result<Schedule> schedule_from_plan(const Graph& graph, const Plan& plan) {
   return schedule;
 }
 
-}  // namespace regen
+}  // namespace regen::published

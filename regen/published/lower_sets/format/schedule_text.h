@@ -16,7 +16,7 @@
 #include "regen/graph/graph.h"
 #include "regen/plan/plan.h"
 
-namespace regen {
+namespace regen::published {
 
 enum class OrderKind : std::uint8_t { kCompute, kForgetValue, kForgetGradient };
 
@@ -47,4 +47,4 @@ Result<IdVector<OpId, std::optional<std::uint32_t>>> blocks_in_file(const Graph&
 // summed as they are made, so that the ops which add them up have no orders.
 Result<Schedule> schedule_from_plan(const Graph& graph, const Plan& plan);
 
-}  // namespace regen
+}  // namespace regen::published

@@ -13,7 +13,7 @@
 #include "regen/base/units.h"
 #include "regen/graph/graph.h"
 
-namespace regen {
+namespace regen::published {
 
 enum class MonetKind : std::uint8_t {
   kForward,       // FwdNode: an op of the network, or the loss
@@ -106,4 +106,4 @@ Result<Graph> graph_from_monet(const MonetInstance& instance, const std::string&
 // ops of one output. Update ops are left out. Costs in flop are written at 1 Tflop/s.
 Result<MonetInstance> monet_from_graph(const Graph& graph);
 
-}  // namespace regen
+}  // namespace regen::published

@@ -1,6 +1,6 @@
 #include "regen/published/monet/format/format_monet_json.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 Status check_node(const MonetInstance& instance, std::uint32_t id, const JsonCursor& at) {
@@ -78,4 +78,4 @@ Status check_monet_instance(const MonetInstance& instance, const JsonCursor& at)
   return {};
 }
 
-}  // namespace regen
+}  // namespace regen::published

@@ -4,7 +4,7 @@
 #include "regen/base/text.h"
 #include "regen/published/monet/format/format_monet_json.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 constexpr double kMib = 1 << 20;
@@ -244,4 +244,4 @@ Result<MonetInstance> monet_from_graph(const Graph& graph) {
   return instance;
 }
 
-}  // namespace regen
+}  // namespace regen::published

@@ -4,7 +4,7 @@
 #include "regen/graph/builder.h"
 #include "regen/published/monet/format/format_monet_json.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 constexpr double kMib = 1 << 20;
@@ -236,4 +236,4 @@ Result<Graph> graph_from_monet(const MonetInstance& instance, const std::string&
   return Importer(instance, source).run();
 }
 
-}  // namespace regen
+}  // namespace regen::published

@@ -5,7 +5,7 @@
 #include "regen/base/json.h"
 #include "regen/published/monet/format/format_monet.h"
 
-namespace regen {
+namespace regen::published {
 
 Json monet_node_json(const MonetNode& node, std::size_t id);
 // All but the nodes.
@@ -18,4 +18,4 @@ Result<MonetInstance> read_monet_header(const JsonCursor& at, std::size_t num_no
 // The checks that need the whole instance.
 Status check_monet_instance(const MonetInstance& instance, const JsonCursor& at);
 
-}  // namespace regen
+}  // namespace regen::published

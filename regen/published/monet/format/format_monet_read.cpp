@@ -4,7 +4,7 @@
 #include "regen/base/text.h"
 #include "regen/published/monet/format/format_monet_json.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 constexpr std::string_view kNodeFields =
@@ -254,4 +254,4 @@ Result<MonetInstance> read_monet_instance(std::string_view text, const std::stri
   return instance;
 }
 
-}  // namespace regen
+}  // namespace regen::published

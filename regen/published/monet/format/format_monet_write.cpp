@@ -3,7 +3,7 @@
 #include "regen/base/text.h"
 #include "regen/published/monet/format/format_monet_json.h"
 
-namespace regen {
+namespace regen::published {
 namespace {
 
 Json node_map_json(const std::map<std::uint32_t, std::uint32_t>& map) {
@@ -96,4 +96,4 @@ Result<std::string> write_monet_instance(const MonetInstance& instance) {
   return out + "}\n";
 }
 
-}  // namespace regen
+}  // namespace regen::published

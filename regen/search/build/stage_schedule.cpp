@@ -1,10 +1,10 @@
-#include "regen/published/checkmate/stage_schedule.h"
+#include "regen/search/build/stage_schedule.h"
 
 #include <algorithm>
 
 #include "regen/search/build/sequence.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // S as the stages pass: which tensors are kept at the start of the present stage.
@@ -131,4 +131,4 @@ Plan StageSchedule::compile() const {
   return plan;
 }
 
-}  // namespace regen
+}  // namespace regen::search

@@ -12,7 +12,7 @@
 #include "regen/graph/graph.h"
 #include "regen/plan/plan.h"
 
-namespace regen {
+namespace regen::search {
 
 // Stages first..last, both included.
 struct StageInterval {
@@ -48,4 +48,4 @@ class StageSchedule {
   std::vector<std::vector<OpId>> computed_;
 };
 
-}  // namespace regen
+}  // namespace regen::search

@@ -4,13 +4,13 @@
 #include <numeric>
 
 #include "regen/graph/analysis.h"
-#include "regen/published/baselines/binomial.h"
 #include "regen/search/build/checkpoint_plan.h"
-#include "regen/search/planner_list.h"
 #include "regen/search/build/sequence.h"
-#include "regen/published/checkmate/stage_schedule.h"
+#include "regen/search/build/stage_schedule.h"
+#include "regen/search/heuristics/binomial.h"
+#include "regen/search/planner_list.h"
 
-namespace regen {
+namespace regen::search {
 namespace {
 
 // The dynamic program is cubic in the blocks; longer chains are cut into this many blocks of
@@ -134,7 +134,7 @@ void keep_blocks(const Graph& graph, const BlockChain& chain, StageSchedule& sch
 Result<Candidate> plan_slots(const Problem& problem, const BlockChain& chain,
                              const BinomialTable& table, std::size_t slots, Effort& effort) {
   const Graph& graph = *problem.graph;
-  const bool plain = problem.options.accounting == Accounting::kPlain;
+  const bool plain = &accounting_of(problem) == &plain_accounting();
   const auto stages = static_cast<std::int64_t>(graph.num_ops());
   StageSchedule schedule(graph);
   keep_always(graph, schedule);
@@ -151,16 +151,7 @@ Result<Candidate> plan_slots(const Problem& problem, const BlockChain& chain,
   schedule.complete();
   Candidate candidate{.note = format_count(slots, "checkpoint slot") + " on a chain of " +
                               format_count(chain.ends.size(), "block")};
-  if (plain) {
-    std::vector<OpId> sequence;
-    for (std::size_t stage = 0; stage < schedule.num_stages(); ++stage) {
-      const auto& ops = schedule.computed(stage);
-      sequence.insert(sequence.end(), ops.begin(), ops.end());
-    }
-    candidate.plan = plan_from_sequence(graph, sequence);
-  } else {
-    candidate.plan = schedule.compile();
-  }
+  REGEN_ASSIGN(candidate.plan, accounting_of(problem).plan(graph, schedule));
   effort.add(static_cast<std::int64_t>(candidate.plan.steps.size()));
   REGEN_ASSIGN(candidate.simulation, simulate(graph, candidate.plan, {.link = problem.link}));
   return candidate;
@@ -170,9 +161,7 @@ Result<Candidate> plan_slots(const Problem& problem, const BlockChain& chain,
 
 Result<Proposal> plan_griewank(const Problem& problem, Effort& effort) {
   const Graph& graph = *problem.graph;
-  if (problem.options.accounting == Accounting::kCheckmate) {
-    REGEN_ASSIGN([[maybe_unused]] const std::size_t n, mirrored_forward_ops(graph));
-  }
+  REGEN_TRY(accounting_of(problem).check(graph));
   REGEN_TRY(check_sequences_possible(graph));
   const bool in_haste = effort.seconds_left() < kHasteSeconds || effort.work_left() < kHasteWork;
   BlockChain chain = make_chain(graph, in_haste ? kMaxBlocksInHaste : kMaxBlocks);
@@ -198,4 +187,4 @@ Result<Proposal> plan_griewank(const Problem& problem, Effort& effort) {
   return std::move(best).proposal("no number of slots was tried");
 }
 
-}  // namespace regen
+}  // namespace regen::search
