@@ -1,15 +1,63 @@
+# regen_layers(FILE) makes one static library from each line of the list of layers: see the head of cmake/layers.txt.
+# Folders that are left out (no torch) take those that use them along.
+function(regen_layers list)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${list})
+  file(STRINGS ${PROJECT_SOURCE_DIR}/${list} lines REGEX "^[a-z_]+:")
+  foreach(line ${lines})
+    string(REGEX MATCH "^([a-z_]+):([a-z_ ]*)([+]?)([a-z_ ]*)$" matched "${line}")
+    if(NOT matched)
+      message(FATAL_ERROR "${list}: expected 'folder: folders + libraries', found '${line}'")
+    endif()
+    set(folder ${CMAKE_MATCH_1})
+    separate_arguments(below UNIX_COMMAND "${CMAKE_MATCH_2}")
+    separate_arguments(libraries UNIX_COMMAND "${CMAKE_MATCH_4}")
+    regen_folder_is_built(built "${below}" "${libraries}")
+    if(built)
+      regen_folder(${folder} ${below})
+      foreach(library ${libraries})
+        cmake_language(CALL regen_use_${library} ${folder})
+      endforeach()
+    endif()
+  endforeach()
+endfunction()
+
+function(regen_folder_is_built result below libraries)
+  set(${result} ON PARENT_SCOPE)
+  if("torch" IN_LIST libraries AND NOT REGEN_TORCH)
+    set(${result} OFF PARENT_SCOPE)
+  endif()
+  foreach(folder ${below})
+    if(NOT TARGET regen_${folder})
+      set(${result} OFF PARENT_SCOPE)
+    endif()
+  endforeach()
+endfunction()
+
 # regen_folder(NAME DEPENDENCY...) makes the static library regen_NAME from
 # every source in regen/NAME (folders below it included).
 function(regen_folder name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/regen/${name}/*.cpp)
   add_library(regen_${name} STATIC ${sources})
   target_include_directories(regen_${name} PUBLIC ${PROJECT_SOURCE_DIR})
-  if(ARGN)
-    list(TRANSFORM ARGN PREPEND regen_ OUTPUT_VARIABLE dependencies)
-    target_link_libraries(regen_${name} PUBLIC ${dependencies})
-  else()
-    target_link_libraries(regen_${name} PUBLIC nlohmann_json::nlohmann_json Threads::Threads)
-  endif()
+  list(TRANSFORM ARGN PREPEND regen_ OUTPUT_VARIABLE dependencies)
+  target_link_libraries(regen_${name} PUBLIC ${dependencies})
+endfunction()
+
+# What a library named after the + of a line means for the folder. regen_use_torch is in torch.cmake.
+function(regen_use_json folder)
+  target_link_libraries(regen_${folder} PUBLIC nlohmann_json::nlohmann_json Threads::Threads)
+endfunction()
+
+function(regen_use_highs folder)
+  target_link_libraries(regen_${folder} PRIVATE highs::highs)
+endfunction()
+
+# The daemon's event loop: headers only. Without the last definition, whether Asio allocates by new or by malloc
+# depends on what a source includes before it.
+function(regen_use_asio folder)
+  find_path(ASIO_INCLUDE_DIR asio.hpp HINTS ${PROJECT_SOURCE_DIR}/third_party/asio REQUIRED)
+  target_include_directories(regen_${folder} SYSTEM PUBLIC ${ASIO_INCLUDE_DIR})
+  target_compile_definitions(regen_${folder} PUBLIC ASIO_STANDALONE ASIO_NO_DEPRECATED ASIO_DISABLE_STD_ALIGNED_ALLOC)
 endfunction()
 
 # Makes NAME_test from every source in tests/NAME.
