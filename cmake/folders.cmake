@@ -1,5 +1,5 @@
 # regen_layers(FILE) makes one static library from each line of the list of layers: see the head of cmake/layers.txt.
-# Folders that are left out (no torch) take those that use them along.
+# Folders that are left out (no torch) take those that use them along. regen::regen is the sum of all that need no torch.
 function(regen_layers list)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${list})
   file(STRINGS ${PROJECT_SOURCE_DIR}/${list} lines REGEX "^[a-z_]+:")
@@ -17,8 +17,15 @@ function(regen_layers list)
       foreach(library ${libraries})
         cmake_language(CALL regen_use_${library} ${folder})
       endforeach()
+      regen_note_torch_free(${folder} "${below}" "${libraries}")
     endif()
   endforeach()
+  get_property(torch_free GLOBAL PROPERTY REGEN_TORCH_FREE)
+  list(TRANSFORM torch_free PREPEND regen_)
+  add_library(regen_all INTERFACE)
+  add_library(regen::regen ALIAS regen_all)
+  set_target_properties(regen_all PROPERTIES EXPORT_NAME regen)
+  target_link_libraries(regen_all INTERFACE ${torch_free})
 endfunction()
 
 function(regen_folder_is_built result below libraries)
@@ -33,12 +40,28 @@ function(regen_folder_is_built result below libraries)
   endforeach()
 endfunction()
 
-# regen_folder(NAME DEPENDENCY...) makes the static library regen_NAME from
+# Keeps the global property REGEN_TORCH_FREE: the folders that can be used without torch.
+function(regen_note_torch_free folder below libraries)
+  get_property(torch_free GLOBAL PROPERTY REGEN_TORCH_FREE)
+  foreach(name ${below})
+    if(NOT name IN_LIST torch_free)
+      return()
+    endif()
+  endforeach()
+  if(NOT "torch" IN_LIST libraries)
+    set_property(GLOBAL APPEND PROPERTY REGEN_TORCH_FREE ${folder})
+  endif()
+endfunction()
+
+# regen_folder(NAME DEPENDENCY...) makes the static library regen_NAME, for other projects regen::NAME, from
 # every source in regen/NAME (folders below it included).
 function(regen_folder name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/regen/${name}/*.cpp)
   add_library(regen_${name} STATIC ${sources})
-  target_include_directories(regen_${name} PUBLIC ${PROJECT_SOURCE_DIR})
+  add_library(regen::${name} ALIAS regen_${name})
+  set_target_properties(regen_${name} PROPERTIES EXPORT_NAME ${name})
+  target_include_directories(regen_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include>)
+  target_compile_features(regen_${name} PUBLIC cxx_std_20)
   list(TRANSFORM ARGN PREPEND regen_ OUTPUT_VARIABLE dependencies)
   target_link_libraries(regen_${name} PUBLIC ${dependencies})
 endfunction()
@@ -56,7 +79,7 @@ endfunction()
 # depends on what a source includes before it.
 function(regen_use_asio folder)
   find_path(ASIO_INCLUDE_DIR asio.hpp HINTS ${PROJECT_SOURCE_DIR}/third_party/asio REQUIRED)
-  target_include_directories(regen_${folder} SYSTEM PUBLIC ${ASIO_INCLUDE_DIR})
+  target_include_directories(regen_${folder} SYSTEM PUBLIC $<BUILD_INTERFACE:${ASIO_INCLUDE_DIR}>)
   target_compile_definitions(regen_${folder} PUBLIC ASIO_STANDALONE ASIO_NO_DEPRECATED ASIO_DISABLE_STD_ALIGNED_ALLOC)
 endfunction()
 
