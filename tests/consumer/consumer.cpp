@@ -17,7 +17,7 @@ int main() {
   const auto all = regen::solve("keep_all", problem);
   if (!all) return 2;
   problem.budget = all->simulation.peak_bytes / 2;
-  const auto half = regen::solve("auto", problem, {.seconds = 5});
+  const auto half = regen::solve("auto", problem, {.work = 1'000'000});
   if (!half || !half->plan) return 1;
   std::printf("VGG19: %.1f ms in %.2f GB, %.1f ms in %.2f GB\n", all->simulation.cost * 1e3,
               static_cast<double>(all->simulation.peak_bytes) / 1e9, half->simulation.cost * 1e3,
