@@ -1,4 +1,4 @@
-"""docs/results.md, results/README.md and docs/figures/*.svg from results/*.csv.
+"""docs/results.md, results/README.md, the table of README.md and docs/figures/*.svg from results/*.csv.
 
     tools/results.py                       writes them
     tools/results.py --check               exits with 1 when one of them is not what the CSVs give
@@ -20,7 +20,8 @@ LONGEST_PAGE = 150
 
 
 def texts():
-    return {data.ROOT / "docs" / "results.md": pages.page(), data.FOLDER / "README.md": pages.index()}
+    front = data.ROOT / "README.md"
+    return {data.ROOT / "docs" / "results.md": pages.page(), data.FOLDER / "README.md": pages.index(), front: pages.readme(front.read_text())}
 
 
 def check():
@@ -45,7 +46,7 @@ def write():
     for path, text in texts().items():
         path.write_text(text)
     figures.draw_all(FIGURES)
-    print(f"wrote docs/results.md, results/README.md and {len(figures.FIGURES)} figures")
+    print(f"wrote docs/results.md, results/README.md, the table of README.md and {len(figures.FIGURES)} figures")
 
 
 def main():

@@ -37,6 +37,7 @@ def test_a_page_that_differs_is_reported(tmp_path):
     for folder in ("results", "tools", "docs/figures", "python/regen_plot"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     shutil.copy(ROOT / "docs" / "results.md", tmp_path / "docs")
+    shutil.copy(ROOT / "README.md", tmp_path)
     assert run_check(tmp_path).returncode == 0
     path = tmp_path / "results" / "packing.csv"
     path.write_text(path.read_text().replace("0.004", "0.003"))
@@ -48,6 +49,7 @@ def test_a_page_that_differs_is_reported(tmp_path):
 def test_a_row_without_provenance_is_reported(tmp_path):
     for folder in ("results", "tools", "docs", "python/regen_plot"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
+    shutil.copy(ROOT / "README.md", tmp_path)
     path = tmp_path / "results" / "zoo.csv"
     path.write_text(path.read_text().replace(",2026-11-15,", ",,", 1))
     done = run_check(tmp_path)
