@@ -96,7 +96,7 @@ def paragraphs(text):
             out += [""] * bool(out and out[-1]) + ["```python"]
             code = True
         elif line and not line.startswith("    ") and code:
-            out += close_code(out) + [""]
+            out += [*close_code(out), ""]
             code = False
         out.append(line[4:] if code else line)
     return "\n".join(out + (close_code(out) if code else []))
@@ -167,7 +167,7 @@ def method_parts(name, kind):
 
 
 def class_part(name, kind):
-    hidden = [base for base in kind.__bases__ if base is object or "._" in base.__module__ and base.__module__ != "regen._runtime"]
+    hidden = [base for base in kind.__bases__ if base is object or ("._" in base.__module__ and base.__module__ != "regen._runtime")]
     bases = [annotation(base) for base in kind.__bases__ if base not in hidden]
     head = f"class {name}({', '.join(bases)})" if bases else f"class {name}"
     parts = [f"```python\n{head}\n```"]

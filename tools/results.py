@@ -11,9 +11,9 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-import results_data as data  # noqa: E402
-import results_figures as figures  # noqa: E402
-import results_page as pages  # noqa: E402
+import results_data as data
+import results_figures as figures
+import results_page as pages
 
 FIGURES = data.ROOT / "docs" / "figures"
 LONGEST_PAGE = 150

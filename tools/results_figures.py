@@ -8,7 +8,7 @@ import results_data as data
 
 sys.path.insert(0, str(data.ROOT / "python"))
 
-from regen_plot import style  # noqa: E402
+from regen_plot import style
 
 MODELS = ["ResNet-50", "GPT-2 medium", "U-Net", "MobileNetV2", "GoogLeNet", "VGG-16"]
 
