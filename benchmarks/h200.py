@@ -31,7 +31,7 @@ import regen
 from benchmarks.checkpointed import checkpoint_blocks
 from benchmarks.moved_plan import moved_plan
 from examples.models import build
-from regen.check import same_bits
+from regen._check import same_bits
 
 GIB = float(1 << 30)
 EVERYTHING = "130GiB"

@@ -19,8 +19,8 @@ from torch.nn import functional as F
 
 from examples.models import branches, recurrent, residual, transformers
 from regen.capture import capture_step
-from regen.runner import Runner
-from regen.settings import Settings
+from regen._session.runner import Runner
+from regen._session.settings import Settings
 
 
 def pictures(batch, size=112):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from regen.cudnn_recurrent import MODES, fake_recurrent
+from regen._capture.cudnn_recurrent import MODES, fake_recurrent
 
 
 def tensors(gates, memory):

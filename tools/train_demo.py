@@ -13,7 +13,7 @@ import torch
 import regen
 from examples.models import registry, transformers
 from regen import _runtime
-from regen.check import same_bits
+from regen._check import same_bits
 
 STEPS = 4
 SHARE = 1 / 3

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import regen
-from regen.check import same_bits
+from regen._check import same_bits
 
 MIB = 1 << 20
 WIDTH = 1 << 14

@@ -12,7 +12,7 @@ import torch
 
 import regen
 from examples.models import build
-from regen import capture_cache
+from regen._capture import capture_cache
 
 
 def main(kind, cache):

@@ -9,7 +9,7 @@ import torch
 import regen
 from deep_models import BATCHES
 from examples.models import build, names
-from regen.check import one_step, same_bits
+from regen._check import one_step, same_bits
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 

@@ -18,7 +18,7 @@ import regen
 from deep_models import build_deep
 from examples.models import FAMILIES, names
 from regen import _runtime
-from regen.check import same_bits
+from regen._check import same_bits
 
 STEPS = 3
 EXHAUSTIVE = os.environ.get("REGEN_EXHAUSTIVE") == "1"

@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from eventually import eventually
-from regen.share.batches import Batches
+from regen.share._batches import Batches
 from tests.runtime.feed_cuda_worker import BATCH, Noise, digest
 
 WORKER = Path(__file__).with_name("feed_cuda_worker.py")

@@ -17,9 +17,9 @@ from torch.nn import functional as F
 
 import regen
 from regen import _runtime
-from regen.check import same_bits
-from regen.improvement import RUNNING
-from regen.settings import BACKGROUND_SECONDS, Settings
+from regen._check import same_bits
+from regen._session.improvement import RUNNING
+from regen._session.settings import BACKGROUND_SECONDS, Settings
 from small_training import Net, assert_same, batch, in_use, make, train
 
 LINK = (1e7, 1e7, 2e7)  # so slow that moving is no way out

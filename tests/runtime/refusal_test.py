@@ -13,7 +13,7 @@ import torch
 import regen
 from deep_models import build_deep
 from regen import _runtime
-from regen.check import same_bits
+from regen._check import same_bits
 from step_test import assert_same_training, in_use, plain_step, sgd
 
 MODELS = ["resnet50", "gpt2_medium", "lstm", "gcn", "vae", "in_place"]

@@ -175,6 +175,6 @@ def test_will_it_fit(tmp_path):
 
 def test_check_passes_and_fails_loudly():
     check(make(), (batch()[0],), 0.8)
-    from regen.check import compare
+    from regen._check import compare
     with pytest.raises(regen.CheckError, match="output 0 differs"):
         compare({"output 0": torch.zeros(3)}, {"output 0": -torch.zeros(3)}, 0)

@@ -16,11 +16,11 @@ from torch import nn
 from torch.nn import functional as F
 
 import regen
-import regen.job
+from regen._session import job as job_module
 import wire
 from eventually import eventually
 from regen import _runtime
-from regen.check import same_bits
+from regen._check import same_bits
 from regen_program import BINARY
 from share_daemon import Daemon
 from small_training import Heads, Net, batch, make, pair, train
@@ -118,8 +118,8 @@ def enrolled(daemon, monkeypatch):
         values = {"SOCKET": daemon.socket, "NAME": "tested", "MEMORY": memory, **{k.upper(): str(v) for k, v in options.items()}}
         for name, value in values.items():
             monkeypatch.setenv(f"REGEN_SHARE_{name}", value)
-        monkeypatch.setattr(regen.job, "_ASKED", False)
-        monkeypatch.setattr(regen.job, "_JOB", None)
+        monkeypatch.setattr(job_module, "_ASKED", False)
+        monkeypatch.setattr(job_module, "_JOB", None)
         return regen.share.job()
 
     return join
@@ -225,7 +225,7 @@ def test_a_forked_child_is_no_job_and_keeps_no_connection(enrolled, daemon):
         signal.pause()
     try:
         assert os.read(ends[0], 1) == b"1"
-        regen.job._JOB.abandon()  # as if this process had died
+        job_module._JOB.abandon()  # as if this process had died
         assert eventually(lambda: not jobs(daemon)), "the child has the connection still"
     finally:
         os.kill(child, signal.SIGKILL)

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, IterableDataset
 import regen.share
 from eventually import eventually
 from regen import _runtime
-from regen.share.batches import Batches
+from regen.share._batches import Batches
 
 ROOT = Path(__file__).resolve().parents[2]
 context = multiprocessing.get_context("fork")

@@ -7,13 +7,13 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from regen import _runtime
-from regen.budget import device_budget
-from regen.job import hold
-from regen.measured_step import StepClock
-from regen.owned import Bindings, place_of, place_value
-from regen.program_builder import referenced_values
-from regen.report import PlanReport
-from regen.runner import RUNTIME_RESERVE, Runner
+from regen._session.budget import device_budget
+from regen._session.job import hold
+from regen._session.measured_step import StepClock
+from regen._session.owned import Bindings, place_of, place_value
+from regen._capture.program_builder import referenced_values
+from regen._session.report import PlanReport
+from regen._session.runner import RUNTIME_RESERVE, Runner
 
 # Gradients are handed to autograd when about this many bytes of them are complete, so that DDP's
 # buckets fill while the rest of the backward pass runs.

@@ -24,8 +24,8 @@ _SPAWNED = """
 import os, pickle, sys
 if os.fork(): os._exit(0)
 sys.path[:] = pickle.load(sys.stdin.buffer)
-from regen.share import feeder
-feeder.run_spawned(int(sys.argv[1]))
+from regen.share import _feeder
+_feeder.run_spawned(int(sys.argv[1]))
 """
 
 

@@ -5,7 +5,7 @@ import dataclasses
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from regen.program_builder import ProgramBuilder
+from regen._capture.program_builder import ProgramBuilder
 
 
 class Value(int):

@@ -5,7 +5,7 @@ import math
 import torch
 
 from regen.errors import CaptureError
-from regen.program_builder import reads_of
+from regen._capture.program_builder import reads_of
 
 # Normalization with the statistics of the batch takes the running ones only to hand back updated ones, so it gives the
 # same result after the update as before; its backward pass does not read them at all.

@@ -5,16 +5,16 @@ import contextlib
 import torch
 from torch.utils._pytree import tree_flatten
 
-from regen.admission import admission_of
-from regen.budget import device_budget
-from regen.capture import capture_inference
-from regen.job import hold, job
-from regen.owned import Bindings
-from regen.report import PlanReport
-from regen.runner import Runner
-from regen.runners import Runners
-from regen.settings import Settings
-from regen.wrap import same_random_numbers, signature
+from regen._session.admission import admission_of
+from regen._session.budget import device_budget
+from regen._capture.capture import capture_inference
+from regen._session.job import hold, job
+from regen._session.owned import Bindings
+from regen._session.report import PlanReport
+from regen._session.runner import Runner
+from regen._session.runners import Runners
+from regen._session.settings import Settings
+from regen._wrap import same_random_numbers, signature
 
 
 def infer(model, args, budget=None, *, kwargs=None, **options):

@@ -2,8 +2,8 @@
 
 import torch
 
-from regen.conversion import Value
-from regen.program_builder import referenced_values
+from regen._capture.conversion import Value
+from regen._capture.program_builder import referenced_values
 
 
 class NodeWriter:

@@ -6,7 +6,7 @@ import torch
 from torch.optim.optimizer import _default_to_fused_or_foreach
 
 from regen.errors import CaptureError
-from regen.update_recording import Shadow, Symbol, numbers_at, same_recipe, scalar_places
+from regen._capture.update_recording import Shadow, Symbol, numbers_at, same_recipe, scalar_places
 
 SUPPORTED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
 

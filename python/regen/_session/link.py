@@ -3,8 +3,8 @@
 import json
 
 from regen import _runtime
-from regen.cache_folder import write_whole
-from regen.job import hold
+from regen._capture.cache_folder import write_whole
+from regen._session.job import hold
 
 MEASURED = {}  # device -> bytes per second to the host, to the device, both together
 

@@ -5,8 +5,8 @@ import json
 import torch
 
 from regen import _runtime
-from regen.share import feeder
-from regen.share.batches import Batches, number_of_batches
+from regen.share import _feeder
+from regen.share._batches import Batches, number_of_batches
 
 
 def loader(
@@ -87,7 +87,7 @@ class SharedLoader:
     """Iterating over it gives the batches of one epoch. Batches are the memory itself: whoever keeps them keeps their slots."""
 
     def __init__(self, batches, name, options, policy, join, start):
-        if feeder.importing:
+        if _feeder.importing:
             raise RuntimeError(
                 f"regen.share.loader({name!r}) was called while the script was imported for a producer, "
                 "expected it under if __name__ == '__main__':"
@@ -102,7 +102,7 @@ class SharedLoader:
         path = _runtime.feed_socket(name)
         settings = json.dumps({**batches.settings(), "epochs": options["epochs"], "gpu": options["gpu"]}, sort_keys=True)
         self._consumer = None
-        producer = feeder.Producer(batches, name, path, settings, options)
+        producer = _feeder.Producer(batches, name, path, settings, options)
         self._consumer = _runtime.FeedConsumer(path, settings, policy == "skip", join == "epoch", getattr(producer, start))
 
     def __len__(self):

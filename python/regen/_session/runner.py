@@ -8,12 +8,12 @@ import pathlib
 import torch
 
 from regen import _runtime
-from regen.admission import CURVE_SECONDS
-from regen.budget import budget_bytes, device_budget
-from regen.cache_folder import cache_folder
-from regen.improvement import Improvement
-from regen.job import hold, job
-from regen.link import measured_link
+from regen._session.admission import CURVE_SECONDS
+from regen._session.budget import budget_bytes, device_budget
+from regen._capture.cache_folder import cache_folder
+from regen._session.improvement import Improvement
+from regen._session.job import hold, job
+from regen._session.link import measured_link
 
 # Room inside the budget for allocations that the recording did not foresee.
 RUNTIME_RESERVE = {"cpu": 16 << 10, "cuda": 8 << 20}

@@ -10,9 +10,9 @@ import json
 
 import torch
 
-from regen.conversion import Brought, Conversion, Output, Value
-from regen.dynamo_graph import PLAIN_TENSORS
-from regen.program_builder import ProgramBuilder
+from regen._capture.conversion import Brought, Conversion, Output, Value
+from regen._capture.dynamo_graph import PLAIN_TENSORS
+from regen._capture.program_builder import ProgramBuilder
 
 MAGIC = "regen-conversion 1"
 # Constants are numbers that the code of the model spells out; what is larger than this is better made again.

@@ -5,12 +5,12 @@ What AOTAutograd makes of Dynamo's graph, converted, is kept under a key that co
 
 import os
 
-from regen.cache_folder import cache_folder, drop_oldest, write_whole
-from regen.conversion_file import CannotKeep, from_bytes, to_bytes
-from regen.graph_key import NoKey, graph_key
-from regen.graph_to_program import JointConverter
-from regen.joint_graph import trace_joint_graph
-from regen.program_builder import ProgramBuilder
+from regen._capture.cache_folder import cache_folder, drop_oldest, write_whole
+from regen._capture.conversion_file import CannotKeep, from_bytes, to_bytes
+from regen._capture.graph_key import NoKey, graph_key
+from regen._capture.graph_to_program import JointConverter
+from regen._capture.joint_graph import trace_joint_graph
+from regen._capture.program_builder import ProgramBuilder
 
 # Of all kept graphs together; that of a ResNet-50 has half a megabyte.
 MOST_BYTES = 256 << 20

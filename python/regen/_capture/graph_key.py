@@ -15,8 +15,8 @@ import torch
 import torch._functorch.config
 from torch.fx.node import _get_qualified_name
 
-from regen.dynamo_graph import PLAIN_TENSORS
-from regen.errors import source_of_stack_trace
+from regen._capture.dynamo_graph import PLAIN_TENSORS
+from regen._capture.trace_errors import source_of_stack_trace
 
 # Operators of PyTorch itself; those of others may be defined by Python code, which a name does not cover.
 OPERATOR_NAMESPACES = ("aten", "prims", "prim", "_c10d_functional")

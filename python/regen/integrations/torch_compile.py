@@ -3,7 +3,7 @@
 import torch
 from torch._dynamo import register_backend
 
-from regen.wrap import wrap
+from regen._wrap import wrap
 
 
 @register_backend

@@ -1,7 +1,7 @@
 """Budgets as people write them."""
 
 from regen import _runtime
-from regen.job import job, job_memory
+from regen._session.job import job, job_memory
 
 # Kernels that are first called during a step are loaded into memory that nobody accounts for.
 KERNEL_ROOM = {"cpu": 0, "cuda": 256 << 20}

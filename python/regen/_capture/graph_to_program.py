@@ -9,10 +9,11 @@ import operator
 
 import torch
 
-from regen.autocast_casts import merge_casts_of_parameters
-from regen.conversion import Brought, Conversion, Output, Value
-from regen.errors import CaptureError, source_of_stack_trace
-from regen.program_builder import json_argument
+from regen._capture.autocast_casts import merge_casts_of_parameters
+from regen._capture.conversion import Brought, Conversion, Output, Value
+from regen._capture.trace_errors import source_of_stack_trace
+from regen.errors import CaptureError
+from regen._capture.program_builder import json_argument
 
 aten = torch.ops.aten
 

@@ -5,8 +5,8 @@ import json
 import torch
 
 from regen import _runtime
-from regen.share.random_state import random_state, restore_random_state
-from regen.share.state import PackedState, optimizer_values, parameters_of, stays_on_host
+from regen.share._random_state import random_state, restore_random_state
+from regen.share._state import PackedState, optimizer_values, parameters_of, stays_on_host
 
 FORMAT = 1
 LENGTH = 16  # digits in front of the text of an image

@@ -6,14 +6,16 @@ import warnings
 import torch
 from torch.utils._pytree import tree_flatten
 
-from regen import _runtime, distributed
-from regen.admission import admission_of
-from regen.caller_memory import CallerMemory
-from regen.capture import capture, device_of
+from regen import _runtime
+
+from regen._session import distributed
+from regen._session.admission import admission_of
+from regen._session.caller_memory import CallerMemory
+from regen._capture.capture import capture, device_of
 from regen.errors import CaptureError
-from regen.runners import Runners
-from regen.settings import Settings
-from regen.wrap_runner import GRADIENT_CHUNK, WrapPlan, WrapRunner
+from regen._session.runners import Runners
+from regen._session.settings import Settings
+from regen._session.wrap_runner import GRADIENT_CHUNK, WrapPlan, WrapRunner
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 

@@ -2,16 +2,16 @@
 
 from torch.utils._pytree import tree_flatten
 
-from regen.admission import admission_of
-from regen.capture import capture_step
-from regen.job import hold
-from regen.measured_step import StepMeter
-from regen.owned import Bindings
-from regen.report import PlanReport
-from regen.runner import Runner
-from regen.runners import Runners
-from regen.settings import Settings
-from regen.wrap import signature
+from regen._session.admission import admission_of
+from regen._capture.capture import capture_step
+from regen._session.job import hold
+from regen._session.measured_step import StepMeter
+from regen._session.owned import Bindings
+from regen._session.report import PlanReport
+from regen._session.runner import Runner
+from regen._session.runners import Runners
+from regen._session.settings import Settings
+from regen._wrap import signature
 
 
 def step(model, loss_fn, optimizer, args, budget=None, *, clip_grad_norm=None, clip_grad_value=None, early=True, **options):

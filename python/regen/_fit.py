@@ -5,11 +5,11 @@ import dataclasses
 import torch
 
 from regen import _runtime
-from regen.caller_memory import CallerMemory
-from regen.capture import capture, device_of
-from regen.settings import Settings
-from regen.wrap import WrappedForward, plain_view, same_random_numbers
-from regen.wrap_runner import WrapPlan
+from regen._session.caller_memory import CallerMemory
+from regen._capture.capture import capture, device_of
+from regen._session.settings import Settings
+from regen._wrap import WrappedForward, plain_view, same_random_numbers
+from regen._session.wrap_runner import WrapPlan
 
 
 @dataclasses.dataclass

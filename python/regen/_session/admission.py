@@ -5,7 +5,7 @@ import dataclasses
 import weakref
 
 from regen import _runtime
-from regen.job import job
+from regen._session.job import job
 
 # For the plans of all budgets together.
 CURVE_SECONDS = 1.0
@@ -96,7 +96,7 @@ class Admission:
         if self.deepest != "leave":
             return
         if self.state is None:
-            from regen.share.state import PackedState  # which is built upon steps
+            from regen.share._state import PackedState  # which is built upon steps
 
             self.state = PackedState(model, optimizer)
         elif self.state.is_gathered():

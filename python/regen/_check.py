@@ -5,11 +5,8 @@ import copy
 import torch
 from torch.utils._pytree import tree_flatten
 
-from regen.wrap import wrap
-
-
-class CheckError(AssertionError):
-    """A wrapped model and the plain one differ; the message names what and by how much."""
+from regen._wrap import wrap
+from regen.errors import CheckError
 
 
 def check(model, args, budget=0.5, *, kwargs=None, steps=2, seed=0, **options):

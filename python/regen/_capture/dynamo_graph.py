@@ -19,7 +19,8 @@ from torch._dynamo.variables import builder as dynamo_builder
 from torch._dynamo.variables import tensor as dynamo_tensor
 from torch.utils import _pytree as pytree
 
-from regen.errors import CaptureError, capture_error
+from regen._capture.trace_errors import capture_error
+from regen.errors import CaptureError
 
 NOISY_LOGGERS = ("torch._subclasses.fake_tensor", "torch._dynamo", "torch._functorch")
 PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)

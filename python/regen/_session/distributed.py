@@ -8,8 +8,8 @@ import tempfile
 import torch.distributed as dist
 
 from regen import _runtime
-from regen.improvement import proven_best
-from regen.wrap_runner import WrapPlan
+from regen._session.improvement import proven_best
+from regen._session.wrap_runner import WrapPlan
 
 
 # The passes before which ranks meet are powers of two from here on: often while a search is young, seldom when it takes long.

@@ -3,11 +3,11 @@
 import torch
 from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype, _has_foreach_support
 
-from regen.conversion import FakeValues, Value
+from regen._capture.conversion import FakeValues, Value
 from regen.errors import CaptureError
-from regen.node_writer import NodeWriter
-from regen.optimizers import OptimizerUpdates, UpdateWriter, buckets
-from regen.program_builder import reads_of
+from regen._capture.node_writer import NodeWriter
+from regen._capture.optimizers import OptimizerUpdates, UpdateWriter, buckets
+from regen._capture.program_builder import reads_of
 
 aten = torch.ops.aten
 

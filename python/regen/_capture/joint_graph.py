@@ -12,8 +12,8 @@ from torch._C import DispatchKey
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch._subclasses.functional_tensor import FunctionalTensorMode
 
-from regen.cudnn_recurrent import CUDNN_RECURRENT, fake_recurrent
-from regen.dynamo_graph import FlatGraph, tracing
+from regen._capture.cudnn_recurrent import CUDNN_RECURRENT, fake_recurrent
+from regen._capture.dynamo_graph import FlatGraph, tracing
 
 # Python code may stand in for a C++ composite under these keys. It is written for compilers, and calls other
 # operators than eager does (a dropout that draws from another distribution, an LSTM taken apart).
