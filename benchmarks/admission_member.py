@@ -42,18 +42,18 @@ class Stretch:
         self.begin, self.steps, self.promised, self.limits, self.peaks = time.perf_counter(), 0, 0.0, [], {}
 
     def note(self, step):
-        runner = step.active.runner
+        session = step.active.session
         self.steps += 1
-        self.promised += runner.report["cost"]
-        if not self.limits or self.limits[-1][1] != runner.limit:
-            self.limits.append([round(time.perf_counter() - self.begin, 3), runner.limit])
-        self.peaks[runner.limit] = max(self.peaks.get(runner.limit, 0), self.peak(step))
+        self.promised += session.report["cost"]
+        if not self.limits or self.limits[-1][1] != session.limit:
+            self.limits.append([round(time.perf_counter() - self.begin, 3), session.limit])
+        self.peaks[session.limit] = max(self.peaks.get(session.limit, 0), self.peak(step))
 
     def peak(self, step):
         """Bytes of the device that the process really has: all that torch has reserved, and what does not come from torch."""
         if not self.device.startswith("cuda"):
             return step.active.meter.peak_bytes
-        now = torch.cuda.memory_reserved() + step.active.runner.step.memory()["arena"]
+        now = torch.cuda.memory_reserved() + step.active.session.step.memory()["arena"]
         return now + regen._runtime.state_arena_bytes(self.device)
 
     def told(self):
@@ -73,8 +73,8 @@ def train(options):
     begin = time.perf_counter()
     link = None if options.link is None else (options.link, options.link, 2 * options.link)
     step = regen.step(model, loss, optimizer, args, window=options.window, improve=options.improve, link=link)
-    runner = step.active.runner
-    print(json.dumps({"points": runner.points(), "keep_all_bytes": runner.step.unplanned_bytes, "seconds": time.perf_counter() - begin}),
+    session = step.active.session
+    print(json.dumps({"points": session.points(), "keep_all_bytes": session.step.unplanned_bytes, "seconds": time.perf_counter() - begin}),
           flush=True)
     lines, line = open(0, "rb", buffering=0), b""  # what was not read is still to be seen by select
     while line != b"end":

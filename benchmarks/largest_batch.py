@@ -56,10 +56,10 @@ def planned_run(name, batch, limit, seconds):
     model, args, loss = make(name, batch)
     step = make_step(model, loss, args, limit, seconds)
     ballast, slack = fill_card(step)
-    runner = step.plan.runner
+    session = step.plan.session
     milliseconds = timed(lambda: step(*args), WARMUP, REPEATS)
-    reserved = torch.cuda.max_memory_reserved() + runner.step.memory()["arena"] - ballast.numel()
-    report = runner.report
+    reserved = torch.cuda.max_memory_reserved() + session.step.memory()["arena"] - ballast.numel()
+    report = session.report
     return {"ms": milliseconds, "predicted_ms": report["cost"] * 1e3, "overhead": report["overhead"], "recomputed": report["recomputed"],
             "moved": report["offloaded_bytes"], "peak": report["peak_bytes"], "reserved": reserved, "slack": slack}
 

@@ -8,9 +8,9 @@ from regen._session.job import hold
 from regen._session.measured_step import StepMeter
 from regen._session.owned import Bindings
 from regen._session.report import PlanReport
-from regen._session.runner import Runner
-from regen._session.runners import Runners
-from regen._session.settings import Settings
+from regen._session.session import Session
+from regen._session.shape_cache import ShapeCache
+from regen.options import Options
 from regen._wrap import signature
 
 
@@ -22,19 +22,19 @@ def step(model, loss_fn, optimizer, args, budget=None, *, clip_grad_norm=None, c
 
     The loss is `loss_fn(model(*args[:-1]), args[-1])`, or what the model returns when `loss_fn` is None. Gradients
     exist only inside the step, so `.grad` stays as it is. Without a budget, a job of `regen share run` takes its memory."""
-    return TrainingStep(model, loss_fn, optimizer, args, Settings(budget=budget, **options), dict(
+    return TrainingStep(model, loss_fn, optimizer, args, Options(budget=budget, **options), dict(
         clip_grad_norm=clip_grad_norm, clip_grad_value=clip_grad_value, early=early))
 
 
-class TrainingStep(Runners):
-    """One runner for each kind of batch, of which one holds the arena."""
+class TrainingStep(ShapeCache):
+    """One session for each shape of a batch, of which one holds the arena."""
 
-    def __init__(self, model, loss_fn, optimizer, args, settings, capture_options):
+    def __init__(self, model, loss_fn, optimizer, args, options, capture_options):
         super().__init__(admission_of(self))
         self.model, self.loss_fn, self.optimizer = model, loss_fn, optimizer
-        self.settings = settings if self.admission is None else self.admission.settings(settings)
+        self.options = options if self.admission is None else self.admission.options_of(options)
         self.capture_options = capture_options
-        self.share_of = None
+        self.fraction_of = None
         self.prepare(args)
 
     regen = property(lambda self: self)
@@ -42,19 +42,19 @@ class TrainingStep(Runners):
     def prepare(self, args):
         args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
         try:
-            runner = self.runner_for(args)
+            shaped = self.shape_for(args)
             with hold():
-                self.activate(runner)
+                self.activate(shaped)
         except Exception:
-            for runner in self.runners.values():
-                runner.let_go()
+            for shaped in self.shapes.values():
+                shaped.let_go()
             raise
 
     def __call__(self, *args):
-        runner = self.runner_for(args)
+        shaped = self.shape_for(args)
         with hold():
-            self.activate(runner)
-            return runner.run(args)
+            self.activate(shaped)
+            return shaped.run(args)
 
     def pack_state(self):
         if self.admission is not None:
@@ -63,32 +63,32 @@ class TrainingStep(Runners):
     def spill(self):
         """Gives the arena's memory back to the device and keeps its address, its plan and what is live in it; needs
         `releasable=True`. Returns the bytes that others may have until the next step, or until restore()."""
-        return self.active.runner.step.spill() if self.active is not None else 0
+        return self.active.session.step.spill() if self.active is not None else 0
 
     def restore(self):
         """Takes the memory again. BudgetError: there is no room now; it may be tried again."""
         if self.active is not None:
-            self.active.runner.step.restore()
+            self.active.session.step.restore()
 
-    def runner_for(self, args):
-        return self.runner_of(signature(self.model, *tree_flatten(args)), lambda: self.make_runner(args))
+    def shape_for(self, args):
+        return self.shape_of(signature(self.model, *tree_flatten(args)), lambda: self.make_shape(args))
 
-    def make_runner(self, args):
+    def make_shape(self, args):
         captured = capture_step(
-            self.model, self.loss_fn, self.optimizer, args, cache=self.settings.cache, **self.capture_options)
-        made = StepRunner(captured, self.settings, self.model, self.optimizer, self.share_of, self.admission)
-        self.share_of = made.runner.share_of  # the first sample's, also for other shapes
+            self.model, self.loss_fn, self.optimizer, args, cache=self.options.cache, **self.capture_options)
+        made = ShapedStep(captured, self.options, self.model, self.optimizer, self.fraction_of, self.admission)
+        self.fraction_of = made.session.fraction_of  # the first sample's, also for other shapes
         return made
 
 
-class StepRunner:
+class ShapedStep:
     """Runs one captured step."""
 
-    def __init__(self, captured, settings, model, optimizer, share_of, admission):
+    def __init__(self, captured, options, model, optimizer, fraction_of, admission):
         self.captured = captured
         self.optimizer = optimizer
-        self.runner = Runner(captured, settings, share_of, admission)
-        self.meter = StepMeter(self.runner.device)
+        self.session = Session(captured, options, fraction_of, admission)
+        self.meter = StepMeter(self.session.device)
         self.steps = 0
         self.present = sum(s["bytes"] for s in captured.program["storages"] if s["role"] != "computed")
         self.bindings = Bindings(captured, model, OptimizerState(optimizer), same=True)
@@ -101,26 +101,26 @@ class StepRunner:
 
     def make_ready(self):
         """Inside a hold."""
-        self.runner.follow_limit()
-        self.runner.take_better_plan(self.steps + 1)
-        if not self.runner.compiled:
-            self.runner.plan()
-            self.runner.compile()
-            self.memory = self.runner.step.memory()
+        self.session.follow_limit()
+        self.session.take_better_plan(self.steps + 1)
+        if not self.session.compiled:
+            self.session.plan()
+            self.session.compile()
+            self.memory = self.session.step.memory()
             self.meter.start_afresh()
-        self.runner.step.restore()
-        self.runner.look_for_better_plan()
+        self.session.step.restore()
+        self.session.look_for_better_plan()
 
     def release(self):
-        self.runner.release()
+        self.session.release()
 
     def report(self):
-        return PlanReport(self.runner, measured_peak=self.meter.peak_bytes, measured_seconds=self.meter.seconds)
+        return PlanReport(self.session, measured_peak=self.meter.peak_bytes, measured_seconds=self.meter.seconds)
 
     def run(self, args):
         """Inside a hold."""
         flat, _ = tree_flatten((args, {}))
-        step = self.runner.step
+        step = self.session.step
         self.bindings.bind(step, flat)
         if self.captured.program["scalars"]:
             step.set_scalars(self.captured.scalars(self.optimizer))

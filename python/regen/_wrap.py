@@ -13,9 +13,9 @@ from regen._session.admission import admission_of
 from regen._session.caller_memory import CallerMemory
 from regen._capture.capture import capture, device_of
 from regen.errors import CaptureError
-from regen._session.runners import Runners
-from regen._session.settings import Settings
-from regen._session.wrap_runner import GRADIENT_CHUNK, WrapPlan, WrapRunner
+from regen._session.shape_cache import ShapeCache
+from regen.options import Options
+from regen._session.wrapped_module import GRADIENT_CHUNK, ModuleSession, ShapedModule
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
@@ -26,9 +26,9 @@ def wrap(model, args, budget=None, *, kwargs=None, gradient_chunk=GRADIENT_CHUNK
     `regen share run` takes its memory.
 
     `group`: the ranks that take the same plan; None for a plan of one's own. Where torch.distributed is not in use it
-    does not matter. Other options are those of `regen.runner.Settings`."""
+    does not matter. Other options are those of `regen.options.Options`."""
     args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
-    wrapped = wrapped_copy(model, Wrapped(Settings(budget=budget, **options), gradient_chunk, group, not model.training))
+    wrapped = wrapped_copy(model, WrappedModule(Options(budget=budget, **options), gradient_chunk, group, not model.training))
     wrapped.regen.prepare(wrapped, args, dict(kwargs or {}))
     return wrapped
 
@@ -60,21 +60,21 @@ class WrappedForward:
         return wrapped_copy, (plain_view(self, hooks=True), self.regen.fresh())
 
 
-class Wrapped(Runners):
-    """What `model.regen` is: one runner for each kind of input, of which one holds the arena."""
+class WrappedModule(ShapeCache):
+    """What `model.regen` is: one session for each shape of its inputs, of which one holds the arena."""
 
-    def __init__(self, settings, gradient_chunk, group, trains_in_eval):
+    def __init__(self, options, gradient_chunk, group, trains_in_eval):
         super().__init__()
-        self.settings = settings
+        self.options = options
         self.gradient_chunk = gradient_chunk
         self.group = group
         self.trains_in_eval = trains_in_eval
         self.caller = None
-        self.shared = None  # the runner whose plan all ranks have
+        self.shared = None  # the entry whose plan all ranks have
         self.passes = 0
 
     def fresh(self):
-        return Wrapped(self.settings, self.gradient_chunk, self.group, self.trains_in_eval)
+        return WrappedModule(self.options, self.gradient_chunk, self.group, self.trains_in_eval)
 
     def __deepcopy__(self, memo):
         return self.fresh()
@@ -88,7 +88,7 @@ class Wrapped(Runners):
         """Plans the sample's step with the other ranks, and takes the arena."""
         group = distributed.members(self.group)
         key = signature(model, *tree_flatten((args, kwargs)))
-        self.activate(self.runner_for(model, args, kwargs, key, group))
+        self.activate(self.shape_for(model, args, kwargs, key, group))
         self.shared = self.active if group is not None else None
         self.caller.start(self.active.present_bytes())
 
@@ -99,31 +99,31 @@ class Wrapped(Runners):
         if self.shared is not None and distributed.is_meeting(self.passes):
             self.shared.meet(self.passes)
         flat, spec = tree_flatten((args, kwargs))
-        runner = self.runner_for(model, args, kwargs, signature(model, flat, spec))
-        self.activate(runner)
-        self.caller.start(runner.present_bytes())
-        self.caller.foresee(runner)
+        shaped = self.shape_for(model, args, kwargs, signature(model, flat, spec))
+        self.activate(shaped)
+        self.caller.start(shaped.present_bytes())
+        self.caller.foresee(shaped)
         if self.shared is not None and self.passes == 2:
             self.shared.agree_on_room()
-        runner.make_room()
-        self.caller.begin_step(runner.own_bytes)
-        return runner.forward(flat)
+        shaped.make_room()
+        self.caller.begin_step(shaped.own_bytes)
+        return shaped.forward(flat)
 
-    def runner_for(self, model, args, kwargs, key, group=None):
-        return self.runner_of(key, lambda: self.make_runner(model, args, kwargs, group))
+    def shape_for(self, model, args, kwargs, key, group=None):
+        return self.shape_of(key, lambda: self.make_shape(model, args, kwargs, group))
 
-    def make_runner(self, model, args, kwargs, group):
+    def make_shape(self, model, args, kwargs, group):
         if self.caller is None:
-            self.caller = CallerMemory(self.settings.reserve, device_of(model))
+            self.caller = CallerMemory(self.options.reserve, device_of(model))
             admission_of(self, adapts=False)  # what the caller holds beside a plan does not follow a limit
         plain = plain_view(model)
         warn_of_hooks(plain)
         with torch.enable_grad():
-            captured = capture(plain, args, kwargs, cache=self.settings.cache)
+            captured = capture(plain, args, kwargs, cache=self.options.cache)
         with same_random_numbers(model):
-            plan = WrapPlan(captured, self.settings, self.caller) if group is None else distributed.SharedPlan(
-                captured, self.settings, self.caller, group)
-        return WrapRunner(captured, plan, model, self.gradient_chunk)
+            session = ModuleSession(captured, self.options, self.caller) if group is None else distributed.DistributedSession(
+                captured, self.options, self.caller, group)
+        return ShapedModule(captured, session, model, self.gradient_chunk)
 
 
 def plain_view(model, hooks=False):

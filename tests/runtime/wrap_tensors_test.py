@@ -81,8 +81,8 @@ def test_new_shapes_and_the_last_smaller_batch():
             optimizer.zero_grad()
             F.cross_entropy(model(x), y).backward()
             optimizer.step()
-    assert len(wrapped.regen.runners) == 2
-    assert sum(r.plan.compiled for r in wrapped.regen.runners.values()) == 1  # one arena at a time
+    assert len(wrapped.regen.shapes) == 2
+    assert sum(r.session.compiled for r in wrapped.regen.shapes.values()) == 1  # one arena at a time
     assert_same(plain, wrapped)
 
 

@@ -425,7 +425,7 @@ def test_a_job_with_two_models_takes_what_it_asked_for(tmp_path, monkeypatch):
         model, other = make(), make()
         one = regen.step(model, torch.nn.functional.cross_entropy, torch.optim.SGD(model.parameters(), lr=0.1), batch(), cache=False,
                          planner="keep_all")
-        assert device.jobs()["two"]["limit_bytes"] == one.active.runner.predicted_peak < 900 << 10
+        assert device.jobs()["two"]["limit_bytes"] == one.active.session.predicted_peak < 900 << 10
         two = regen.share.infer(other.eval(), (batch()[0],), cache=False)
         assert device.jobs()["two"]["limit_bytes"] == 900 << 10
         one(*batch())

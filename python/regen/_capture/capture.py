@@ -81,7 +81,7 @@ class Captured:
 
 @without_collection()
 def capture(model, args, kwargs=None, name=None, cache=False):
-    """Captures the forward and backward pass of `model(*args, **kwargs)`, for `regen.wrap`. `cache`: as in `regen.settings`."""
+    """Captures the forward and backward pass of `model(*args, **kwargs)`, for `regen.wrap`. `cache`: as in `regen.options`."""
     args, kwargs = as_arguments(args), dict(kwargs or {})
     check_model(model, args, kwargs)
     flat = trace_python(model, args, kwargs, type(model).__name__)

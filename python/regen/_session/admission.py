@@ -61,17 +61,17 @@ class Admission:
         self.untold = None
         self.state = None
 
-    def settings(self, settings):
+    def options_of(self, options):
         """Those of a user, for a step whose arena may have to go."""
-        return settings if self.deepest == "pause" else dataclasses.replace(settings, releasable=True)
+        return options if self.deepest == "pause" else dataclasses.replace(options, releasable=True)
 
-    def introduce(self, runner):
+    def introduce(self, session):
         """A step that was recorded. Outside of a hold, since the daemon may have to make room first."""
-        if not any(size <= self.job.memory for size, _ in runner.points()):
-            runner.plan()  # or says why there is no plan
-        points = runner.points()
+        if not any(size <= self.job.memory for size, _ in session.points()):
+            session.plan()  # or says why there is no plan
+        points = session.points()
         if points[0][0] > self.least:
-            self.untold = points, runner.step.fixed_bytes
+            self.untold = points, session.step.fixed_bytes
         self.tell()
 
     def tell(self):

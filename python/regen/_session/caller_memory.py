@@ -47,15 +47,15 @@ class CallerMemory:
             return None
         return max(self.earlier_peak, _runtime.memory_use(self.device)["reserved_peak"] - self.outside)
 
-    def foresee(self, runner):
+    def foresee(self, shaped):
         """With the arena in place: the coming step is sure to need what is there and what it is going to make."""
         if self.measured:
             use = _runtime.memory_use(self.device)["allocated"] - self.outside
-            coming = runner.coming_bytes()
+            coming = shaped.coming_bytes()
             # Outputs of the last step live until the new ones take their names.
             old = sum(t.untyped_storage().nbytes() for t in (ref() for ref in self.outputs) if t is not None)
             more = max(self.boundary, coming.tangents, coming.tangents + coming.gradients) - old
-            self.note(use + coming.outputs + max(0, more) - runner.own_bytes)
+            self.note(use + coming.outputs + max(0, more) - shaped.own_bytes)
 
     def is_known(self):
         """False until a step has shown what the caller takes: plans will get less room then."""

@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from regen import _runtime
 from regen._session.improvement import proven_best
-from regen._session.wrap_runner import WrapPlan
+from regen._session.wrapped_module import ModuleSession
 
 
 # The passes before which ranks meet are powers of two from here on: often while a search is young, seldom when it takes long.
@@ -28,7 +28,7 @@ def members(group):
     return group if dist.get_world_size(group) > 1 else None
 
 
-class SharedPlan(WrapPlan):
+class DistributedSession(ModuleSession):
     """Rank 0 measures and plans; the others take what it found, and all compare what they have.
 
     Times measured by each rank alone would differ and so would plans. What the callers hold is agreed on once, before the
@@ -36,7 +36,7 @@ class SharedPlan(WrapPlan):
     found, all take it before the same step, or none does. Planned again later, or for other shapes, a rank plans alone: it must
     not wait for ranks that have no reason to. Plans may then differ; numbers do not."""
 
-    def __init__(self, captured, settings, caller, group):
+    def __init__(self, captured, options, caller, group):
         self.group = group
         self.first = dist.get_rank(group) == 0
         self.planned = False
@@ -44,7 +44,7 @@ class SharedPlan(WrapPlan):
         self.heard_link = None  # as rank 0 measured it
         self.meets = False  # until the search of rank 0 has ended
         try:
-            super().__init__(captured, settings, caller)
+            super().__init__(captured, options, caller)
         except Exception as error:
             if self.first and not self.said:
                 self.say({"error": str(error)})

@@ -9,23 +9,23 @@ from regen import _runtime
 class PlanReport:
     """Prints predicted and measured peak and time, the bound, and what was kept, recomputed and moved."""
 
-    def __init__(self, runner, caller_bytes=0, measured_peak=None, measured_seconds=None):
+    def __init__(self, session, caller_bytes=0, measured_peak=None, measured_seconds=None):
         """`caller_bytes`: of the budget, for what the caller holds. What was not measured yet is None."""
-        self.runner = runner
+        self.session = session
         self.caller_bytes = caller_bytes
         self.measured_peak = measured_peak
         self.measured_seconds = measured_seconds
 
     @property
     def predicted_peak(self):
-        return self.runner.report["peak_bytes"] + self.caller_bytes
+        return self.session.report["peak_bytes"] + self.caller_bytes
 
     @property
     def predicted_seconds(self):
-        return self.runner.report["cost"]
+        return self.session.report["cost"]
 
     def __str__(self):
-        report, step = self.runner.report, self.runner.step
+        report, step = self.session.report, self.session.step
         size = _runtime.format_bytes
         lines = [
             f"plan by {report['planner']} ({report['status']}), {report['steps']} steps",
@@ -41,13 +41,13 @@ class PlanReport:
         ]
         if "improved" in report:
             lines.append(f"  improved    {improved_text(report['improved'], report['cost'])}")
-        elif self.runner.improvement.search is not None:
+        elif self.session.improvement.search is not None:
             lines.append("  improved    not yet: a search runs beside the training")
         if report.get("in_place"):
             lines.append(f"  in place    {report['in_place']} ops write over what they read last")
         if report.get("other_algorithms"):
             lines.append(f"  algorithms  {report['other_algorithms']} ops run otherwise than by default")
-        memory = step.memory() if self.runner.compiled else {}
+        memory = step.memory() if self.session.compiled else {}
         if memory:
             lines.append(f"  arena       {size(memory['arena'])}, host {size(memory['host'])}")
             if memory["deviations"]:
@@ -55,13 +55,13 @@ class PlanReport:
         return "\n".join(lines)
 
     def budget_text(self, size):
-        if self.runner.budget is None:
+        if self.session.budget is None:
             return "none"
         held = f", of which {size(self.caller_bytes)} for what the caller holds" if self.caller_bytes else ""
-        return size(self.runner.budget + self.caller_bytes) + held
+        return size(self.session.budget + self.caller_bytes) + held
 
     def kept_lines(self):
-        kept = kept_across_boundary(self.runner.step)
+        kept = kept_across_boundary(self.session.step)
         if kept is None:
             return []
         return [f"  kept        {kept[0]} tensors ({_runtime.format_bytes(kept[1])}) from the forward to the backward pass"]
@@ -71,7 +71,7 @@ class PlanReport:
         return "" if value is None else f", {text(value)} measured"
 
     def explain(self):
-        return self.runner.step.explain_plan()
+        return self.session.step.explain_plan()
 
 
 def improved_text(improved, cost):

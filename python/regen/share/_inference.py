@@ -11,9 +11,9 @@ from regen._capture.capture import capture_inference
 from regen._session.job import hold, job
 from regen._session.owned import Bindings
 from regen._session.report import PlanReport
-from regen._session.runner import Runner
-from regen._session.runners import Runners
-from regen._session.settings import Settings
+from regen._session.session import Session
+from regen._session.shape_cache import ShapeCache
+from regen.options import Options
 from regen._wrap import same_random_numbers, signature
 
 
@@ -28,82 +28,82 @@ def infer(model, args, budget=None, *, kwargs=None, **options):
     memory says so. Other options are those of `regen.step`."""
     if budget is None and job() is None:
         options.setdefault("planner", "keep_all")
-    return Inference(model, args, dict(kwargs or {}), Settings(budget=budget, **{"improve": False, **options}))
+    return Inference(model, args, dict(kwargs or {}), Options(budget=budget, **{"improve": False, **options}))
 
 
-class InferencePlan(Runner):
+class InferenceSession(Session):
     """A budget may be left out."""
 
     def check_budget(self):
-        if self.settings.budget is not None:
+        if self.options.budget is not None:
             super().check_budget()
 
     @property
     def budget(self):
-        if self.settings.budget is None and job() is None:
+        if self.options.budget is None and job() is None:
             return None
-        return device_budget(self.settings.budget, self.share_of, self.device, self.job_limit)
+        return device_budget(self.options.budget, self.fraction_of, self.device, self.job_limit)
 
 
-class Inference(Runners):
-    """One runner for each kind of request, of which one holds the arena."""
+class Inference(ShapeCache):
+    """One session for each shape of a request, of which one holds the arena."""
 
-    def __init__(self, model, args, kwargs, settings):
+    def __init__(self, model, args, kwargs, options):
         if model.training:
             raise ValueError(f"regen.share.infer: {type(model).__name__} is in training mode; expected model.eval()")
         super().__init__(admission_of(self, deepest="spill"))
         self.model = model
-        self.settings = settings if self.admission is None else self.admission.settings(settings)
+        self.options = options if self.admission is None else self.admission.options_of(options)
         args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
         flat, spec = tree_flatten((args, kwargs))
-        runner = self.runner_for(args, kwargs, signature(model, flat, spec))
+        shaped = self.shape_for(args, kwargs, signature(model, flat, spec))
         with hold(gives_back=True):
-            self.activate(runner)
+            self.activate(shaped)
 
     def __call__(self, *args, **kwargs):
         flat, spec = tree_flatten((args, kwargs))
-        runner = self.runner_for(args, kwargs, signature(self.model, flat, spec))
+        shaped = self.shape_for(args, kwargs, signature(self.model, flat, spec))
         with hold(gives_back=True):
-            self.activate(runner)
-            return runner.run(flat)
+            self.activate(shaped)
+            return shaped.run(flat)
 
-    def runner_for(self, args, kwargs, key):
-        return self.runner_of(key, lambda: self.make_runner(args, kwargs))
+    def shape_for(self, args, kwargs, key):
+        return self.shape_of(key, lambda: self.make_shape(args, kwargs))
 
-    def make_runner(self, args, kwargs):
+    def make_shape(self, args, kwargs):
         captured = capture_inference(self.model, args, kwargs)
         with same_random_numbers(self.model):
-            return InferenceRunner(captured, self.settings, self.model, self.admission)
+            return ShapedInference(captured, self.options, self.model, self.admission)
 
 
-class InferenceRunner:
+class ShapedInference:
     """Runs one captured forward pass."""
 
-    def __init__(self, captured, settings, model, admission):
+    def __init__(self, captured, options, model, admission):
         self.captured = captured
         self.device = str(captured.program["device"])
         # Of high priority, so that its kernels go before those of other streams of this process.
         self.stream = torch.cuda.Stream(self.device, priority=-1) if self.device.startswith("cuda") else None
         with self.on_stream():  # cuBLAS has a workspace for each stream: it belongs to what is recorded
-            self.runner = InferencePlan(captured, settings, admission=admission)
+            self.session = InferenceSession(captured, options, admission=admission)
         self.bindings = Bindings(captured, model)
 
     def make_ready(self):
         """Inside a hold."""
-        self.runner.follow_limit()
-        if not self.runner.compiled:
-            self.runner.plan()
-            self.runner.compile()
+        self.session.follow_limit()
+        if not self.session.compiled:
+            self.session.plan()
+            self.session.compile()
 
     def release(self):
-        self.runner.release()
+        self.session.release()
 
     def report(self):
-        return PlanReport(self.runner)
+        return PlanReport(self.session)
 
     def run(self, flat):
         """Inside a hold."""
-        step = self.runner.step
+        step = self.session.step
         self.bindings.bind(step, flat)
         with self.on_stream():
             step.run(0)

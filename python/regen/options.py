@@ -10,7 +10,7 @@ BACKGROUND_SECONDS = 20.0
 
 
 @dataclasses.dataclass
-class Settings:
+class Options:
     budget: object
     planner: str = "auto"
     reserve: object = None  # bytes for what the caller holds; None: measured
