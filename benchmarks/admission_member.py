@@ -23,7 +23,7 @@ def parse():
     parser.add_argument("--batch", type=int)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--tiny", action="store_true")
-    parser.add_argument("--window", type=float, default=1e-3)
+    parser.add_argument("--quantum", type=float, default=1e-3)
     parser.add_argument("--link", type=float, help="bytes per second that the planner counts with; default: measured")
     parser.add_argument("--improve", type=float, default=0, help="seconds of search beside the training")
     return parser.parse_args()
@@ -72,7 +72,7 @@ def train(options):
     sys.stdin.readline()
     begin = time.perf_counter()
     link = None if options.link is None else (options.link, options.link, 2 * options.link)
-    step = regen.step(model, loss, optimizer, args, window=options.window, improve=options.improve, link=link)
+    step = regen.step(model, loss, optimizer, args, quantum=options.quantum, improve=options.improve, link=link)
     session = step.active.session
     print(json.dumps({"points": session.points(), "keep_all_bytes": session.step.unplanned_bytes, "seconds": time.perf_counter() - begin}),
           flush=True)

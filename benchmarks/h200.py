@@ -149,7 +149,7 @@ def make_step(model, loss, optimizer, args, budget, options):
     cache = options.cache if options.cache and budget == EVERYTHING else False
     planner = "keep_all" if options.move else options.planner
     return regen.step(model, loss, optimizer, args, budget=budget, planner=planner, time_limit=options.seconds, cache=cache,
-                      algorithms=options.algorithms, capture=options.capture, improve=False)  # a plan that stays is measured
+                      algorithms=options.algorithms, cuda_graphs=options.cuda_graphs, improve=False)  # a plan that stays is measured
 
 
 def run_again_with_least(error):
@@ -260,7 +260,7 @@ def child_command(name, share, options, reference):
                         ("--kernels", options.kernels), ("--move", options.move)):
         command += [flag, str(value)] if value else []
     command += ["--channels-last"] if options.channels_last else []
-    command += ["--capture"] if options.capture else []
+    command += ["--cuda-graphs"] if options.cuda_graphs else []
     command += ["--profile-start"] if options.profile_start else []
     return command
 
@@ -300,7 +300,7 @@ def main():
     parser.add_argument("--least", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--batch", type=int)
     parser.add_argument("--channels-last", action="store_true")
-    parser.add_argument("--capture", action="store_true", help="launch what is the same in every step as a whole")
+    parser.add_argument("--cuda-graphs", action="store_true", help="launch what is the same in every step as a whole")
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--planner", default="auto")
     parser.add_argument("--algorithms", default="default", choices=("default", "any"), help="of convolutions; with any the bits differ")

@@ -7,7 +7,7 @@
     {"do": "idle", "works": [one], "seconds": S}     the time of a step and how much of it the device is at work
     {"do": "forget"}                                 gives all memory back
 
-A work is {"kind": "train", "infer" or "probe", "model", "batch", "planned": under a plan of regen or plain PyTorch, "capture": as of
+A work is {"kind": "train", "infer" or "probe", "model", "batch", "planned": under a plan of regen or plain PyTorch, "cuda_graphs": as of
 regen.step, "decode": threads that make a batch before each step, 0: the batch lies ready}; to measure it, also "rate": requests in a
 second at random moments, 0: one after the other; and "sliced": the device is this job's while it decodes, too.
 """
@@ -42,7 +42,7 @@ def parse():
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--budget", default="100GiB")
-    parser.add_argument("--window", type=float, default=1e-3)
+    parser.add_argument("--quantum", type=float, default=1e-3)
     return parser.parse_args()
 
 
@@ -54,7 +54,7 @@ def finish(device):
 def planned(options, spec, **more):
     """What regen is told about a plan; a job has its budget from the daemon."""
     return dict(budget=None if regen.share.job() is not None else options.budget, planner="keep_all", improve=False,
-                window=options.window, capture=spec.get("capture", False), **more)
+                quantum=options.quantum, cuda_graphs=spec.get("cuda_graphs", False), **more)
 
 
 class Work:
@@ -249,7 +249,7 @@ class Process:
 
     @staticmethod
     def key(spec):
-        return tuple(spec.get(name) for name in ("kind", "model", "batch", "planned", "capture", "decode"))
+        return tuple(spec.get(name) for name in ("kind", "model", "batch", "planned", "cuda_graphs", "decode"))
 
     def prepare(self, command):
         for spec in command["works"]:

@@ -178,7 +178,7 @@ def commands():
 
 def test_a_crew_that_dies_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(share_crew, "ROLES", str(tmp_path / "nothing.py"))
-    options = type("Options", (), dict(device="cpu", tiny=True, window=1e-3, memory="1GiB", turn=0.1))
+    options = type("Options", (), dict(device="cpu", tiny=True, quantum=1e-3, memory="1GiB", turn=0.1))
     with pytest.raises(SystemExit, match="ended with status 2"), share_crew.crews_of(options, ["threads"]):
         pass
 

@@ -155,7 +155,7 @@ def test_stretches_launched_as_a_whole_have_the_same_bits(name, changes):
             optimizer.step()
             return value
 
-        step = regen.step(model, loss, optimizer, args, budget=1.0, capture=True, cache=False, improve=False) if planned else plain
+        step = regen.step(model, loss, optimizer, args, budget=1.0, cuda_graphs=True, cache=False, improve=False) if planned else plain
         torch.manual_seed(1)
         runs.append(trained(step, model, batches, change))
         captured = step.plan.session.step.memory()["captured"] if planned else 0

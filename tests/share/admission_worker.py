@@ -28,8 +28,8 @@ def main():
     job = regen.share.job(required=True)
     model, args, loss_fn = build(name, batch=batch)
     optimizer = torch.optim.SGD(model.train().parameters(), lr=0.05, momentum=0.9)
-    # A slow link, so that fewer bytes cost time; counted work, so that a busy machine finds the same plans; every operator is a window.
-    step = regen.step(model, loss_fn, optimizer, args, link=(1e7, 1e7, 2e7), work_limit=5_000, window=1e-9)
+    # A slow link, so that fewer bytes cost time; counted work, so that a busy machine finds the same plans; every operator is a quantum.
+    step = regen.step(model, loss_fn, optimizer, args, link=(1e7, 1e7, 2e7), work_limit=5_000, quantum=1e-9)
     say(points=step.active.session.points(), fixed=step.active.session.step.fixed_bytes)
     torch.manual_seed(3)
     losses = []

@@ -79,7 +79,7 @@ class JointConverter:
             return sample
         storage = self.builder.add_storage(f"input.{descriptor.idx}", "input", span_bytes(sample), sample.device)
         self.builder.tensors[storage] = sample
-        # The caller's tensor may be a window on something larger; the program sees the window alone.
+        # The caller's tensor may be a view of something larger; the program sees the view alone.
         self.remember_storage(fake, storage, fake.storage_offset() * fake.element_size())
         return self.new_value(storage, fake, 0)
 
@@ -190,7 +190,7 @@ class JointConverter:
             return False
         if op is aten.lift_fresh_copy.default or op is aten.lift_fresh.default:
             return True
-        return op.is_view and same_window(fake, self.fake_of_value[source])
+        return op.is_view and same_view(fake, self.fake_of_value[source])
 
     def values_for(self, name, fake, fx_node):
         if isinstance(fake, (list, tuple)):
@@ -301,7 +301,7 @@ def span_bytes(tensor):
     return (last + 1) * tensor.element_size()
 
 
-def same_window(one, other):
+def same_view(one, other):
     return (
         one.dtype == other.dtype and one.shape == other.shape and one.stride() == other.stride()
         and one.storage_offset() == other.storage_offset()

@@ -10,6 +10,7 @@ import torch.distributed as dist
 from regen import _runtime
 from regen._session.improvement import proven_best
 from regen._session.wrapped_module import ModuleSession
+from regen.errors import Error
 
 
 # The passes before which ranks meet are powers of two from here on: often while a search is young, seldom when it takes long.
@@ -79,7 +80,7 @@ class DistributedSession(ModuleSession):
         found = self.hear("planning")
         try:
             self.step.set_plan(found["plan"])
-        except _runtime.RegenError as error:
+        except Error as error:
             self.compare(f"none: {error}")  # the others wait for this
         self.report = found["report"]
         self.meets = found["meets"]
@@ -146,7 +147,7 @@ class DistributedSession(ModuleSession):
         self.release()
         try:
             self.step.set_plan(found["plan"])
-        except _runtime.RegenError:
+        except Error:
             return None
         self.report = found["report"]
         return self.hash if self.predicted_peak <= self.gross_budget else None
@@ -160,7 +161,7 @@ class DistributedSession(ModuleSession):
         dist.broadcast_object_list(box, group_src=0, group=self.group)
         message = json.loads(box[0])
         if "error" in message:
-            raise _runtime.RegenError(f"rank 0 failed while {doing}: {message['error']}")
+            raise Error(f"rank 0 failed while {doing}: {message['error']}")
         return message
 
     @property
@@ -185,7 +186,7 @@ class DistributedSession(ModuleSession):
         found = self.gather(mine)
         for rank, other in enumerate(found):
             if other != found[0]:
-                raise _runtime.RegenError(
+                raise Error(
                     f"rank {rank} has plan {other}, rank 0 has {found[0]}; expected the same model, inputs and budget on every rank")
 
 

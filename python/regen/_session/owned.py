@@ -1,6 +1,7 @@
 """The tensors that a captured step shares with its caller: where they are found again, and how they must look."""
 
 from regen import _runtime
+from regen.errors import UsageError
 
 
 class Owned:
@@ -33,10 +34,10 @@ class Owned:
         tensors = [holder[key] for holder, key in self.places]
         changed = self.table.first_change(tensors)
         if changed >= 0:
-            raise RuntimeError(self.changed_message(changed, tensors[changed]))
+            raise UsageError(self.changed_message(changed, tensors[changed]))
         for index, (tensor, same) in enumerate(zip(tensors, self.same)):
             if same is not None and tensor is not same:
-                raise RuntimeError(
+                raise UsageError(
                     f"regen: parameter '{self.names[index]}' was replaced by another; expected the one that the optimizer was given "
                     "(its contents and storage may change)")
         return tensors

@@ -14,6 +14,7 @@ from regen._capture.cache_folder import cache_folder
 from regen._session.improvement import Improvement
 from regen._session.job import hold, job
 from regen._session.link import measured_link
+from regen.errors import BudgetError, Error
 
 # Room inside the budget for allocations that the recording did not foresee.
 RUNTIME_RESERVE = {"cpu": 16 << 10, "cuda": 8 << 20}
@@ -48,7 +49,7 @@ class Session:
         with hold():
             self.library_bytes = self.record()
         if job() is not None:
-            self.step.set_job(job(), self.options.window)
+            self.step.set_job(job(), self.options.quantum)
         self.compiled = False
         self.improvement = Improvement(self.background_seconds)
         self.make_graph()
@@ -61,7 +62,7 @@ class Session:
         allocator has reserved around the caller's tensors without using it: bytes of the card that nobody else can have."""
         before = _runtime.memory_use(self.device)["allocated"]
         self.step.record(self.samples(), 3 if self.kind == "cpu" else 5, self.profile_path(), self.options.algorithms,
-                         self.options.capture)
+                         self.options.cuda_graphs)
         if self.kind == "cpu":
             return 0
         torch.cuda.empty_cache()
@@ -87,7 +88,7 @@ class Session:
     def make_graph(self):
         self.report = self.planned_for = None
         self.least = {}
-        captured = CAPTURED_CALL[self.kind] * len(self.captured.program["nodes"]) if self.options.capture else 0
+        captured = CAPTURED_CALL[self.kind] * len(self.captured.program["nodes"]) if self.options.cuda_graphs else 0
         self.step.make_graph(RUNTIME_RESERVE[self.kind] + self.library_bytes + captured)
         self.fraction_of = self.fraction_of or self.step.unplanned_bytes
 
@@ -144,14 +145,14 @@ class Session:
         report = known or self.step.plan(self.request(self.options.planner, self.budget))
         self.report = report if has_plan(report) else self.least_plan()
         if self.report is None:
-            raise _runtime.BudgetError(self.refusal())
+            raise BudgetError(self.refusal())
         self.save_plan()
 
     def take_given_plan(self):
         self.step.set_plan(pathlib.Path(self.options.plan_file).read_text())
         self.report = self.step.judge(self.request("", None))
         if self.predicted_peak > self.gross_budget:
-            raise _runtime.BudgetError(
+            raise BudgetError(
                 f"the plan in {self.options.plan_file} needs {self.predicted_peak:,} bytes with what the caller holds, "
                 f"expected at most the budget of {self.gross_budget:,}")
 
@@ -192,7 +193,7 @@ class Session:
         request = _runtime.PlanRequest()
         request.planners = planner.split(",")
         request.budget = budget
-        request.host_budget = None if self.options.host_budget is None else budget_bytes(self.options.host_budget, 0, "cpu")
+        request.host_budget = None if self.options.host_budget is None else budget_bytes(self.options.host_budget, 0, "cpu", "host_budget")
         request.seconds = self.first_seconds if seconds is None else seconds
         request.work = self.options.work_limit if seconds is None else work
         request.to_host, request.to_device, request.both = self.link()
@@ -242,7 +243,7 @@ class Session:
         try:
             stored = json.loads(path.read_text())
             self.step.set_plan(stored["plan"])
-        except (ValueError, KeyError, TypeError, _runtime.RegenError):
+        except (ValueError, KeyError, TypeError, Error):
             return False
         self.report = stored["report"]
         if "improved" in self.report:
@@ -262,7 +263,7 @@ class Session:
 
     def compile(self):
         if not self.compiled:
-            self.step.compile(RUNTIME_RESERVE[self.kind], self.options.debug, self.options.releasable, self.options.capture)
+            self.step.compile(RUNTIME_RESERVE[self.kind], self.options.debug, self.options.releasable, self.options.cuda_graphs)
             self.compiled = True
             self.confirm()
 

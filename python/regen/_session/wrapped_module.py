@@ -14,6 +14,7 @@ from regen._session.owned import Bindings, place_of, place_value
 from regen._capture.program_builder import referenced_values
 from regen._session.report import PlanReport
 from regen._session.session import RUNTIME_RESERVE, Session
+from regen.errors import UsageError
 
 # Gradients are handed to autograd when about this many bytes of them are complete, so that DDP's
 # buckets fill while the rest of the backward pass runs.
@@ -298,11 +299,11 @@ class StepCall:
 
     def check_alive(self):
         if self.state == "done":
-            raise RuntimeError(
+            raise UsageError(
                 "regen: backward ran a second time through a forward pass whose values are released; "
                 "expected one backward pass for each forward pass (retain_graph=True keeps nothing of a planned step)")
         if self.shaped.steps != self.number or not self.shaped.session.compiled:
-            raise RuntimeError(
+            raise UsageError(
                 "regen: the values saved by this forward pass are gone: another forward pass of the same wrapped "
                 "model ran since; expected each backward pass before the next forward pass")
 
@@ -310,7 +311,7 @@ class StepCall:
         """As plain PyTorch does: what the backward pass reads must be as the forward pass left it."""
         for name, tensor, version in zip(self.shaped.bindings.owned.names, self.owned, self.versions):
             if tensor._version != version and isinstance(tensor, torch.nn.Parameter):
-                raise RuntimeError(
+                raise UsageError(
                     f"regen: '{name}' was changed in place between the forward pass and the end of the backward pass that "
                     "reads it; expected parameters to be updated after backward (regen.step updates them early and safely)")
 
