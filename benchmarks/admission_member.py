@@ -11,10 +11,10 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT)]
 
-import torch  # noqa: E402
+import torch
 
-import regen  # noqa: E402
-from examples.models import build  # noqa: E402
+import regen
+from examples.models import build
 
 
 def parse():
@@ -76,7 +76,7 @@ def train(options):
     session = step.active.session
     print(json.dumps({"points": session.points(), "keep_all_bytes": session.step.unplanned_bytes, "seconds": time.perf_counter() - begin}),
           flush=True)
-    lines, line = open(0, "rb", buffering=0), b""  # what was not read is still to be seen by select
+    lines, line = open(0, "rb", buffering=0), b""  # noqa: SIM115  until the process ends; what was not read is still to be seen by select
     while line != b"end":
         line = lines.readline().strip()  # rests until it is told to train
         stretch = Stretch(options.device)

@@ -25,13 +25,15 @@ import time
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / "python"), str(pathlib.Path(__file__).resolve().parents[1])]
 
+import itertools
+
 import torch
+from regen._check import same_bits
 
 import regen
 from benchmarks.checkpointed import checkpoint_blocks
 from benchmarks.moved_plan import moved_plan
 from examples.models import build
-from regen._check import same_bits
 
 GIB = float(1 << 30)
 EVERYTHING = "130GiB"
@@ -50,7 +52,7 @@ def timed(step, warmup, repeats):
         step()
     events[-1].record()
     torch.cuda.synchronize()
-    return statistics.median(begin.elapsed_time(end) for begin, end in zip(events, events[1:]))
+    return statistics.median(begin.elapsed_time(end) for begin, end in itertools.pairwise(events))
 
 
 def make(name, batch, channels_last):
@@ -244,13 +246,17 @@ def planned_run(name, options):
     memory = session.step.memory()
     write_kernels(lambda: step(*args), name, options)
     return {
-        "model": name, "share": options.share, "channels_last": options.channels_last, "planner": report["planner"], "ready_s": ready, "budget": session.budget / GIB, "slack": slack / GIB,
+        "model": name, "share": options.share, "channels_last": options.channels_last, "planner": report["planner"],
+        "ready_s": ready, "budget": session.budget / GIB, "slack": slack / GIB,
         "predicted_ms": report["cost"] * 1e3, "ms": milliseconds, "base_ms": session.step.base_seconds * 1e3,
-        "live": report["live_bytes"] / GIB, "predicted": report["peak_bytes"] / GIB, "measured": (torch.cuda.max_memory_allocated() + memory["arena"] - beside) / GIB,
+        "live": report["live_bytes"] / GIB, "predicted": report["peak_bytes"] / GIB,
+        "measured": (torch.cuda.max_memory_allocated() + memory["arena"] - beside) / GIB,
         "reserved": (torch.cuda.max_memory_reserved() + memory["arena"] - beside) / GIB,
         "unplanned": session.step.unplanned_bytes / GIB, "recomputed": report["recomputed"], "moved": report["offloaded_bytes"] / GIB,
         "other_algorithms": report.get("other_algorithms", 0), "losses_equal": all(same_bits(a, b) for a, b in zip(losses, found)), "different": different[:3],
-        "dispatch_us": dispatch_microseconds(session, lambda: step(*args)), "deviations": memory["deviations"], "captured": memory["captured"], "captured_mib": memory["captured_bytes"] / 2**20, "plan_s": report["seconds"], "gap": report["gap"], "overhead": report["overhead"]}
+        "dispatch_us": dispatch_microseconds(session, lambda: step(*args)), "deviations": memory["deviations"],
+        "captured": memory["captured"], "captured_mib": memory["captured_bytes"] / 2**20, "plan_s": report["seconds"],
+        "gap": report["gap"], "overhead": report["overhead"]}
 
 
 def child_command(name, share, options, reference):
@@ -294,7 +300,8 @@ RUNS = {"plain": plain_run, "checkpoint": checkpointed_run}
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="+")
-    parser.add_argument("--shares", nargs="*", default=["plain", "1"], help="plain, checkpoint, shares of the unplanned peak, or, with an e, of what plain reserved, or bytes (6GiB)")
+    parser.add_argument("--shares", nargs="*", default=["plain", "1"],
+                        help="plain, checkpoint, shares of the unplanned peak, or, with an e, of what plain reserved, or bytes (6GiB)")
     parser.add_argument("--share", help=argparse.SUPPRESS)
     parser.add_argument("--reference", help=argparse.SUPPRESS)
     parser.add_argument("--least", type=int, help=argparse.SUPPRESS)

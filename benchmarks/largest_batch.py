@@ -17,11 +17,11 @@ import sys
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / "python"), str(pathlib.Path(__file__).resolve().parents[1])]
 
 import torch
+from torch.nn import functional as F
 
 import regen
 from benchmarks.h200 import fill_card, optimizer_of, plain_step, timed
 from examples.models import build, plain
-from torch.nn import functional as F
 
 WARMUP, REPEATS = 2, 5
 CLOSE = 50  # a search ends when what is left to decide is below this part of the batch

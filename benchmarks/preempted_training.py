@@ -18,7 +18,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT)]
 
-from benchmarks.share_crew import Daemon  # noqa: E402
+from benchmarks.share_crew import Daemon
 
 
 def parse():

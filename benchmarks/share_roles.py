@@ -27,11 +27,11 @@ os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler would speak 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT)]
 
-import torch  # noqa: E402
+import torch
 
-import regen  # noqa: E402
-from benchmarks.device_times import covered, merged, recorded  # noqa: E402
-from examples.models import build  # noqa: E402
+import regen
+from benchmarks.device_times import covered, merged, recorded
+from examples.models import build
 
 WARM_UP = 5
 PROFILED_STEPS = 5
@@ -176,7 +176,10 @@ def latency(work, seconds, rate):
 
 def percentiles(taken):
     taken = sorted(taken)
-    at = lambda share: taken[min(len(taken) - 1, int(share * len(taken)))] * 1e3
+
+    def at(fraction):
+        return taken[min(len(taken) - 1, int(fraction * len(taken)))] * 1e3
+
     return {"p50_ms": at(0.5), "p95_ms": at(0.95), "p99_ms": at(0.99), "mean_ms": sum(taken) / len(taken) * 1e3}
 
 

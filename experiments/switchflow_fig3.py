@@ -51,7 +51,7 @@ def draw(options, rows):
 
 def main():
     takes = "about 90 s for the default networks, 3 minutes for all nine (--models with their names)"
-    parser = switchflow.parser(__doc__, takes, 0.5, NETWORKS[:4] + ["mobilenet_v2"], tuple(WAYS))
+    parser = switchflow.parser(__doc__, takes, 0.5, [*NETWORKS[:4], "mobilenet_v2"], tuple(WAYS))
     options = switchflow.parse(parser)
     rows = switchflow.Rows(options.out, "switchflow_fig3.csv", COLUMNS)
     measure(options, rows)

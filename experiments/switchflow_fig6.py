@@ -9,6 +9,7 @@ what it keeps: its images per second over those alone, and over what the request
 import argparse
 
 import common
+
 import switchflow  # isort: skip (it knows where the next ones are)
 import share_latency
 from common import style

@@ -92,7 +92,7 @@ def check(
     return wrapped.regen.plan
 
 
-def one_step(model, args, kwargs, seed):
+def one_step(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], seed: int) -> dict[str, torch.Tensor]:
     """Everything a training step leaves behind, by name."""
     torch.manual_seed(seed)
     for parameter in model.parameters():
@@ -109,18 +109,18 @@ def one_step(model, args, kwargs, seed):
     return left
 
 
-def ramp(tensor):
+def ramp(tensor: torch.Tensor) -> torch.Tensor:
     count = max(tensor.numel(), 1)
     values = torch.linspace(-1, 1, count, device=tensor.device, dtype=torch.float32).to(tensor.dtype)
     return values[: tensor.numel()].view(tensor.shape)
 
 
-def generator_state(model):
+def generator_state(model: torch.nn.Module) -> torch.Tensor:
     device = next(model.parameters()).device
     return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
 
 
-def compare(expected, found, step):
+def compare(expected: dict[str, torch.Tensor], found: dict[str, torch.Tensor], step: int) -> None:
     for name in expected:
         if name not in found:
             raise CheckError(f"step {step}: {name} is missing, expected {tuple(expected[name].shape)}")
@@ -131,19 +131,19 @@ def compare(expected, found, step):
         raise CheckError(f"step {step}: {sorted(extra)[0]} exists only under the plan")
 
 
-def same_bits(a, b):
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Bitwise, so that signed zeros and NaNs count too."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     return torch.equal(as_bytes(a), as_bytes(b))
 
 
-def as_bytes(tensor):
+def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
     flat = tensor.detach().contiguous().reshape(-1)
     return flat.view(torch.uint8) if flat.numel() else flat
 
 
-def difference(a, b):
+def difference(a: torch.Tensor, b: torch.Tensor) -> str:
     if a.shape != b.shape or a.dtype != b.dtype:
         return f"{b.dtype} {tuple(b.shape)} found, {a.dtype} {tuple(a.shape)} expected"
     if not a.is_floating_point():

@@ -7,17 +7,17 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._pytree import tree_flatten
 
-from regen._session.admission import Admission, admission_of
 from regen._capture.capture import Captured, capture_step
+from regen._session.admission import Admission, admission_of
 from regen._session.job import hold
 from regen._session.measured_step import StepMeter
 from regen._session.owned import Bindings
 from regen._session.report import PlanReport
 from regen._session.session import Session
 from regen._session.shape_cache import ShapeCache
+from regen._wrap import signature
 from regen.errors import UsageError
 from regen.options import Algorithms, Budget, Cache, Link, Options, Size, refuses_old_names
-from regen._wrap import signature
 
 
 @refuses_old_names
@@ -220,7 +220,8 @@ class ShapedStep:
 
     def let_go(self) -> None:
         """No step will be taken: nothing of it stays in memory, though the error on its way still knows this object."""
-        self.captured.updates.undo(self.optimizer)
+        if self.captured.updates is not None:
+            self.captured.updates.undo(self.optimizer)
         self.captured.tensors = {}
         self.bindings.let_go()
 

@@ -11,15 +11,14 @@ import torch
 from torch.utils._pytree import TreeSpec, tree_flatten
 
 from regen import _runtime
-
+from regen._capture.capture import capture, device_of
 from regen._session import distributed
 from regen._session.admission import admission_of
 from regen._session.caller_memory import CallerMemory
-from regen._capture.capture import capture, device_of
-from regen.errors import CaptureError
 from regen._session.shape_cache import ShapeCache
-from regen.options import Algorithms, Budget, Cache, Link, Options, Size, refuses_old_names
 from regen._session.wrapped_module import GRADIENT_CHUNK, ModuleSession, ShapedModule
+from regen.errors import CaptureError
+from regen.options import Algorithms, Budget, Cache, Link, Options, Size, refuses_old_names
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 

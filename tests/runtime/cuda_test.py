@@ -5,11 +5,11 @@ import re
 
 import pytest
 import torch
+from deep_models import BATCHES
+from regen._check import one_step, same_bits
 
 import regen
-from deep_models import BATCHES
 from examples.models import build, names
-from regen._check import one_step, same_bits
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 

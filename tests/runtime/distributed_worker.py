@@ -1,6 +1,5 @@
 """Runs on every rank of distributed_test.py; rank 0 prints what happened as JSON."""
 
-import copy
 import faulthandler
 import json
 import pathlib
@@ -10,13 +9,13 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "python")]
 
-import torch  # noqa: E402
-import torch.distributed as dist  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
-from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
 
-import regen  # noqa: E402
+import regen
 
 WORK = 200_000
 
@@ -201,7 +200,7 @@ def test_different_models():
 
 def test_budget_too_small():
     try:
-        regen.wrap(make(), (batch(0)[0],), 1000, planner="checkmate", work_limit=WORK)
+        regen.wrap(make(), (batch(0)[0],), "1000", planner="checkmate", work_limit=WORK)
         message = ""
     except (regen.RegenError, regen.BudgetError) as error:
         message = str(error)

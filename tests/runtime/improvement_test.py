@@ -13,14 +13,14 @@ import textwrap
 
 import pytest
 import torch
-from torch.nn import functional as F
-
-import regen
-from regen import _runtime
 from regen._check import same_bits
 from regen._session.improvement import RUNNING
 from regen.options import BACKGROUND_SECONDS, Options
 from small_training import Net, assert_same, batch, in_use, make, train
+from torch.nn import functional as F
+
+import regen
+from regen import _runtime
 
 LINK = (1e7, 1e7, 2e7)  # so slow that moving is no way out
 OPTIONS = dict(work_limit=20_000, improve=1.0, link=LINK, cache=False)
@@ -160,7 +160,7 @@ def test_not_while_a_backward_pass_is_to_come():
 
 
 def test_memory_is_where_it_was():
-    plain, wrapped = pair(reserve=None, budget=0.9)
+    _, wrapped = pair(reserve=None, budget=0.9)
     optimizer = sgd(wrapped)
     for number in range(1, 4):
         one_step(wrapped, optimizer, number)
@@ -177,14 +177,14 @@ def test_memory_is_where_it_was():
 
 
 def test_a_plan_that_cannot_be_better_is_left_alone():
-    plain, wrapped = pair(budget=1.0, dear=False)
+    _, wrapped = pair(budget=1.0, dear=False)
     wrapped(batch()[0]).sum().backward()
     assert wrapped.regen.active.session.improvement.search is None
     assert "improved" not in str(wrapped.regen.plan)
 
 
 def test_a_search_that_finds_nothing_is_not_repeated():
-    plain, wrapped = pair(planner="chain", dear=False)  # which has no more to say
+    _, wrapped = pair(planner="chain", dear=False)  # which has no more to say
     session = wrapped.regen.active.session
     first = dict(session.report)
     for number in range(1, 4):
@@ -197,7 +197,7 @@ def test_a_search_that_finds_nothing_is_not_repeated():
 
 def test_a_plan_made_anew_is_improved_anew():
     """The caller turns out to hold more: what was looked for is of no use."""
-    plain, wrapped = pair(improve=HOURS)
+    _, wrapped = pair(improve=HOURS)
     x, y = batch()
     F.cross_entropy(wrapped(x), y).backward()
     session = wrapped.regen.active.session
@@ -239,7 +239,7 @@ def test_copies_and_checkpoints(duplicate):
 
 def test_a_search_goes_with_its_model():
     def use():
-        plain, wrapped = pair(improve=HOURS)
+        _, wrapped = pair(improve=HOURS)
         wrapped(batch()[0]).sum().backward()
         assert wrapped.regen.active.session.improvement.search in RUNNING
 
@@ -278,7 +278,7 @@ def test_new_shapes():
             for shaped in wrapped.regen.shapes.values():
                 if shaped.session.improvement.search is not None:
                     shaped.session.improvement.search.wait()
-    assert [("improved" in r.session.report) for r in wrapped.regen.shapes.values()][0]
+    assert next(("improved" in r.session.report) for r in wrapped.regen.shapes.values())
 
 
 def test_a_search_that_fails_is_said_and_harmless(monkeypatch):
@@ -352,7 +352,7 @@ def test_settings_that_are_none(improve):
 
 def test_where_it_is_on():
     def seconds(kind, **options):
-        return Options(budget=1, **options).background_seconds(kind)
+        return Options(budget=1.0, **options).background_seconds(kind)
 
     assert seconds("cpu") == 0 and seconds("cuda") == BACKGROUND_SECONDS
     assert seconds("cuda", work_limit=100) == 0 and seconds("cuda", improve=False) == 0

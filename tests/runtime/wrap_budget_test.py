@@ -6,11 +6,11 @@ import pathlib
 
 import pytest
 import torch
+from small_training import assert_same, batch, check, in_use, make, pair, train, will_it_fit, wrap
 from torch.nn import functional as F
 
 import regen
 from regen import _runtime
-from small_training import assert_same, batch, check, in_use, make, pair, train, will_it_fit, wrap
 
 LINK = (50e9, 50e9, 93e9)
 
@@ -19,7 +19,7 @@ LINK = (50e9, 50e9, 93e9)
 
 def test_a_budget_below_the_fixed_bytes():
     with pytest.raises(regen.BudgetError, match=r"no plan fits into 1,000 bytes: .* needs at least .* least budget found to work is"):
-        pair(budget=1000)
+        pair(budget="1000")
 
 
 @pytest.mark.parametrize("budget", ["6GiB", 0.9, "auto", 16e9, "500MB"])

@@ -4,12 +4,11 @@ import copy
 
 import pytest
 import torch
+from small_training import assert_same, batch, in_use, make, pair, train, wrap
 from torch import nn
 from torch.nn import functional as F
 
 from regen import _runtime
-from small_training import assert_same, batch, in_use, make, pair, train, wrap
-
 
 # Any loss, any optimizer.
 

@@ -12,10 +12,10 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "python")]
 
-import torch  # noqa: E402
+import torch
 
-import regen  # noqa: E402
-from examples.models import build  # noqa: E402
+import regen
+from examples.models import build
 
 
 def say(**facts):

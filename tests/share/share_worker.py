@@ -11,11 +11,11 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 for folder in (ROOT, ROOT / "python", ROOT / "tests" / "support"):
     sys.path.insert(0, str(folder))
 
-import torch  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
+import torch
+from small_training import batch, make
+from torch.nn import functional as F
 
-import regen  # noqa: E402
-from small_training import batch, make  # noqa: E402
+import regen
 
 # Every operator is a quantum of its own: a job can be stopped anywhere.
 EVERYWHERE = 1e-9

@@ -12,18 +12,18 @@ import time
 
 import pytest
 import torch
+import wire
+from eventually import eventually
+from regen._check import same_bits
+from regen._session import job as job_module
+from regen_program import BINARY
+from share_daemon import Daemon
+from small_training import Heads, Net, batch, make, pair, train
 from torch import nn
 from torch.nn import functional as F
 
 import regen
-from regen._session import job as job_module
-import wire
-from eventually import eventually
 from regen import _runtime
-from regen._check import same_bits
-from regen_program import BINARY
-from share_daemon import Daemon
-from small_training import Heads, Net, batch, make, pair, train
 
 WORKER = pathlib.Path(__file__).parent / "share_worker.py"
 EXHAUSTIVE = os.environ.get("REGEN_EXHAUSTIVE") == "1"
@@ -323,9 +323,9 @@ def test_a_request_has_the_device_and_gives_it_back(enrolled, daemon):
     other.send(wire.ACQUIRE)
     assert other.receive() == (wire.GRANTED, {})
     expected = plainly(model, batch()[0])
-    for request in range(1, 11):
+    for _ in range(10):
         answers = []
-        asking = threading.Thread(target=lambda: answers.append(predict(batch()[0])))
+        asking = threading.Thread(target=lambda answers=answers: answers.append(predict(batch()[0])))
         asking.start()
         assert eventually(lambda: not other.keep_going())
         other.send(wire.YIELD)
@@ -343,7 +343,7 @@ class Worker:
         self.out = folder / f"{name}.pt"
         command = [str(BINARY), "share", "run", "--socket", daemon.socket, "--name", name, "--memory", "1GiB", *options, "--",
                    sys.executable, str(WORKER), kind, str(steps), str(self.out), str(pauses), str(reconnections)]
-        self.errors = open(folder / f"{name}.txt", "w+")
+        self.errors = open(folder / f"{name}.txt", "w+")  # noqa: SIM115  closed with the worker
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.errors, text=True)
         self.steps = 0
 

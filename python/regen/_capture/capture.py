@@ -11,13 +11,11 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from regen._capture.capture_cache import converted
 from regen._capture.conversion import Conversion, Value
 from regen._capture.dynamo_graph import trace_python, without_collection
-from regen.errors import CaptureError
-from regen.options import Cache
 from regen._capture.optimizers import OptimizerUpdates, check_optimizer
 from regen._capture.phases import arrange
-from regen._capture.program_builder import ProgramBuilder
 from regen._capture.step_program import StepWriter, TrainingLoss
-
+from regen.errors import CaptureError
+from regen.options import Cache
 
 View: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], int]  # sizes, strides, offset in elements
 
@@ -237,7 +235,7 @@ def the_loss(conversion: Conversion) -> Value:
 
 
 def used_gradients(model, optimizer, all_of_model):
-    """ids of the parameters whose gradients do something: those of the optimizer, and for a norm all."""
+    """Ids of the parameters whose gradients do something: those of the optimizer, and for a norm all."""
     used = {id(p) for group in optimizer.param_groups for p in group["params"]}
     return used | {id(p) for p in model.parameters()} if all_of_model else used
 
@@ -271,7 +269,7 @@ def finished(model, flat, out_spec, conversion, recipes, output_results, tangent
 # Names and checks.
 
 def names_of_tensors(model: torch.nn.Module) -> dict[int, tuple[str, str]]:
-    """id of a live tensor -> (name in the user's model, role). The first name of a shared tensor counts."""
+    """Id of a live tensor -> (name in the user's model, role). The first name of a shared tensor counts."""
     names = {id(tensor): (name, "parameter") for name, tensor in model.named_parameters()}
     for name, tensor in model.named_buffers():
         names.setdefault(id(tensor), (name, "buffer"))

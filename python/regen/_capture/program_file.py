@@ -54,7 +54,7 @@ def write_storage(file: IO[bytes], storage: int, captured: "Captured") -> dict[s
     file.write(b"\0" * (-file.tell() % ALIGNMENT))
     offset = file.tell()
     content = storage_bytes(captured.tensors[storage], captured.program["storages"][storage])
-    file.write(memoryview(content.numpy()))
+    file.write(content.numpy().data)
     return {"storage": storage, "offset": offset, "bytes": content.numel()}
 
 

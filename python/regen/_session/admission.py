@@ -1,5 +1,6 @@
 """How a job of `regen share run` lives within the bytes that the daemon gives it: it tells what memory buys it, follows its limit
-between two steps, and gets out of the way when it is asked to."""
+between two steps, and gets out of the way when it is asked to.
+"""
 
 import dataclasses
 import weakref
@@ -40,7 +41,8 @@ PLANNERS = None
 
 def admission_of(owner, adapts=True, deepest="leave"):
     """What `owner`, who is about to plan in this process, does with the job's limit; None: it takes what the job asked for, since this
-    is no job, or the owner cannot adapt, or is not the only one. `deepest`: how far it can get out of the way."""
+    is no job, or the owner cannot adapt, or is not the only one. `deepest`: how far it can get out of the way.
+    """
     global PLANNERS
     if job() is None:
         return None

@@ -4,14 +4,13 @@ import hashlib
 import json
 import os
 import tempfile
+from typing import Any
 
 import torch.distributed as dist
 
-from regen import _runtime
 from regen._session.improvement import proven_best
 from regen._session.wrapped_module import ModuleSession
 from regen.errors import Error
-
 
 # The passes before which ranks meet are powers of two from here on: often while a search is young, seldom when it takes long.
 FIRST_MEETING = 4
@@ -35,7 +34,8 @@ class DistributedSession(ModuleSession):
     Times measured by each rank alone would differ and so would plans. What the callers hold is agreed on once, before the
     second step. A better plan is looked for by rank 0, beside the training; now and then the ranks meet, and when it is
     found, all take it before the same step, or none does. Planned again later, or for other shapes, a rank plans alone: it must
-    not wait for ranks that have no reason to. Plans may then differ; numbers do not."""
+    not wait for ranks that have no reason to. Plans may then differ; numbers do not.
+    """
 
     def __init__(self, captured, options, caller, group):
         self.group = group
@@ -103,9 +103,10 @@ class DistributedSession(ModuleSession):
     def take_better_plan(self, number):
         """Not alone: meet() does it."""
 
-    def meet(self, number, may_swap):
+    def meet(self, number: int, may_swap: bool) -> bool:
         """Before step `number` of all ranks. True when they have taken a better plan, which is to be compiled; a rank that
-        cannot swap now, or does not have the room, keeps the others from it."""
+        cannot swap now, or does not have the room, keeps the others from it.
+        """
         if not self.meets:
             return False
         before = self.step.plan_json(), self.report
@@ -157,7 +158,7 @@ class DistributedSession(ModuleSession):
         dist.broadcast_object_list([json.dumps(message)], group_src=0, group=self.group)
 
     def hear(self, doing):
-        box = [None]
+        box: list[Any] = [None]
         dist.broadcast_object_list(box, group_src=0, group=self.group)
         message = json.loads(box[0])
         if "error" in message:
@@ -169,16 +170,17 @@ class DistributedSession(ModuleSession):
         text = f"{self.step.fingerprint} {self.step.plan_json()}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def agree(self):
+    def agree(self) -> bool:
         """On what the caller holds, at most; True when there has to be another plan, which is made when asked for: for all ranks or
-        for none, also where one had to plan alone before its first step."""
+        for none, also where one had to plan alone before its first step.
+        """
         self.caller.bytes = max(self.gather(self.caller.bytes))
         plans = self.gather(self.hash if self.predicted_peak <= self.gross_budget else None)
         self.planned = plans[0] is not None and len(set(plans)) == 1
         return not self.planned
 
     def gather(self, mine):
-        found = [None] * dist.get_world_size(self.group)
+        found: list[Any] = [None] * dist.get_world_size(self.group)
         dist.all_gather_object(found, mine, group=self.group)
         return found
 

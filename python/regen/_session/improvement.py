@@ -22,7 +22,8 @@ def stop_all():
 class Improvement:
     """Of one session: at most one search at a time, and one for each plan that was made in the foreground.
 
-    The session is handed in, not kept, so that it goes, and the search with it, when nobody uses it any more."""
+    The session is handed in, not kept, so that it goes, and the search with it, when nobody uses it any more.
+    """
 
     def __init__(self, seconds):
         self.seconds = seconds

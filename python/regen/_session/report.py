@@ -120,7 +120,7 @@ def kept_across_boundary(step: _runtime.Step) -> tuple[int, int] | None:
     graph, plan = json.loads(step.graph_json()), json.loads(step.plan_json())
     live = set()
     for instruction in plan["steps"]:
-        kind, number = instruction[0], int(re.match(r"\d+", instruction[1:])[0])
+        kind, number = instruction[0], int(re.findall(r"\d+", instruction)[0])
         if kind == "c":
             if graph["ops"][number].get("phase") in ("loss", "backward"):
                 return len(live), sum(graph["tensors"][t]["bytes"] for t in live)

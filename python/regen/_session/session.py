@@ -4,17 +4,20 @@ import hashlib
 import json
 import os
 import pathlib
+from typing import Any
 
 import torch
 
 from regen import _runtime
-from regen._session.admission import CURVE_SECONDS
-from regen._session.budget import budget_bytes, device_budget
 from regen._capture.cache_folder import cache_folder
+from regen._capture.capture import Captured
+from regen._session.admission import CURVE_SECONDS, Admission
+from regen._session.budget import budget_bytes, device_budget
 from regen._session.improvement import Improvement
 from regen._session.job import hold, job
 from regen._session.link import measured_link
 from regen.errors import BudgetError, Error
+from regen.options import Link, Options
 
 # Room inside the budget for allocations that the recording did not foresee.
 RUNTIME_RESERVE = {"cpu": 16 << 10, "cuda": 8 << 20}
@@ -34,12 +37,15 @@ LEAST_PLANS = {}
 class Session:
     """Records, plans and compiles a captured program. Holds the arena while compiled."""
 
-    def __init__(self, captured, options, fraction_of=None, admission=None):
+    def __init__(
+        self, captured: Captured, options: Options, fraction_of: int | None = None, admission: Admission | None = None
+    ) -> None:
         """`fraction_of`: the bytes of which a budget is a fraction; None: of the unplanned peak of this step. `admission`: of a job whose
-        bytes may change between two steps."""
+        bytes may change between two steps.
+        """
         self.captured = captured
         self.options = options
-        self.fraction_of = fraction_of
+        self.fraction_of: int = fraction_of or 0  # until the graph is made
         self.admission = admission
         self.limit = None  # of the job, when the plan in use was chosen
         self.device = str(captured.program["device"])
@@ -48,8 +54,9 @@ class Session:
         self.check_budget()
         with hold():
             self.library_bytes = self.record()
-        if job() is not None:
-            self.step.set_job(job(), self.options.quantum)
+        this = job()
+        if this is not None:
+            self.step.set_job(this, self.options.quantum)
         self.compiled = False
         self.improvement = Improvement(self.background_seconds)
         self.make_graph()
@@ -59,7 +66,8 @@ class Session:
 
     def record(self):
         """Measures every op; returns what libraries (cuBLAS) took for good while that was done, and what the device's
-        allocator has reserved around the caller's tensors without using it: bytes of the card that nobody else can have."""
+        allocator has reserved around the caller's tensors without using it: bytes of the card that nobody else can have.
+        """
         before = _runtime.memory_use(self.device)["allocated"]
         self.step.record(self.samples(), 3 if self.kind == "cpu" else 5, self.profile_path(), self.options.algorithms,
                          self.options.cuda_graphs)
@@ -86,8 +94,9 @@ class Session:
         return "" if folder is None else str(folder / f"profile-{self.kind}-{safe_name(torch_version(self))}.json")
 
     def make_graph(self):
-        self.report = self.planned_for = None
-        self.least = {}
+        self.report: Any = None  # of the plan in use, as `_runtime.Step.plan` gives it
+        self.planned_for: str | None = None
+        self.least: dict[Any, tuple[dict[str, Any], str | None]] = {}
         captured = CAPTURED_CALL[self.kind] * len(self.captured.program["nodes"]) if self.options.cuda_graphs else 0
         self.step.make_graph(RUNTIME_RESERVE[self.kind] + self.library_bytes + captured)
         self.fraction_of = self.fraction_of or self.step.unplanned_bytes
@@ -105,16 +114,16 @@ class Session:
         return [(self.predicted_peak, self.report["cost"])]
 
     @property
-    def background_seconds(self):
+    def background_seconds(self) -> float:
         """For a better plan while the steps go on."""
         return self.options.background_seconds(self.kind)
 
     @property
-    def budget(self):
+    def budget(self) -> Any:  # bytes; of an inference, None where there is no limit
         return device_budget(self.options.budget, self.fraction_of, self.device, self.job_limit)
 
     @property
-    def job_limit(self):
+    def job_limit(self) -> int | None:
         return None if self.admission is None else self.admission.limit
 
     def check_budget(self):
@@ -122,11 +131,11 @@ class Session:
         device_budget(self.options.budget, 0, self.device)
 
     @property
-    def gross_budget(self):
+    def gross_budget(self) -> Any:
         return self.budget
 
     @property
-    def predicted_peak(self):
+    def predicted_peak(self) -> int:
         return self.report["peak_bytes"]
 
     def plan(self):
@@ -135,7 +144,7 @@ class Session:
             return
         self.planned_for = None  # should this fail, it has to be tried again
         if self.options.plan_file is not None:
-            self.take_given_plan()
+            self.take_given_plan(pathlib.Path(self.options.plan_file))
         elif not self.load_cached_plan():
             self.find_plan()
         self.planned_for = self.plan_key()
@@ -148,12 +157,12 @@ class Session:
             raise BudgetError(self.refusal())
         self.save_plan()
 
-    def take_given_plan(self):
-        self.step.set_plan(pathlib.Path(self.options.plan_file).read_text())
+    def take_given_plan(self, path: pathlib.Path) -> None:
+        self.step.set_plan(path.read_text())
         self.report = self.step.judge(self.request("", None))
         if self.predicted_peak > self.gross_budget:
             raise BudgetError(
-                f"the plan in {self.options.plan_file} needs {self.predicted_peak:,} bytes with what the caller holds, "
+                f"the plan in {path} needs {self.predicted_peak:,} bytes with what the caller holds, "
                 f"expected at most the budget of {self.gross_budget:,}")
 
     def least_plan(self):
@@ -205,10 +214,10 @@ class Session:
         return self.request(planner, budget, 0.0 if work else seconds, work)
 
     @property
-    def first_seconds(self):
+    def first_seconds(self) -> float:
         return self.options.first_seconds(self.background_seconds)
 
-    def link(self):
+    def link(self) -> Link:
         return self.options.link or measured_link(self.device, self.cache_folder())
 
     def refusal(self):
@@ -221,7 +230,7 @@ class Session:
         known = f"; the least budget found to work is {least:,} bytes" if least else ""
         return reason + known
 
-    def least_budget(self):
+    def least_budget(self) -> int | None:
         peaks = [report["peak_bytes"] for report, plan in map(self.least_by, self.least_planners()) if plan is not None]
         return min(peaks) if peaks else None
 
@@ -258,7 +267,7 @@ class Session:
         temporary.write_text(json.dumps({"plan": self.step.plan_json(), "report": self.report}))
         temporary.rename(path)
 
-    def write_plan(self, path):
+    def write_plan(self, path: str | os.PathLike[str]) -> None:
         pathlib.Path(path).write_text(self.step.plan_json())
 
     def compile(self):
@@ -269,7 +278,8 @@ class Session:
 
     def follow_limit(self):
         """Inside a hold, and between two steps: where the job may use other bytes than before, the plan for those is this session's, to
-        be compiled."""
+        be compiled.
+        """
         if self.admission is None or self.admission.look() == self.limit:
             return
         before = self.report
@@ -296,7 +306,8 @@ class Session:
 
     def take_better_plan(self, number):
         """Before step `number`, and with no step under way: if a search beside the training has found a better plan, it
-        is this session's, to be compiled."""
+        is this session's, to be compiled.
+        """
         self.improvement.take(self, number)
 
     def look_for_better_plan(self):

@@ -2,19 +2,22 @@
 
 import dataclasses
 import weakref
+from typing import Any
 
 import torch
 from torch.autograd.function import once_differentiable
 
-from regen import _runtime
+from regen._capture.capture import Captured
+from regen._capture.program_builder import referenced_values
 from regen._session.budget import device_budget
+from regen._session.caller_memory import CallerMemory
 from regen._session.job import hold
 from regen._session.measured_step import StepClock
 from regen._session.owned import Bindings, place_of, place_value
-from regen._capture.program_builder import referenced_values
 from regen._session.report import PlanReport
 from regen._session.session import RUNTIME_RESERVE, Session
 from regen.errors import UsageError
+from regen.options import Options
 
 # Gradients are handed to autograd when about this many bytes of them are complete, so that DDP's
 # buckets fill while the rest of the backward pass runs.
@@ -33,7 +36,7 @@ class Coming:
 class ModuleSession(Session):
     """A plan beside which the caller holds memory of its own."""
 
-    def __init__(self, captured, options, caller):
+    def __init__(self, captured: Captured, options: Options, caller: CallerMemory) -> None:
         self.caller = caller
         super().__init__(captured, options)
         if caller.unplanned is None:
@@ -42,7 +45,7 @@ class ModuleSession(Session):
     @property
     def gross_budget(self):
         """A share is of the unplanned peak of the first sample, also for other shapes."""
-        return device_budget(self.options.budget, self.caller.unplanned + self.caller.bytes, self.device)
+        return device_budget(self.options.budget, (self.caller.unplanned or 0) + self.caller.bytes, self.device)
 
     @property
     def budget(self):
@@ -58,6 +61,14 @@ class ModuleSession(Session):
             return text
         return f"{text}; to all of these add {self.caller.bytes:,} bytes that the caller holds (loss, optimizer, buckets)"
 
+    def agree(self) -> bool:
+        """With other ranks; alone there is nothing to agree on."""
+        return False
+
+    def meet(self, number: int, may_swap: bool) -> bool:
+        """With other ranks; alone there is none to meet."""
+        return False
+
     def own_bytes(self):
         """What the plan accounts for, of the memory that is measured."""
         own = self.step.fixed_bytes
@@ -69,14 +80,14 @@ class ModuleSession(Session):
 class ShapedModule:
     """One captured program, its plan, and where its tensors are found."""
 
-    def __init__(self, captured, session, model, chunk=GRADIENT_CHUNK):
+    def __init__(self, captured: Captured, session: ModuleSession, model: torch.nn.Module, chunk: int = GRADIENT_CHUNK) -> None:
         self.captured = captured
         self.session = session
         self.caller = session.caller
         self.chunk = chunk
         self.steps = 0  # forward passes so far; names the one whose values are in the arena
-        self.seconds = None
-        self.last_call = lambda: None  # a weak reference
+        self.seconds: StepClock | None = None
+        self.last_call: Any = lambda: None  # a weak reference
         self.bindings = Bindings(captured, model)
         self.grad_places = {name: place_of(model, name) for _, kind, name in captured.gradient_results if kind == "parameter"}
         self.find_sizes()
@@ -237,7 +248,7 @@ def tangents_behind(captured):
 class StepCall:
     """One forward pass and the backward pass that belongs to it."""
 
-    def __init__(self, shaped, number, owned, inputs):
+    def __init__(self, shaped: ShapedModule, number: int, owned: list[torch.Tensor], inputs: list[Any]) -> None:
         self.state = "forward"
         self.shaped = shaped
         self.number = number
@@ -245,7 +256,7 @@ class StepCall:
         self.inputs = inputs  # the step holds no tensors itself; the backward pass may read these
         self.versions = [tensor._version for tensor in owned]
         self.clock = StepClock(shaped.session.kind)
-        self.tangents_given = None
+        self.tangents_given: frozenset[int] = frozenset()
 
     def __del__(self):
         # Given up half-way, by an exception or because nobody wanted gradients: results are held no longer.
@@ -293,7 +304,7 @@ class StepCall:
     def finish(self, step):
         step.forget()
         self.state = "done"
-        self.held = self.owned = self.inputs = None
+        self.held, self.owned, self.inputs = [], [], []
         self.shaped.seconds = self.clock
         self.shaped.caller.after_backward()
 
@@ -336,10 +347,11 @@ def as_laid_out(tangent, value, captured):
 
 class BackwardPart(torch.autograd.Function):
     """A stretch of the backward pass as one node of autograd's graph. The chain of them hands each
-    stretch's gradients over as soon as it has run; the one nearest to the loss runs the forward pass."""
+    stretch's gradients over as soon as it has run; the one nearest to the loss runs the forward pass.
+    """
 
     @staticmethod
-    def forward(ctx, call, part, link, *tensors):
+    def forward(ctx: Any, call: StepCall, part: int, link: Any, *tensors: Any) -> Any:
         ctx.call, ctx.part, ctx.linked = call, part, link is not None
         ctx.set_materialize_grads(False)
         if part > 0:
@@ -351,7 +363,7 @@ class BackwardPart(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, *tangents):
+    def backward(ctx: Any, *tangents: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         gradients = ctx.call.run_backward(ctx.part, tangents)
         link = torch.empty(0, device=ctx.call.shaped.session.device) if ctx.linked else None
         return (None, None, link, *gradients)

@@ -78,7 +78,7 @@ class Batches:
         order = torch.randperm(len(self.dataset), generator=mixed).tolist() if self.shuffle else list(range(len(self.dataset)))
         if self.batch_size is None:
             return iter(DataLoader(self.dataset, batch_size=None, sampler=order[index:], **shared))
-        count = number_of_batches(self)
+        count = number_of_batches(self) or 0
         groups = [order[i * self.batch_size : (i + 1) * self.batch_size] for i in range(index, count)]
         return iter(DataLoader(self.dataset, batch_sampler=groups, **shared))
 

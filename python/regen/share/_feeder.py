@@ -1,5 +1,6 @@
 """The process that reads for all: started by the job that finds none, ended when nobody is attached any more."""
 
+import contextlib
 import itertools
 import multiprocessing.spawn
 import os
@@ -80,10 +81,9 @@ class Producer:
             with subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, pass_fds=[writer], start_new_session=True
             ) as process:
-                try:
+                assert process.stdin is not None
+                with contextlib.suppress(BrokenPipeError):  # what it has to say comes on the other pipe
                     process.stdin.write(pickle.dumps(sys.path) + pickle.dumps(main) + work)
-                except BrokenPipeError:
-                    pass  # what it has to say comes on the other pipe
         finally:
             os.close(writer)
         _raise_what_was_told(self.name, reader)
@@ -110,13 +110,14 @@ class Producer:
     def serve(self, server: _runtime.FeedProducer, epoch: int, index: int) -> None:
         """Until every job has left. An error goes to all of them."""
         where = (epoch, index)
+        first: tuple[int, int] | None = where
         try:
             batches = self.start(server, epoch, index)
             while (step := server.begin()) is not None:
                 where, jumped = step[:2], step[2]
-                if batches is None or (jumped and where != (epoch, index)):
+                if batches is None or (jumped and where != first):
                     batches = self.batches.at(*where)
-                epoch, index = None, None  # the first batches are used once
+                first = None  # the first batches are used once
                 batch = next(batches, _NOTHING)
                 if batch is _NOTHING:
                     server.end_epoch()

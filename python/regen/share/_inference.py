@@ -8,17 +8,17 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten
 
+from regen._capture.capture import Captured, capture_inference
 from regen._session.admission import Admission, admission_of
 from regen._session.budget import device_budget
-from regen._capture.capture import Captured, capture_inference
 from regen._session.job import hold, job
 from regen._session.owned import Bindings
 from regen._session.report import PlanReport
 from regen._session.session import Session
 from regen._session.shape_cache import ShapeCache
+from regen._wrap import same_random_numbers, signature
 from regen.errors import OptionError
 from regen.options import Algorithms, Budget, Cache, Link, Options, Size, refuses_old_names
-from regen._wrap import same_random_numbers, signature
 
 
 @refuses_old_names

@@ -6,8 +6,8 @@ import sys
 from typing import Any
 
 import torch
-from regen.errors import Error
 
+from regen.errors import Error
 
 
 def random_state(device: str) -> dict[str, Any]:

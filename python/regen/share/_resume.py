@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import torch
 
 from regen import _runtime
-from regen.share._random_state import random_state, restore_random_state
-from regen.share._state import Entry, PackedState, optimizer_values, parameters_of, stays_on_host
 from regen.errors import Error, OptionError
+from regen.share._random_state import random_state, restore_random_state
+from regen.share._state import Entry, PackedState, optimizer_values, parameters_of
 
 FORMAT = 1
 LENGTH = 16  # digits in front of the text of an image

@@ -173,7 +173,7 @@ def optimizer_values(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, di
 
 def checked(value: Any, name: str) -> Any:
     plain = value is None or isinstance(value, (bool, int, float, str, torch.Tensor))
-    if plain or isinstance(value, (tuple, list)) and all(isinstance(item, (bool, int, float, str)) for item in value):
+    if plain or (isinstance(value, (tuple, list)) and all(isinstance(item, (bool, int, float, str)) for item in value)):
         return value
     raise Error(
         f"'{name}' of the optimizer is of {type(value).__name__}, expected a tensor, a number, a text or a tuple of such")
