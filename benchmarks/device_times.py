@@ -7,7 +7,7 @@ def recorded(call, device):
 
     on_gpu = device.startswith("cuda")
     activity = torch.profiler.ProfilerActivity.CUDA if on_gpu else torch.profiler.ProfilerActivity.CPU
-    kind = torch.autograd.DeviceType.CUDA if on_gpu else torch.autograd.DeviceType.CPU
+    kind = DeviceType.CUDA if on_gpu else DeviceType.CPU
     with torch.profiler.profile(activities=[activity]) as profile:
         result = call()
     events = profile.profiler.kineto_results.events()

@@ -9,11 +9,11 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "python"), str(ROOT)]
 
 import torch
-from regen._check import same_bits
 
 import regen
 from examples.models import registry, transformers
 from regen import _runtime
+from regen._check import same_bits
 
 STEPS = 4
 SHARE = 1 / 3

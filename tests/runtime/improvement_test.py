@@ -13,14 +13,14 @@ import textwrap
 
 import pytest
 import torch
-from regen._check import same_bits
-from regen._session.improvement import RUNNING
-from regen.options import BACKGROUND_SECONDS, Options
-from small_training import Net, assert_same, batch, in_use, make, train
 from torch.nn import functional as F
 
 import regen
 from regen import _runtime
+from regen._check import same_bits
+from regen._session.improvement import RUNNING
+from regen.options import BACKGROUND_SECONDS, Options
+from small_training import Net, assert_same, batch, in_use, make, train
 
 LINK = (1e7, 1e7, 2e7)  # so slow that moving is no way out
 OPTIONS = dict(work_limit=20_000, improve=1.0, link=LINK, cache=False)
