@@ -44,13 +44,13 @@ class PlanReport:
         size = _runtime.format_bytes
         lines = [
             f"plan by {report['planner']} ({report['status']}), {report['steps']} steps",
-            f"  budget      {self.budget_text(size)}",
-            f"  peak        {size(self.predicted_peak)} predicted{self.measured(self.measured_peak, size)}; "
+            f"  budget      {self._budget_text(size)}",
+            f"  peak        {size(self.predicted_peak)} predicted{self._measured(self.measured_peak, size)}; "
             f"unplanned {size(step.unplanned_bytes + self.caller_bytes)}, no plan below {size(step.bound_bytes + self.caller_bytes)}",
-            f"  time        {milliseconds(report['cost'])} predicted{self.measured(self.measured_seconds, milliseconds)}, "
+            f"  time        {milliseconds(report['cost'])} predicted{self._measured(self.measured_seconds, milliseconds)}, "
             f"{milliseconds(step.base_seconds)} keeping everything ({report['overhead'] * 100:+.2f} %), "
             f"proven at least {milliseconds(report['lower_bound'])}",
-            *self.kept_lines(),
+            *self._kept_lines(),
             f"  recomputed  {report['recomputed']} ops",
             f"  moved       {size(report['offloaded_bytes'])} to the host and back",
         ]
@@ -69,20 +69,20 @@ class PlanReport:
                 lines.append(f"  unforeseen  {memory['deviations']} allocations ({memory['deviating'].strip()})")
         return "\n".join(lines)
 
-    def budget_text(self, size: Callable[[int], str]) -> str:
+    def _budget_text(self, size: Callable[[int], str]) -> str:
         if self.session.budget is None:
             return "none"
         held = f", of which {size(self.caller_bytes)} for what the caller holds" if self.caller_bytes else ""
         return size(self.session.budget + self.caller_bytes) + held
 
-    def kept_lines(self) -> list[str]:
+    def _kept_lines(self) -> list[str]:
         kept = kept_across_boundary(self.session.step)
         if kept is None:
             return []
         return [f"  kept        {kept[0]} tensors ({_runtime.format_bytes(kept[1])}) from the forward to the backward pass"]
 
     @staticmethod
-    def measured(value: Any, text: Callable[[Any], str]) -> str:
+    def _measured(value: Any, text: Callable[[Any], str]) -> str:
         return "" if value is None else f", {text(value)} measured"
 
     def explain(self) -> str:
