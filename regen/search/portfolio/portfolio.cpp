@@ -180,9 +180,7 @@ class Portfolio {
                                                problem_.host_budget.value_or(kMaxBytes));
     effort_.add(own.work());
     if (std::isfinite(bound.cost)) bound_ = std::max(bound_, bound.cost);
-    note({.source = std::string(to_string(Part::kCoveringBound)),
-          .work = own.work(),
-          .bound = bound_});
+    note({.source = std::string(to_string(Part::kCoveringBound)), .bound = bound_});
     if (best_.best() && !keeps_order(best_.best()->plan)) every_order_bound(kBoundFraction);
     if (!is_ablated(problem_, Part::kHints)) search.start_from_hints(bound.again);
     take(search, Part::kHints);
@@ -196,6 +194,7 @@ class Portfolio {
     if (!outcome.ok()) return;  // a graph that this planner cannot take
     effort_.add(outcome->work);
     note_event(problem_, effort_, name_of(row), *outcome);
+    noted_work_ = effort_.work();
     // Its bound is about the same plans as ours: any movement, first runs in the graph's order.
     const bool same_plans = outcome->bound_kind == BoundKind::kOrder && &original_ == &graph_;
     if (same_plans) bound_ = std::max(bound_, outcome->lower_bound);
@@ -230,9 +229,11 @@ class Portfolio {
     offer(std::move(candidate), nullptr);
   }
 
-  void note(SearchEvent event) const {
+  void note(SearchEvent event) {
     if (problem_.trace == nullptr) return;
     event.seconds = effort_.seconds();
+    event.work = effort_.work() - noted_work_;
+    noted_work_ = effort_.work();
     problem_.trace->events.push_back(std::move(event));
   }
 
@@ -289,7 +290,8 @@ class Portfolio {
   std::map<std::string_view, double> proposed_;  // by planner: the cost of its last plan
   const Row* best_row_ = nullptr;                // of the best plan; null: local search
   std::optional<double> every_order_bound_;
-  double least_cost_;  // of every op once, each in its cheapest way
+  std::int64_t noted_work_ = 0;  // of the effort, at the last event of the trace
+  double least_cost_;            // of every op once, each in its cheapest way
 };
 
 }  // namespace
