@@ -12,8 +12,8 @@ MOST_SOURCES = 30  # directly in one folder
 MOST_WITHOUT_README = 10
 
 # What does not comply yet. These lists only shrink: an entry that complies fails the test.
-FORBIDDEN_INCLUDES_LEFT = {("share", "regen/execute/gate.h")}
-CROWDED_FOLDERS_LEFT = {"execute", "graph", "models", "plan", "planners", "share"}
+FORBIDDEN_INCLUDES_LEFT: set[tuple[str, str]] = set()
+CROWDED_FOLDERS_LEFT: set[str] = set()
 FOLDERS_WITHOUT_README_LEFT = {
     "base",
     "execute",
