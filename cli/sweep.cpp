@@ -43,7 +43,8 @@ search::Problem problem_for(const Arguments& arguments, const LoadedGraph& loade
   return {.graph = &loaded.graph,
           .link = loaded.link,
           .options = arguments.options.resolved(),
-          .registry = &published::every_planner()};
+          .registry = &published::every_planner(),
+          .ablation = &arguments.options.ablation};
 }
 
 // From what every plan needs to what keeping everything takes.
