@@ -9,10 +9,10 @@ for folder in (ROOT, ROOT / "python"):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
-import torch  # noqa: E402
+import torch
 
-import regen  # noqa: E402
-from regen.capture import capture, save  # noqa: E402
+import regen
+from regen.capture import capture, save
 
 
 def add_budget_options(parser):

@@ -8,13 +8,12 @@
 import argparse
 import os
 
-from common import add_budget_options, finish, size, wrap
-
 import torch
 import torch.distributed as dist
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
+from common import add_budget_options, finish, size, wrap
 from examples.models import build
 
 

@@ -6,11 +6,10 @@
 import argparse
 import pathlib
 
-from common import add_budget_options, finish, wrap
-
 import torch
 from torch.nn import functional as F
 
+from common import add_budget_options, finish, wrap
 from examples.models import build
 
 

@@ -5,17 +5,16 @@
 
 import argparse
 
-from common import add_budget_options, finish, wrap
-
 import torch
 from torch.nn import functional as F
 
+from common import add_budget_options, finish, wrap
 from examples.models import build
 
 
 def discs(shape, generator):
     """Noise with discs, and where they are."""
-    batch, channels, height, width = shape
+    batch, _channels, height, width = shape
     rows, columns = torch.arange(height)[None, :, None], torch.arange(width)[None, None, :]
     centre = torch.rand(batch, 2, 1, 1, generator=generator)
     distance = (rows - centre[:, 0] * height) ** 2 + (columns - centre[:, 1] * width) ** 2

@@ -18,9 +18,9 @@ import torch
 from torch.nn import functional as F
 
 from examples.models import branches, recurrent, residual, transformers
+from regen._session.session import Session
 from regen.capture import capture_step
-from regen.runner import Runner
-from regen.settings import Settings
+from regen.options import Options
 
 
 def pictures(batch, size=112):
@@ -49,8 +49,8 @@ MODELS = {
 def graph_of(name):
     model, args, loss = MODELS[name]()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    runner = Runner(capture_step(model.train(), loss, optimizer, args), Settings(budget=1.0, cache=False))
-    document = json.loads(runner.step.graph_json())
+    session = Session(capture_step(model.train(), loss, optimizer, args), Options(budget=1.0, cache=False))
+    document = json.loads(session.step.graph_json())
     document["name"] = name
     return document
 

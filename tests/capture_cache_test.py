@@ -7,13 +7,13 @@ import threading
 
 import pytest
 import torch
-from bitwise import assert_same_bits, single_thread  # noqa: F401  a fixture
 from torch import nn
 from torch.nn import functional as F
 from torch.optim import SGD, AdamW
 
+from bitwise import assert_same_bits, single_thread  # noqa: F401  a fixture
 from examples.models import build
-from regen import cache_folder, capture_cache, graph_key
+from regen._capture import cache_folder, capture_cache, graph_key
 from regen.capture import capture, capture_step
 
 
@@ -37,7 +37,7 @@ class Square(torch.autograd.Function):
         return x * x
 
     @staticmethod
-    def backward(ctx, gradient):
+    def backward(ctx, gradient):  # pyright: ignore[reportIncompatibleMethodOverride]
         (x,) = ctx.saved_tensors
         return gradient * x * 3  # not the true one: only this code says so
 
@@ -433,7 +433,7 @@ HIDDEN = {
 
 
 def set_most_constant_bytes(value):
-    from regen import conversion_file
+    from regen._capture import conversion_file
 
     conversion_file.MOST_CONSTANT_BYTES = value
 
@@ -581,7 +581,7 @@ def test_functions_that_want_values_get_copies():
 
 
 def test_parameters_are_not_copied_otherwise(monkeypatch):
-    from regen import dynamo_graph
+    from regen._capture import dynamo_graph
 
     copies = []
     monkeypatch.setattr(dynamo_graph.dynamo_builder, "clone_input", lambda x, **options: copies.append(x) or x.clone())

@@ -1,13 +1,39 @@
 """regen: trains PyTorch models under a byte budget, with the same gradients bit for bit."""
 
-from regen._runtime import BudgetError, RegenError
-from regen import backend, capture, errors, share  # noqa: F401  the backend registers itself with torch.compile
-from regen.capture import Captured
-from regen.check import CheckError, check
-from regen.errors import CaptureError
-from regen.fit import Fit, will_it_fit
-from regen.step import step
-from regen.wrap import wrap
-from regen import share  # noqa: E402  uses all of the above
+from regen import capture, errors, options, share
+from regen._capture.capture import Captured
+from regen._check import check
+from regen._fit import Fit, will_it_fit
+from regen._session.report import PlanReport
+from regen._step import TrainingStep, step
+from regen._version import version
+from regen._wrap import WrappedModule, wrap
+from regen.errors import BudgetError, CaptureError, CheckError, Error, OptionError, OptionTypeError, RegenError, UsageError
+from regen.integrations import torch_compile as _backend  # noqa: F401  registers itself with torch.compile
 
-__all__ = ["BudgetError", "CaptureError", "Captured", "CheckError", "Fit", "RegenError", "capture", "check", "errors", "share", "step", "will_it_fit", "wrap"]
+__version__ = version()
+
+__all__ = [
+    "BudgetError",
+    "CaptureError",
+    "Captured",
+    "CheckError",
+    "Error",
+    "Fit",
+    "OptionError",
+    "OptionTypeError",
+    "PlanReport",
+    "RegenError",
+    "TrainingStep",
+    "UsageError",
+    "WrappedModule",
+    "__version__",
+    "capture",
+    "check",
+    "errors",
+    "options",
+    "share",
+    "step",
+    "will_it_fit",
+    "wrap",
+]

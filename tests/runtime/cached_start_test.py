@@ -9,7 +9,8 @@ import pytest
 
 import regen
 from examples.models import build
-from regen import _runtime, link
+from regen import _runtime
+from regen._session import link
 
 WORKER = pathlib.Path(__file__).parent / "cached_start_worker.py"
 
@@ -66,7 +67,7 @@ def test_without_a_cache_the_disk_stays_as_it_is(tmp_path, monkeypatch):
 
 
 def test_a_second_wrap_and_a_question_start_from_the_first(tmp_path, monkeypatch):
-    from regen import capture_cache
+    from regen._capture import capture_cache
 
     traces, trace = [], capture_cache.trace_joint_graph
     monkeypatch.setattr(capture_cache, "trace_joint_graph", lambda *args: traces.append(1) or trace(*args))

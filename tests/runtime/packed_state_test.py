@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 import regen
 from regen import _runtime
+from regen._step import TrainingStep
 from regen.share import PackedState
 
 OPTIMIZERS = {
@@ -97,7 +98,7 @@ def move(state, step):
 
 def spill_and_leave(state, step):
     """As a job that gives way with all it has."""
-    if isinstance(step, regen.step.__globals__["TrainingStep"]):
+    if isinstance(step, TrainingStep):
         held = _runtime.memory_use("cpu")["allocated"]
         freed = step.spill()
         assert freed > 0 and held - _runtime.memory_use("cpu")["allocated"] == freed

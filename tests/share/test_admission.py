@@ -20,7 +20,7 @@ import regen
 import wire
 from eventually import eventually
 from examples.models import build
-from regen.check import same_bits
+from regen._check import same_bits
 from regen_program import BINARY
 from share_daemon import Daemon
 
@@ -95,7 +95,7 @@ class Training:
         self.out = folder / f"{name}.pt"
         command = [str(BINARY), "share", "run", "--socket", device.socket, "--name", name, "--memory", str(memory), *options, "--",
                    sys.executable, str(WORKER), model, str(batch), str(self.out)]
-        self.errors = open(folder / f"{name}.txt", "w+")
+        self.errors = open(folder / f"{name}.txt", "w+")  # noqa: SIM115  closed with the worker
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True,
                                         env={**os.environ, "REGEN_CACHE": str(CACHE)})
         self.said = []
@@ -414,20 +414,20 @@ def test_an_idle_job_joins_a_daemon_that_was_started_again(tmp_path, trainings, 
 
 
 def test_a_job_with_two_models_takes_what_it_asked_for(tmp_path, monkeypatch):
-    import regen.job
+    from regen._session import job as job_module
     from small_training import batch, make
 
     with Device(tmp_path, 1 << 20) as device:
         for key, value in {"SOCKET": device.socket, "NAME": "two", "MEMORY": "900KiB"}.items():
             monkeypatch.setenv(f"REGEN_SHARE_{key}", value)
-        monkeypatch.setattr(regen.job, "_ASKED", False)
-        monkeypatch.setattr(regen.job, "_JOB", None)
+        monkeypatch.setattr(job_module, "_ASKED", False)
+        monkeypatch.setattr(job_module, "_JOB", None)
         model, other = make(), make()
         one = regen.step(model, torch.nn.functional.cross_entropy, torch.optim.SGD(model.parameters(), lr=0.1), batch(), cache=False,
                          planner="keep_all")
-        assert device.jobs()["two"]["limit_bytes"] == one.active.runner.predicted_peak < 900 << 10
+        assert device.jobs()["two"]["limit_bytes"] == one.active.session.predicted_peak < 900 << 10
         two = regen.share.infer(other.eval(), (batch()[0],), cache=False)
         assert device.jobs()["two"]["limit_bytes"] == 900 << 10
         one(*batch())
         two(batch()[0])
-        monkeypatch.setattr(regen.job, "_JOB", None)
+        monkeypatch.setattr(job_module, "_JOB", None)

@@ -1,0 +1,1 @@
+"""Tracing: what turns a PyTorch model into a captured step."""

@@ -1,0 +1,190 @@
+"""A whole training step as one program: the loss, its gradient, clipping, and the update of every parameter."""
+
+import torch
+from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype, _has_foreach_support
+
+from regen._capture.conversion import FakeValues, Value
+from regen._capture.node_writer import NodeWriter
+from regen._capture.optimizers import OptimizerUpdates, UpdateWriter, buckets
+from regen._capture.program_builder import reads_of
+from regen.errors import CaptureError
+
+aten = torch.ops.aten
+
+
+class TrainingLoss(torch.nn.Module):
+    """The model and its loss as one module that returns the loss."""
+
+    def __init__(self, model, loss_fn):
+        super().__init__()
+        self.model = model
+        self.loss_fn = loss_fn
+
+    def forward(self, *args):
+        if self.loss_fn is None:
+            return self.model(*args)
+        return self.loss_fn(self.model(*args[:-1]), args[-1])
+
+
+class StepWriter:
+    """Extends a converted joint graph to a step. The graph must have one output, the loss."""
+
+    def __init__(self, conversion, names, owned):
+        self.conversion = conversion
+        self.builder = conversion.builder
+        self.names = names
+        self.fakes = FakeValues(self.builder)
+        self.writer = NodeWriter(self.builder, self.fakes)
+        self.parameters = {id(owned[g.key]): owned[g.key] for g in conversion.gradients if g.kind == "parameter"}
+        self.value_of_parameter = {id(owned[b.key]): b.value for b in conversion.brought if b.kind == "parameter"}
+        self.value_of_gradient = {id(owned[g.key]): g.value for g in conversion.gradients if g.kind == "parameter"}
+
+    def new_live_value(self, name, role, tensor):
+        storage = self.builder.add_live_storage(name, role, tensor)
+        return storage, Value(self.builder.add_value(storage, tensor))
+
+    def start_backward(self, loss):
+        """backward() begins with a gradient of one, which a node makes in place of the caller's tangent."""
+        (tangent,) = self.conversion.tangents
+        storage = self.builder.storages[self.builder.values[tangent]["storage"]]
+        storage["role"], storage["name"] = "computed", "gradient_of_loss"
+        node = self.builder.make_node(
+            "gradient_of_loss", aten.ones_like.default, "backward", [{"value": int(loss)}],
+            {"memory_format": {"memory_format": "preserve_format"}}, [int(tangent)])
+        self.builder.nodes.insert(self.builder.boundary, node)
+
+    def match_layouts(self):
+        """.grad has the strides of its parameter: autograd copies a gradient that comes out otherwise."""
+        for key, value in list(self.value_of_gradient.items()):
+            parameter = self.parameters[key]
+            if not significant_strides_equal(self.builder.values[value]["strides"], parameter):
+                node, copied = self.copy_like(value, parameter)
+                self.builder.nodes.insert(self.place_of(value) + 1, node)
+                self.value_of_gradient[key] = copied
+
+    def copy_like(self, value, parameter):
+        for memory_format in (torch.contiguous_format, torch.channels_last, torch.channels_last_3d):
+            if fits(parameter, memory_format):
+                chosen = {"memory_format": {"memory_format": str(memory_format).removeprefix("torch.")}}
+                node, (copied,) = self.writer.functional(aten.clone.default, [{"value": int(value)}], chosen)
+                return node, copied
+        raise CaptureError(
+            f"cannot capture {self.builder.name}: parameter {self.names[id(parameter)][0]} has strides {tuple(parameter.stride())}; "
+            "expected a contiguous or channels-last parameter")
+
+    def place_of(self, value):
+        return next(i for i, node in enumerate(self.builder.nodes) if value in node["outputs"])
+
+    def clip_norm(self, order, max_norm):
+        """As torch.nn.utils.clip_grad_norm_ with the norm of order 2; `order` lists the parameters."""
+        gradients = [self.value_of_gradient[id(p)] for p in order]
+        fakes = [self.fakes[g] for g in gradients]
+        norms = []
+        for (device, _), ((_,), indices) in _group_tensors_by_device_and_dtype([fakes], with_indices=True).items():
+            norms += self.norms_of([gradients[i] for i in indices], _has_foreach_support(fakes, device))
+        total = self.add(aten.linalg_vector_norm.default, [{"value": self.add(aten.stack.default, [references(norms)])}, 2.0])
+        shifted = self.add(aten.add.Tensor, [{"value": total}, 1e-6])
+        inverse = self.add(aten.reciprocal.default, [{"value": shifted}])
+        scale = self.add(aten.mul.Tensor, [{"value": inverse}, float(max_norm)])
+        scale = self.add(aten.clamp.default, [{"value": scale}, None, 1.0])
+        for parameter, gradient in zip(order, gradients):
+            # Multiplication rounds the same way one by one as in a list, and one by one lets each old gradient go.
+            self.value_of_gradient[id(parameter)] = self.add(aten.mul.Tensor, [{"value": int(gradient)}, {"value": scale}])
+
+    def norms_of(self, gradients, by_list):
+        if not by_list:
+            return [self.add(aten.linalg_vector_norm.default, [{"value": int(g)}, 2.0]) for g in gradients]
+        node, values = self.writer.functional(aten._foreach_norm.Scalar, [references(gradients), 2.0])
+        self.builder.nodes.append(node)
+        return values
+
+    def clip_value(self, order, limit):
+        """As torch.nn.utils.clip_grad_value_."""
+        for parameter in order:
+            gradient = self.value_of_gradient[id(parameter)]
+            clipped = self.add(aten.clamp.default, [{"value": int(gradient)}, -float(limit), float(limit)])
+            self.value_of_gradient[id(parameter)] = clipped
+
+    def add(self, op, args):
+        node, (value,) = self.writer.functional(op, args)
+        self.builder.nodes.append(node)
+        return value
+
+    def update(self, optimizer, early):
+        """Adds the optimizer's nodes; `early`: each as soon as nothing needs the old parameter any more."""
+        trained = [p for group in optimizer.param_groups for p in group["params"] if id(p) in self.value_of_gradient]
+        updates = OptimizerUpdates(optimizer, trained, self.builder)
+        last = len(self.builder.nodes) - 1
+        places = self.earliest_places(trained) if early else {id(p): last for p in trained}
+        update_writer = UpdateWriter(
+            self.writer, updates, optimizer, self.value_of_parameter, self.value_of_gradient, self.names, self.new_live_value)
+        after = {}
+        for kind in updates.classes:
+            for place, bucket in buckets(kind, places):
+                after.setdefault(place, []).extend(update_writer.write(kind, bucket))
+        merged = []
+        for position, node in enumerate(self.builder.nodes):
+            merged.append(node)
+            merged += after.get(position, [])
+        self.builder.nodes = merged
+        return updates
+
+    def earliest_places(self, parameters):
+        """For each parameter, the node after which it may change.
+
+        Its gradient must be there, and nobody may read the old contents later: neither a node as it stands, nor a
+        forward node that a plan runs again to get back something still to be used. So everything that the forward pass made
+        from the parameter must have had its last use.
+        """
+        nodes, values = self.builder.nodes, self.builder.values
+        bit_of_storage = {}
+        for p in parameters:
+            storage = values[self.value_of_parameter[id(p)]]["storage"]
+            bit_of_storage.setdefault(storage, 1 << len(bit_of_storage))
+        made_from = dict(bit_of_storage)  # storage -> the parameters it was made from in the forward pass
+        last_use = {}
+        for position, node in enumerate(nodes):
+            mask = 0
+            for value in reads_of(node):
+                storage = values[value]["storage"]
+                last_use[storage] = position
+                mask |= made_from.get(storage, 0)
+            if node["phase"] == "forward":
+                for value in node["outputs"]:
+                    if value is not None:
+                        storage = values[value]["storage"]
+                        made_from[storage] = made_from.get(storage, 0) | mask
+        free_after = places_of_bits(made_from, last_use)
+        made_at = {v: i for i, node in enumerate(nodes) for v in node["outputs"] if v is not None}
+        return {
+            id(p): max(
+                made_at[self.value_of_gradient[id(p)]],
+                free_after.get(bit_of_storage[values[self.value_of_parameter[id(p)]]["storage"]], 0))
+            for p in parameters}
+
+
+def places_of_bits(made_from, last_use):
+    """Bit -> the last use of any storage that carries it. Latest first, so that each bit is settled once."""
+    free_after, settled = {}, 0
+    for storage, position in sorted(last_use.items(), key=lambda item: -item[1]):
+        new = made_from.get(storage, 0) & ~settled
+        settled |= new
+        while new:
+            bit = new & -new
+            free_after[bit] = position
+            new ^= bit
+    return free_after
+
+
+def references(values):
+    return [{"value": int(v)} for v in values]
+
+
+def significant_strides_equal(strides, tensor):
+    """Strides of dimensions of size one mean nothing."""
+    return all(a == b for a, b, size in zip(strides, tensor.stride(), tensor.shape) if size > 1)
+
+
+def fits(tensor, memory_format):
+    dimensions = {torch.channels_last: 4, torch.channels_last_3d: 5}.get(memory_format)
+    return dimensions in (None, tensor.dim()) and tensor.is_contiguous(memory_format=memory_format)

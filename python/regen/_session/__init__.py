@@ -1,0 +1,1 @@
+"""From a captured step to a running one: recorded, planned, compiled."""

@@ -1,0 +1,108 @@
+"""How a job of `regen share run` lives within the bytes that the daemon gives it: it tells what memory buys it, follows its limit
+between two steps, and gets out of the way when it is asked to.
+"""
+
+import dataclasses
+import weakref
+
+from regen import _runtime
+from regen._session.job import job
+
+# For the plans of all budgets together.
+CURVE_SECONDS = 1.0
+DEPTHS = ("pause", "spill", "leave")
+
+
+class Planners:
+    """All that plan in one job. The bytes of one can follow the job's limit; of several, none knows what the others take."""
+
+    def __init__(self, of):
+        self.job = of
+        self.owners = weakref.WeakSet()
+        self.told = False  # the daemon may have given bytes to others
+
+    def admit(self, owner, adapts, deepest):
+        alone = not self.owners
+        self.owners.add(owner)
+        if alone and adapts:
+            return Admission(self, deepest)
+        if self.told:
+            self.tell([(self.job.memory, 0.0)], 0, "pause")
+        return None
+
+    def tell(self, points, persistent, deepest):
+        done = self.job.tell(points, persistent, deepest)
+        self.told = self.told or done
+        return done
+
+
+PLANNERS = None
+
+
+def admission_of(owner, adapts=True, deepest="leave"):
+    """What `owner`, who is about to plan in this process, does with the job's limit; None: it takes what the job asked for, since this
+    is no job, or the owner cannot adapt, or is not the only one. `deepest`: how far it can get out of the way.
+    """
+    global PLANNERS
+    if job() is None:
+        return None
+    if PLANNERS is None or PLANNERS.job is not job():
+        PLANNERS = Planners(job())
+    return PLANNERS.admit(owner, adapts, deepest)
+
+
+class Admission:
+    def __init__(self, planners, deepest):
+        self.planners = planners
+        self.job = planners.job
+        self.deepest = min(deepest, _runtime.deepest_allowed(), key=DEPTHS.index)
+        self.memory = _runtime.JobMemory()
+        self.job.set_memory(self.memory)
+        self.limit = self.job.limit()
+        self.least = 0  # bytes of the neediest step so far: whoever can run that one can run all
+        self.untold = None
+        self.state = None
+
+    def options_of(self, options):
+        """Those of a user, for a step whose arena may have to go."""
+        return options if self.deepest == "pause" else dataclasses.replace(options, releasable=True)
+
+    def introduce(self, session):
+        """A step that was recorded. Outside of a hold, since the daemon may have to make room first."""
+        if not any(size <= self.job.memory for size, _ in session.points()):
+            session.plan()  # or says why there is no plan
+        points = session.points()
+        if points[0][0] > self.least:
+            self.untold = points, session.step.fixed_bytes
+        self.tell()
+
+    def tell(self):
+        """What is still to be told; work in other threads may have to end first."""
+        if self.untold is None:
+            return
+        points, persistent = self.untold
+        if self.planners.tell(points, persistent, self.deepest):
+            self.least, self.untold = points[0][0], None
+
+    def look(self):
+        """The bytes that the job may use from now on. Inside a hold, and between two steps."""
+        self.limit = self.job.limit()
+        return self.limit
+
+    def confirm(self, used):
+        """A plan for the limit is in place."""
+        self.job.confirm(used)
+
+    def pack(self, model, optimizer):
+        """The state into one arena, where it may have to leave. Inside a hold; cheap when it is there already."""
+        if self.deepest != "leave":
+            return
+        if self.state is None:
+            from regen.share._state import PackedState  # which is built upon steps
+
+            self.state = PackedState(model, optimizer)
+        elif self.state.is_gathered():
+            return
+        else:
+            self.state.gather()
+        self.memory.set_state(self.state.arena)

@@ -1,0 +1,204 @@
+"""One plan for all ranks of a job."""
+
+import hashlib
+import json
+import os
+import tempfile
+from typing import Any
+
+import torch.distributed as dist
+
+from regen._session.improvement import proven_best
+from regen._session.wrapped_module import ModuleSession
+from regen.errors import Error
+
+# The passes before which ranks meet are powers of two from here on: often while a search is young, seldom when it takes long.
+FIRST_MEETING = 4
+
+
+def is_meeting(number):
+    return number >= FIRST_MEETING and number & (number - 1) == 0
+
+
+def members(group):
+    """The process group whose ranks plan together; None when there is nobody to plan with."""
+    if group is None or not dist.is_available() or not dist.is_initialized():
+        return None
+    group = dist.group.WORLD if group == "default" else group
+    return group if dist.get_world_size(group) > 1 else None
+
+
+class DistributedSession(ModuleSession):
+    """Rank 0 measures and plans; the others take what it found, and all compare what they have.
+
+    Times measured by each rank alone would differ and so would plans. What the callers hold is agreed on once, before the
+    second step. A better plan is looked for by rank 0, beside the training; now and then the ranks meet, and when it is
+    found, all take it before the same step, or none does. Planned again later, or for other shapes, a rank plans alone: it must
+    not wait for ranks that have no reason to. Plans may then differ; numbers do not.
+    """
+
+    def __init__(self, captured, options, caller, group):
+        self.group = group
+        self.first = dist.get_rank(group) == 0
+        self.planned = False
+        self.said = False
+        self.heard_link = None  # as rank 0 measured it
+        self.meets = False  # until the search of rank 0 has ended
+        try:
+            super().__init__(captured, options, caller)
+        except Exception as error:
+            if self.first and not self.said:
+                self.say({"error": str(error)})
+            raise
+        if self.first:
+            self.say({"profile": read_text(self.path), "link": self.link()})
+        elif self.path is not None:
+            os.unlink(self.path)
+
+    def profile_path(self):
+        """Others wait here until rank 0 has measured."""
+        if self.first:
+            self.path = super().profile_path() or temporary_name()
+        else:
+            self.path = temporary_name()
+            measured = self.hear("measuring")
+            self.heard_link = tuple(measured["link"])
+            with open(self.path, "w") as file:
+                file.write(measured["profile"])
+        return self.path
+
+    def link(self):
+        return self.heard_link or super().link()
+
+    def plan(self):
+        if self.planned:
+            return super().plan()
+        self.planned = True
+        if self.first:
+            self.plan_for_all()
+            return self.compare(self.hash)
+        found = self.hear("planning")
+        try:
+            self.step.set_plan(found["plan"])
+        except Error as error:
+            self.compare(f"none: {error}")  # the others wait for this
+        self.report = found["report"]
+        self.meets = found["meets"]
+        self.planned_for = self.plan_key()
+        self.compare(self.hash)
+
+    def plan_for_all(self):
+        try:
+            super().plan()
+        except Exception as error:
+            self.say({"error": str(error)})
+            raise
+        self.meets = self.background_seconds > 0 and not proven_best(self.report)
+        self.say({"plan": self.step.plan_json(), "report": self.report, "meets": self.meets})
+
+    def look_for_better_plan(self):
+        if self.first and self.meets:
+            super().look_for_better_plan()
+
+    def take_better_plan(self, number):
+        """Not alone: meet() does it."""
+
+    def meet(self, number: int, may_swap: bool) -> bool:
+        """Before step `number` of all ranks. True when they have taken a better plan, which is to be compiled; a rank that
+        cannot swap now, or does not have the room, keeps the others from it.
+        """
+        if not self.meets:
+            return False
+        before = self.step.plan_json(), self.report
+        found = self.news_for_all(number) if self.first else self.hear("searching")
+        self.meets = found["state"] == "searching"
+        return found["state"] == "found" and self.take_together(found, before, may_swap)
+
+    def news_for_all(self, number):
+        try:
+            found = self.news(number)
+        except Exception as error:
+            self.say({"error": str(error)})  # the others wait for this
+            raise
+        self.say(found)
+        return found
+
+    def news(self, number):
+        """What rank 0 has to tell; it has taken what it tells of."""
+        search, report = self.improvement.search, self.report
+        if not self.caller.is_known() or (search is not None and not search.ended):
+            return {"state": "searching"}
+        super().take_better_plan(number)
+        if self.report is report:
+            return {"state": "nothing"}
+        return {"state": "found", "plan": self.step.plan_json(), "report": self.report}
+
+    def take_together(self, found, before, may_swap):
+        mine = self.hash_with(found) if may_swap else None
+        votes = self.gather(mine)
+        if mine is not None and set(votes) == {mine}:
+            return True
+        self.release()
+        plan, self.report = before
+        self.step.set_plan(plan)
+        return False
+
+    def hash_with(self, found):
+        """Of the plan that was found, now this rank's; None where it is not for this rank."""
+        self.release()
+        try:
+            self.step.set_plan(found["plan"])
+        except Error:
+            return None
+        self.report = found["report"]
+        return self.hash if self.predicted_peak <= self.gross_budget else None
+
+    def say(self, message):
+        self.said = True
+        dist.broadcast_object_list([json.dumps(message)], group_src=0, group=self.group)
+
+    def hear(self, doing):
+        box: list[Any] = [None]
+        dist.broadcast_object_list(box, group_src=0, group=self.group)
+        message = json.loads(box[0])
+        if "error" in message:
+            raise Error(f"rank 0 failed while {doing}: {message['error']}")
+        return message
+
+    @property
+    def hash(self):
+        text = f"{self.step.fingerprint} {self.step.plan_json()}"
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def agree(self) -> bool:
+        """On what the caller holds, at most; True when there has to be another plan, which is made when asked for: for all ranks or
+        for none, also where one had to plan alone before its first step.
+        """
+        self.caller.bytes = max(self.gather(self.caller.bytes))
+        plans = self.gather(self.hash if self.predicted_peak <= self.gross_budget else None)
+        self.planned = plans[0] is not None and len(set(plans)) == 1
+        return not self.planned
+
+    def gather(self, mine):
+        found: list[Any] = [None] * dist.get_world_size(self.group)
+        dist.all_gather_object(found, mine, group=self.group)
+        return found
+
+    def compare(self, mine):
+        found = self.gather(mine)
+        for rank, other in enumerate(found):
+            if other != found[0]:
+                raise Error(
+                    f"rank {rank} has plan {other}, rank 0 has {found[0]}; expected the same model, inputs and budget on every rank")
+
+
+def temporary_name():
+    handle, path = tempfile.mkstemp(prefix="regen-profile-", suffix=".json")
+    os.close(handle)
+    os.unlink(path)
+    return path
+
+
+def read_text(path):
+    with open(path) as file:
+        return file.read()

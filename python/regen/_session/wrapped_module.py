@@ -1,0 +1,369 @@
+"""Runs the two halves of a captured program: the forward pass, and the backward pass when gradients arrive."""
+
+import dataclasses
+import weakref
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from regen._capture.capture import Captured
+from regen._capture.program_builder import referenced_values
+from regen._session.budget import device_budget
+from regen._session.caller_memory import CallerMemory
+from regen._session.job import hold
+from regen._session.measured_step import StepClock
+from regen._session.owned import Bindings, place_of, place_value
+from regen._session.report import PlanReport
+from regen._session.session import RUNTIME_RESERVE, Session
+from regen.errors import UsageError
+from regen.options import Options
+
+# Gradients are handed to autograd when about this many bytes of them are complete, so that DDP's
+# buckets fill while the rest of the backward pass runs.
+GRADIENT_CHUNK = 16 << 20
+
+
+@dataclasses.dataclass
+class Coming:
+    """Bytes that a step is going to take from torch."""
+
+    outputs: int
+    tangents: int
+    gradients: int
+
+
+class ModuleSession(Session):
+    """A plan beside which the caller holds memory of its own."""
+
+    def __init__(self, captured: Captured, options: Options, caller: CallerMemory) -> None:
+        self.caller = caller
+        super().__init__(captured, options)
+        if caller.unplanned is None:
+            caller.unplanned = self.step.unplanned_bytes
+
+    @property
+    def gross_budget(self):
+        """A share is of the unplanned peak of the first sample, also for other shapes."""
+        return device_budget(self.options.budget, (self.caller.unplanned or 0) + self.caller.bytes, self.device)
+
+    @property
+    def budget(self):
+        return self.gross_budget - self.caller.bytes
+
+    @property
+    def predicted_peak(self):
+        return self.report["peak_bytes"] + self.caller.bytes
+
+    def refusal(self):
+        text = super().refusal()
+        if self.caller.bytes == 0:
+            return text
+        return f"{text}; to all of these add {self.caller.bytes:,} bytes that the caller holds (loss, optimizer, buckets)"
+
+    def agree(self) -> bool:
+        """With other ranks; alone there is nothing to agree on."""
+        return False
+
+    def meet(self, number: int, may_swap: bool) -> bool:
+        """With other ranks; alone there is none to meet."""
+        return False
+
+    def own_bytes(self):
+        """What the plan accounts for, of the memory that is measured."""
+        own = self.step.fixed_bytes
+        if self.kind == "cpu":  # elsewhere the arena does not come from torch
+            own += self.step.memory()["arena"] - RUNTIME_RESERVE[self.kind]
+        return own
+
+
+class ShapedModule:
+    """One captured program, its plan, and where its tensors are found."""
+
+    def __init__(self, captured: Captured, session: ModuleSession, model: torch.nn.Module, chunk: int = GRADIENT_CHUNK) -> None:
+        self.captured = captured
+        self.session = session
+        self.caller = session.caller
+        self.chunk = chunk
+        self.steps = 0  # forward passes so far; names the one whose values are in the arena
+        self.seconds: StepClock | None = None
+        self.last_call: Any = lambda: None  # a weak reference
+        self.bindings = Bindings(captured, model)
+        self.grad_places = {name: place_of(model, name) for _, kind, name in captured.gradient_results if kind == "parameter"}
+        self.find_sizes()
+        self.let_go_of_samples()
+
+    # Where tensors are found.
+
+    def let_go_of_samples(self):
+        """Nothing of the caller's is kept: parameters may move, inputs may go."""
+        kept = {storage for storage, _, _ in self.bindings.constants}
+        self.captured.tensors = {s: t for s, t in self.captured.tensors.items() if s in kept}
+        self.captured.parameters = {}
+
+    # Sizes, for what the caller holds.
+
+    def find_sizes(self):
+        program = self.captured.program
+        storage_of = [v["storage"] for v in program["values"]]
+        size = [s["bytes"] for s in program["storages"]]
+        role = [s["role"] for s in program["storages"]]
+        self.present = sum(n for n, r in zip(size, role) if r not in ("computed", "tangent"))
+        outputs = {storage_of[program["results"][r]["value"]] for r in self.captured.output_results}
+        self.output_bytes = sum(size[s] for s in outputs if role[s] == "computed")
+        self.tangent_bytes = sum(n for n, r in zip(size, role) if r == "tangent")
+        self.gradient_bytes = {r: size[storage_of[program["results"][r]["value"]]] for r, _, _ in self.captured.gradient_results}
+
+    def coming_bytes(self):
+        """Gradients that are there already will be added to, or go before new ones come: which, only measuring tells."""
+        fresh = 0
+        for result, kind, who in self.captured.gradient_results:
+            if kind == "input" or place_value(self.grad_places[who]).grad is None:
+                fresh += self.gradient_bytes[result]
+        return Coming(self.output_bytes, self.tangent_bytes, fresh)
+
+    def present_bytes(self):
+        """Of what the plan accounts for, that which is there between two steps."""
+        if self.session.kind != "cpu":
+            return self.present
+        memory = self.session.step.memory()
+        return self.present + memory["arena"] + memory["generators"]
+
+    # Planning.
+
+    def make_ready(self):
+        if not self.awaits_backward():
+            self.take_better_plan()
+        if not self.session.compiled:
+            self.session.plan()
+            self.compile()
+
+    def compile(self):
+        self.session.compile()
+        self.session.step.cut_backward(self.chunk)
+        self.arrange_gradients()
+        self.own_bytes = self.session.own_bytes()
+
+    def take_better_plan(self):
+        in_use = self.session.report
+        self.session.take_better_plan(self.steps + 1)
+        if self.session.report is not in_use:
+            self.plan_changed()
+
+    def plan_changed(self):
+        self.seconds = None
+        self.caller.plan_changed()
+
+    def release(self):
+        self.session.release()
+
+    def report(self):
+        peak = self.caller.measured_peak()
+        if peak is not None and self.session.kind != "cpu" and self.session.compiled:
+            peak += self.session.step.memory()["arena"]  # a GPU's does not come from torch
+        return PlanReport(self.session, self.caller.bytes, peak, self.seconds and self.seconds.total)
+
+    def agree_on_room(self):
+        """The same with the other ranks, whichever shape each of them is about to use."""
+        if self.session.agree():
+            in_use = self.session.compiled
+            self.release()
+            self.session.plan()
+            if in_use:
+                self.compile()
+
+    def meet(self, number):
+        """With the other ranks, whichever shape each of them is about to use: is there a better plan for all?"""
+        if self.session.meet(number, may_swap=not self.awaits_backward()):
+            self.plan_changed()
+
+    def make_room(self):
+        """Plans again if what the caller turned out to hold does not fit beside the plan."""
+        if self.session.predicted_peak > self.session.gross_budget:
+            self.release()
+            self.make_ready()
+
+    def arrange_gradients(self):
+        """For each backward part, which gradients it completes: (result, "parameter" or "input", who)."""
+        kinds = {result: (kind, who) for result, kind, who in self.captured.gradient_results}
+        step = self.session.step
+        self.parts = [
+            [(result, *kinds[result]) for result in step.results_of(part) if result in kinds]
+            for part in range(1, step.num_parts)
+        ] or [[]]
+        self.needs = tangents_behind(self.captured) if len(self.captured.tangent_values) > 1 else {}
+
+    # Running.
+
+    def awaits_backward(self):
+        call = self.last_call()
+        return call is not None and call.state == "forward"
+
+    def forward(self, flat):
+        if self.caller.is_known():
+            self.session.look_for_better_plan()
+        step = self.session.step
+        owned = self.bindings.owned.tensors()
+        self.steps += 1
+        step.forget()
+        inputs = self.bindings.of_inputs(flat)
+        step.bind([*self.bindings.owned.bindings(owned), *inputs, *self.bindings.constants])
+        call = StepCall(self, self.steps, owned, inputs)
+        self.last_call = weakref.ref(call)
+        link = None
+        for part in range(len(self.parts) - 1, -1, -1):
+            tensors = [place_value(self.grad_places[who]) if kind == "parameter" else flat[who] for _, kind, who in self.parts[part]]
+            link = BackwardPart.apply(call, part, link, *tensors)
+        outputs = link if isinstance(link, tuple) else (link,)
+        self.caller.after_forward(outputs)
+        return self.rebuild(dict(zip(self.captured.output_results, outputs)), flat)
+
+    def rebuild(self, results, flat):
+        returned = {r.source for r in self.captured.outputs if r.kind == "tensor"} & self.bindings.places.keys()
+        for storage in returned:
+            self.captured.tensors[storage] = place_value(self.bindings.places[storage])
+        outputs = self.captured.rebuild_outputs(results, flat)
+        for storage in returned:
+            del self.captured.tensors[storage]
+        return outputs
+
+
+def tangents_behind(captured):
+    """For each gradient result, the outputs (by position) whose gradients it is made of."""
+    program = captured.program
+    storage_of = [value["storage"] for value in program["values"]]
+    behind = {}
+    for position, value in enumerate(captured.tangent_values):
+        if value is not None:
+            behind.setdefault(storage_of[value], set()).add(position)
+    for node in program["nodes"]:
+        read = [storage_of[v] for v in referenced_values([node["args"], list(node["kwargs"].values())])]
+        sources = set().union(*(behind.get(s, ()) for s in read))
+        for value in node["outputs"]:
+            if value is not None and value >= 0 and sources:
+                behind.setdefault(storage_of[value], set()).update(sources)
+    return {r: frozenset(behind.get(storage_of[program["results"][r]["value"]], ())) for r, _, _ in captured.gradient_results}
+
+
+class StepCall:
+    """One forward pass and the backward pass that belongs to it."""
+
+    def __init__(self, shaped: ShapedModule, number: int, owned: list[torch.Tensor], inputs: list[Any]) -> None:
+        self.state = "forward"
+        self.shaped = shaped
+        self.number = number
+        self.owned = owned
+        self.inputs = inputs  # the step holds no tensors itself; the backward pass may read these
+        self.versions = [tensor._version for tensor in owned]
+        self.clock = StepClock(shaped.session.kind)
+        self.tangents_given: frozenset[int] = frozenset()
+
+    def __del__(self):
+        # Given up half-way, by an exception or because nobody wanted gradients: results are held no longer.
+        shaped = self.shaped
+        if self.state == "forward" and shaped.steps == self.number and shaped.session.compiled:
+            shaped.session.step.forget()
+
+    def run_forward(self):
+        step = self.shaped.session.step
+        with hold():
+            self.clock.begin()
+            step.run(0)
+            outputs = tuple(step.result(r) for r in self.shaped.captured.output_results)
+            self.clock.end()
+        return outputs
+
+    def run_backward(self, part, tangents):
+        shaped = self.shaped
+        self.check_alive()
+        self.check_unchanged()
+        step = shaped.session.step
+        with hold():
+            self.clock.begin()
+            if part == 0:
+                shaped.caller.before_backward()
+                self.start_backward(step, tangents)
+            step.run(part + 1)
+            gradients = tuple(self.gradient(step, result) for result, _, _ in shaped.parts[part])
+            self.clock.end()
+        if part == len(shaped.parts) - 1:
+            self.finish(step)
+        return gradients
+
+    def start_backward(self, step, tangents):
+        self.tangents_given = frozenset(i for i, tangent in enumerate(tangents) if tangent is not None)
+        self.held = self.bound_tangents(tangents)
+        # Memory that was let go and taken again between the passes (FSDP) may be elsewhere.
+        step.bind(self.held + self.shaped.bindings.owned.bindings(self.owned))
+
+    def gradient(self, step, result):
+        """None, as plain PyTorch has it, when no output that it comes from was used."""
+        needs = self.shaped.needs.get(result)
+        return None if needs and not needs & self.tangents_given else step.result(result)
+
+    def finish(self, step):
+        step.forget()
+        self.state = "done"
+        self.held, self.owned, self.inputs = [], [], []
+        self.shaped.seconds = self.clock
+        self.shaped.caller.after_backward()
+
+    def check_alive(self):
+        if self.state == "done":
+            raise UsageError(
+                "regen: backward ran a second time through a forward pass whose values are released; "
+                "expected one backward pass for each forward pass (retain_graph=True keeps nothing of a planned step)")
+        if self.shaped.steps != self.number or not self.shaped.session.compiled:
+            raise UsageError(
+                "regen: the values saved by this forward pass are gone: another forward pass of the same wrapped "
+                "model ran since; expected each backward pass before the next forward pass")
+
+    def check_unchanged(self):
+        """As plain PyTorch does: what the backward pass reads must be as the forward pass left it."""
+        for name, tensor, version in zip(self.shaped.bindings.owned.names, self.owned, self.versions):
+            if tensor._version != version and isinstance(tensor, torch.nn.Parameter):
+                raise UsageError(
+                    f"regen: '{name}' was changed in place between the forward pass and the end of the backward pass that "
+                    "reads it; expected parameters to be updated after backward (regen.step updates them early and safely)")
+
+    def bound_tangents(self, tangents):
+        captured = self.shaped.captured
+        values = captured.program["values"]
+        return [
+            (values[value]["storage"], as_laid_out(tangent, values[value], captured), values[value]["offset"])
+            for value, tangent in zip(captured.tangent_values, tangents) if value is not None]
+
+
+def as_laid_out(tangent, value, captured):
+    """The gradient of an output in the layout the program was captured with."""
+    sizes, strides = value["sizes"], value["strides"]
+    dtype = getattr(torch, value["dtype"])
+    if tangent is not None and tangent.dtype == dtype and all(
+            n == 1 or s == t for n, s, t in zip(sizes, strides, tangent.stride())):
+        return tangent
+    laid_out = torch.empty_strided(sizes, strides, dtype=dtype, device=captured.program["device"])
+    return laid_out.zero_() if tangent is None else laid_out.copy_(tangent)
+
+
+class BackwardPart(torch.autograd.Function):
+    """A stretch of the backward pass as one node of autograd's graph. The chain of them hands each
+    stretch's gradients over as soon as it has run; the one nearest to the loss runs the forward pass.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, call: StepCall, part: int, link: Any, *tensors: Any) -> Any:
+        ctx.call, ctx.part, ctx.linked = call, part, link is not None
+        ctx.set_materialize_grads(False)
+        if part > 0:
+            return torch.empty(0, device=call.shaped.session.device)
+        outputs = call.run_forward()
+        tangents = call.shaped.captured.tangent_values
+        ctx.mark_non_differentiable(*[o for o, v in zip(outputs, tangents) if v is None])
+        return outputs
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *tangents: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        gradients = ctx.call.run_backward(ctx.part, tangents)
+        link = torch.empty(0, device=ctx.call.shaped.session.device) if ctx.linked else None
+        return (None, None, link, *gradients)
