@@ -28,6 +28,7 @@ Result<BudgetRange> parse_listed(std::string_view text) {
 Result<BudgetRange> parse_budget_range(std::string_view text) {
   if (text.find(',') != std::string_view::npos) return parse_listed(text);
   BudgetRange range;
+  range.text = text.substr(0, 80);
   const std::size_t last = text.rfind(':');
   if (last != std::string_view::npos) {
     const auto count = whole_number(2, 100'000)(text.substr(last + 1));
@@ -57,8 +58,8 @@ Result<std::vector<Bytes>> range_points(const BudgetRange& range, const Graph& g
   REGEN_ASSIGN(const Bytes low, range.low->resolve(graph, device));
   REGEN_ASSIGN(const Bytes high, range.high->resolve(graph, device));
   if (low > high) {
-    return bad_input("--budgets: from " + format_grouped(low) + " to " + format_grouped(high) +
-                     " bytes, expected the smaller end first");
+    return bad_input("--budgets: '" + range.text + "' goes from " + format_grouped(low) + " to " +
+                     format_grouped(high) + " bytes, expected the smaller end first");
   }
   return even_points(offset + low, offset + high, range.count);
 }

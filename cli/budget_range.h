@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +16,7 @@ struct BudgetRange {
   std::optional<ByteAmount> high;
   std::int64_t count = 20;
   std::vector<ByteAmount> listed;
+  std::string text;  // as the user wrote it
 
   bool automatic() const { return listed.empty() && !low; }
 };
