@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "regen/search/judge.h"
 #include "regen/search/exact/transfer_model.h"
+#include "regen/search/judge.h"
 #include "regen/search/local/swap_search.h"
 
 namespace regen::search {

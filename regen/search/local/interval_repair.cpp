@@ -261,8 +261,8 @@ bool IntervalRepair::relieve_all(IntervalState& state, Random& random) {
     }
     ++taken;
     const ReuseInterval& interval = space_.model.interval(entry->interval);
-    const double now = price_of_dropping(entry->interval, holdings) /
-                       gain(entry->interval, excess_before);
+    const double now =
+        price_of_dropping(entry->interval, holdings) / gain(entry->interval, excess_before);
     double& before = price[entry->interval];
     if (now > kDearer * std::max(before, entry->score)) {
       before = now;

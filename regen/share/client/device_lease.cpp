@@ -18,7 +18,8 @@ Nanoseconds clock_now() {
 
 }  // namespace
 
-Result<std::shared_ptr<DeviceLease>> DeviceLease::join(const ClientOptions& options, const JobSpec& spec) {
+Result<std::shared_ptr<DeviceLease>> DeviceLease::join(const ClientOptions& options,
+                                                       const JobSpec& spec) {
   REGEN_ASSIGN(Client client, Client::connect(options, spec));
   const std::shared_ptr<DeviceLease> holder(new DeviceLease(std::move(client)));
   holder->wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));

@@ -26,8 +26,8 @@
 
 #include "regen/base/preemption_gate.h"
 #include "regen/share/client/client.h"
-#include "regen/share/client/movable_memory.h"
 #include "regen/share/client/idle_predictor.h"
+#include "regen/share/client/movable_memory.h"
 
 namespace regen::share {
 
@@ -44,7 +44,8 @@ struct ReleaseOptions {
 // may begin and end beside it, and then it is the one that decides when to give way.
 class DeviceLease final : public Gate {
  public:
-  static Result<std::shared_ptr<DeviceLease>> join(const ClientOptions& options, const JobSpec& spec);
+  static Result<std::shared_ptr<DeviceLease>> join(const ClientOptions& options,
+                                                   const JobSpec& spec);
   ~DeviceLease() override;
 
   // Returns once the device is this job's, and it stays so until the matching end(), except where a

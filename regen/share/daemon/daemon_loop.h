@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "regen/share/client/device_use.h"
 #include "regen/share/daemon/connection.h"
 #include "regen/share/daemon/daemon.h"
-#include "regen/share/client/device_use.h"
 #include "regen/share/protocol/listen_socket.h"
 #include "regen/share/protocol/page.h"
 #include "regen/share/protocol/process_end.h"

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "regen/base/text.h"
-#include "regen/share/protocol/file_lock.h"
 #include "regen/share/input/feed_mark.h"
+#include "regen/share/protocol/file_lock.h"
 
 namespace regen::share {
 namespace {

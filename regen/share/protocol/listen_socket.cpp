@@ -45,8 +45,8 @@ Result<FileLock> lock(const std::string& path, const ListenSocket::Server& serve
   if (taken.error().code != ErrorCode::kLimit) return listen_error(path, taken.error().message);
   const pid_t owner = FileLock::owner(name);
   return listen_error(path, server.name + " serves there already (process " +
-                              (owner > 0 ? std::to_string(owner) : "of another container") +
-                              "), expected " + server.expected);
+                                (owner > 0 ? std::to_string(owner) : "of another container") +
+                                "), expected " + server.expected);
 }
 
 Status remove_stale(const std::string& path) {
@@ -74,7 +74,8 @@ Result<Descriptor> listen_at(const std::string& path, mode_t mode, int type) {
 
 }  // namespace
 
-Result<ListenSocket> ListenSocket::open(const std::string& path, mode_t mode, const Server& server) {
+Result<ListenSocket> ListenSocket::open(const std::string& path, mode_t mode,
+                                        const Server& server) {
   REGEN_TRY(socket_address(path));
   REGEN_TRY(make_folder(path));
   ListenSocket listen_socket;

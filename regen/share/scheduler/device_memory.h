@@ -18,8 +18,8 @@
 #include <utility>
 #include <vector>
 
-#include "regen/share/scheduler/arrangement.h"
 #include "regen/share/protocol/order.h"
+#include "regen/share/scheduler/arrangement.h"
 
 namespace regen::share {
 

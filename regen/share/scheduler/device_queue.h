@@ -15,8 +15,8 @@
 #include <optional>
 #include <vector>
 
-#include "regen/share/scheduler/device_memory.h"
 #include "regen/share/protocol/order.h"
+#include "regen/share/scheduler/device_memory.h"
 
 namespace regen::share {
 

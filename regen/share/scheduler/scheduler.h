@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "regen/base/result.h"
+#include "regen/share/protocol/job.h"
+#include "regen/share/protocol/status.h"
 #include "regen/share/scheduler/device_memory.h"
 #include "regen/share/scheduler/device_queue.h"
-#include "regen/share/protocol/job.h"
 #include "regen/share/scheduler/job_table.h"
-#include "regen/share/protocol/status.h"
 
 namespace regen::share {
 
