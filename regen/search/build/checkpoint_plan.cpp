@@ -36,7 +36,7 @@ bool BestCandidate::better(const Candidate& a, const Candidate& b) const {
 void BestCandidate::offer(Candidate candidate) {
   if (best_ && !better(candidate, *best_)) return;
   best_ = std::move(candidate);
-  // Heuristics prove nothing, so the bound they tell is that no cost is negative.
+  // Heuristics prove nothing: the bound that they report is 0.
   if (problem_.observer && within_limits(problem_, best_->simulation)) {
     problem_.observer(clock_.seconds(), best_->simulation.cost, 0);
   }

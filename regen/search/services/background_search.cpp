@@ -9,8 +9,8 @@
 namespace regen::search {
 namespace {
 
-// Costs that differ by less are the same up to rounding.
-constexpr double kSame = 1e-9;
+// Costs that differ by less, relatively, are equal up to rounding.
+constexpr double kRelativeCostTolerance = 1e-9;
 
 // The training comes first.
 constexpr int kNice = 10;
@@ -66,7 +66,7 @@ Result<Outcome> BackgroundSearch::search() const {
 Result<bool> is_better(const Problem& problem, const Outcome& found, const Plan& in_use) {
   if (!has_plan(found) || !within_limits(problem, found.simulation)) return false;
   REGEN_ASSIGN(const Simulation now, simulate(*problem.graph, in_use, {.link = problem.link}));
-  return found.simulation.cost < now.cost * (1 - kSame);
+  return found.simulation.cost < now.cost * (1 - kRelativeCostTolerance);
 }
 
 }  // namespace regen::search

@@ -117,7 +117,7 @@ class Search {
     }
     impossible_ = high;
     low = best;
-    // Beyond a fifth of a percent nobody cares how far the proof reaches.
+    // The proof need not be more precise than a fifth of a percent.
     while (planner_.integer_program && impossible_ - low > 1 && !interrupted() &&
            (impossible_ - 1 - best) * 500 > best) {
       const std::int64_t middle = low + (impossible_ - low) / 2;
