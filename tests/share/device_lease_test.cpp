@@ -111,27 +111,27 @@ TEST(IdlePredictor, IsPatientWithWhoComesBackAndOnlyAsLongAsThatTakes) {
   EXPECT_EQ(habit.patience(), 0);  // nothing is known yet
   habit.worked(100'000'000);
   habit.rested(100'000);
-  EXPECT_EQ(habit.patience(), kMoment);
+  EXPECT_EQ(habit.patience(), kMinKeepTime);
   for (int i = 0; i < 100; ++i) habit.rested(1'500'000);
   EXPECT_GE(habit.patience(), 2'999'000);
   EXPECT_LE(habit.patience(), 3'000'000);
   for (int i = 0; i < 100; ++i) habit.rested(3'900'000);
-  EXPECT_EQ(habit.patience(), kSoon);
-  habit.rested(kSoon + 1);
+  EXPECT_EQ(habit.patience(), kMaxShortIdle);
+  habit.rested(kMaxShortIdle + 1);
   EXPECT_EQ(habit.patience(), 0);  // it stayed away: whoever waits need not
   habit.rested(3'900'000);
-  EXPECT_EQ(habit.patience(), kSoon);
+  EXPECT_EQ(habit.patience(), kMaxShortIdle);
 }
 
 TEST(IdlePredictor, LetsADeviceIdleForATenthOfTheWorkAtMost) {
   IdlePredictor habit;
   habit.rested(3'000'000);
   habit.worked(5'000'000);
-  EXPECT_EQ(habit.patience(), kMoment);
+  EXPECT_EQ(habit.patience(), kMinKeepTime);
   habit.worked(20'000'000);
   EXPECT_EQ(habit.patience(), 2'000'000);
   habit.worked(1'000'000'000);
-  EXPECT_EQ(habit.patience(), kSoon);
+  EXPECT_EQ(habit.patience(), kMaxShortIdle);
 }
 
 TEST(DeviceLease, SurvivesADaemonThatIsKilledWhileItRests) {

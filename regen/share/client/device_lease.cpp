@@ -114,7 +114,7 @@ void DeviceLease::watch() {
     } else if (users_ == 0 && should_give_back()) {
       give_back(lock);
     } else {
-      changed_.wait_for(lock, std::chrono::nanoseconds(kMoment));
+      changed_.wait_for(lock, std::chrono::nanoseconds(kMinKeepTime));
     }
   }
   ended_ = true;
@@ -140,7 +140,7 @@ void DeviceLease::give_back(std::unique_lock<std::mutex>& lock) {
   lock.lock();
   if (uses_ != use || ending_) return;
   // The device itself has been at rest only since now.
-  if (clock_now() - asked > kMoment / 10) rest_began_ = clock_now();
+  if (clock_now() - asked > kMinKeepTime / 10) rest_began_ = clock_now();
   if (!should_give_back()) return;
   client_.idle();
   ++returns_;
