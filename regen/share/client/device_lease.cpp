@@ -99,8 +99,7 @@ int DeviceLease::reconnections() {
   return client_.reconnections();
 }
 
-// While somebody waits it looks again every moment, so that steps that follow each other need not
-// wake it.
+// While another job waits, the watcher polls, so that consecutive steps need not wake it.
 void DeviceLease::watch() {
   std::unique_lock lock(mutex_);
   while (!ending_) {
@@ -135,7 +134,7 @@ void DeviceLease::give_back(std::unique_lock<std::mutex>& lock) {
   try {
     if (finish) finish();
   } catch (...) {
-    // The device failed; whoever uses it next is told, and others need not wait for that.
+    // The device failed. Its next use reports the error; other jobs need not wait for that.
   }
   lock.lock();
   if (uses_ != use || ending_) return;
