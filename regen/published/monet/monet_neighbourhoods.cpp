@@ -7,9 +7,9 @@
 namespace regen::published {
 namespace {
 
-// Of one window; most need less.
+// Counted work of one neighbourhood; most need less.
 constexpr std::int64_t kNeighbourhoodWork = 6'000'000;
-constexpr std::int64_t kWindowOverhead = 1000;  // of setting the program up
+constexpr std::int64_t kWindowOverhead = 1000;  // of setting the model up
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// From a schedule of MONeT's program to steps.
+// From a schedule of MONeT's model to steps.
 #pragma once
 
 #include "regen/plan/plan.h"

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kMostRelaxed = 40'000;
 constexpr int kMostRounds = 4;  // without a limit of time; a round is a start, or some pairs mixed
 constexpr std::int64_t kQuickWork = 20'000;
-// Up to this many pairs the integer program is solved at once, without annealing.
+// Up to this many pairs the integer model is solved at once, without annealing.
 constexpr std::size_t kSmall = 2'500;
 constexpr Bytes kNoLimit = Bytes{1} << 50;
 // The share of the time in which the first schedules are looked for, before branching begins.
