@@ -22,7 +22,7 @@ namespace {
 
 // Counted, so that the same call prints the same table; about two seconds of auto's search.
 constexpr std::int64_t kDefaultWork = 2'000'000;
-// Of a row's work, for each plan that tells whether a batch fits.
+// The fraction of a row's work for each plan that checks whether a batch fits.
 constexpr std::int64_t kBatchShare = 10;
 
 struct Arguments {

@@ -1,4 +1,4 @@
-// A job's hold on the device: kept while nobody waits, given back as soon as somebody does.
+// The device lease: kept while no other job waits, given back as soon as one does.
 #include "regen/share/client/device_lease.h"
 
 #include <gtest/gtest.h>
@@ -118,7 +118,7 @@ TEST(IdlePredictor, IsPatientWithWhoComesBackAndOnlyAsLongAsThatTakes) {
   for (int i = 0; i < 100; ++i) habit.rested(3'900'000);
   EXPECT_EQ(habit.patience(), kMaxShortIdle);
   habit.rested(kMaxShortIdle + 1);
-  EXPECT_EQ(habit.patience(), 0);  // it stayed away: whoever waits need not
+  EXPECT_EQ(habit.patience(), 0);  // its idle time was long: waiting jobs get the device at once
   habit.rested(3'900'000);
   EXPECT_EQ(habit.patience(), kMaxShortIdle);
 }
@@ -211,7 +211,7 @@ TEST(DeviceLease, TellsItsCurveOnlyBetweenTwoPiecesOfWork) {
   EXPECT_EQ(job_of(folder, "train")["least_bytes"], 400);
 }
 
-// It rests with the device kept, or without it; in both cases nobody calls anything here.
+// It rests with the device kept, or without it; in both cases no call is made here.
 TEST(DeviceLease, GetsBelowALowerLimitWhileItRests) {
   for (const bool kept : {false, true}) {
     TemporaryFolder folder;

@@ -77,7 +77,7 @@ class DeviceLease final : public Gate {
   bool hurried() const override { return !client_.outranks_all(); }
   Status wait() override;
 
-  // The memory that a curve passed to tell() may declare able to spill or leave.
+  // Required before a curve passed to tell() declares that the job can spill or leave.
   void set_memory(std::shared_ptr<MovableMemory> memory);
   // Reports what the job needs, once it has planned (Client::update). False, without a report,
   // while work is under way: the device would have to be given back.

@@ -69,8 +69,8 @@ void FeedQueue::go_to(Consumer& consumer, Position next) {
   if (first != history_.end()) queue_from(consumer, first);
 }
 
-// Newcomers that have seen nothing yet go where those who have been here before go on, and not the
-// other way round: a producer that a newcomer started would else begin at the beginning for all.
+// Newcomers without a position follow the consumers that have one, and not the other way round:
+// otherwise a producer that a newcomer started would begin at the beginning for all.
 void FeedQueue::follow(Position next) {
   for (const auto& [id, consumer] : consumers_) {
     if (consumer.began || consumer.left) return;
@@ -169,8 +169,8 @@ std::optional<std::uint32_t> FeedQueue::take_from_slow() {
   return std::nullopt;
 }
 
-// What waits in queues further on can be made again, so that nobody who came back with an earlier
-// position has to wait until those ahead of it have read.
+// Batches that wait in queues further on can be made again, so that a consumer that came back with
+// an earlier position need not wait until those ahead of it have read.
 std::optional<std::uint32_t> FeedQueue::take_back() {
   if (!somebody_is_out()) return std::nullopt;
   std::optional<std::uint32_t> slot;
