@@ -391,8 +391,8 @@ class Exhaustive {
     hold(world, at);
     ASSERT_TRUE(world.holder == at) << "job " << at << " cannot come back";
   }
-  // Obedient jobs that run in turn: after a few rounds every newcomer is in, and everybody who is
-  // not away can have the device.
+  // Obedient jobs that run in turn: after a few rounds every newcomer is admitted, and every job
+  // that is not away can have the device.
   void everybody_gets_in(World world) {
     std::set<std::size_t> held;
     for (int round = 0; round < 6; ++round) {

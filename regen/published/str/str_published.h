@@ -9,8 +9,8 @@
 // A copy that starts in stage t is done in the first stage by whose end the first runs of t and
 // later have taken as long as it does. Until then no other copy may be under way in its direction.
 // A value that came back can be used from the stage after that. Memory is counted as Checkmate's
-// program counts it, by what is freed after which op. What the simulator makes of the plan is
-// another matter: it may stall, and need more or less memory (docs/reference/planners.md).
+// model counts it, by what is freed after which op. The simulator may price the plan differently:
+// it may stall, and need more or less memory (docs/reference/planners.md).
 #pragma once
 
 #include "regen/published/checkmate/stage_matrices.h"

@@ -213,7 +213,7 @@ class Search {
     };
     REGEN_ASSIGN(Outcome outcome, solve(planner_, problem, limits));
     if (found(outcome) || !enough) return outcome;
-    // The judge did not like what the planner thought was enough.
+    // The judge refused a plan that the planner took to be within the limits.
     problem.observer = {};
     return solve(planner_, problem, problem_.limits);
   }
