@@ -25,7 +25,7 @@ namespace {
 constexpr double kDefaultSeconds = 30;
 // Of the seconds, for the rows; the rest is for the largest batches.
 constexpr double kRowsFraction = 0.8;
-// Of a row's work, for each plan that tells whether a batch fits.
+// Each plan that checks whether a batch fits gets a row's work divided by this.
 constexpr std::int64_t kBatchWorkDivisor = 10;
 
 struct Arguments {

@@ -102,8 +102,8 @@ void add_threads(CLI::App& verb, std::int64_t& threads);
 void add_json(CLI::App& verb, bool& json);
 void add_output(CLI::App& verb, std::string& path, const std::string& description);
 
-// Reads a plan file, or a folder with the matrices of a published planner (docs/formats.md); whether
-// it fits the graph is the judges' business.
+// Reads a plan file, or a folder with the matrices of a published planner
+// (docs/reference/formats.md); whether it fits the graph is the judges' business.
 Result<Plan> load_plan(const std::string& path, const Graph& graph);
 // Reads a plan and refuses one that is not valid for the graph.
 Result<Plan> load_valid_plan(const std::string& path, const Graph& graph);

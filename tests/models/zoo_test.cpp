@@ -234,7 +234,7 @@ TEST(Zoo, SizesThatOverflowAreRefused) {
   }
 }
 
-// docs/models.md lists every model with its counts; on failure, paste the row shown.
+// docs/reference/models.md lists every model with its counts; on failure, paste the row shown.
 TEST(Zoo, DocumentationIsUpToDate) {
   const std::string here = __FILE__;
   const auto page = read_file(here.substr(0, here.rfind("tests/models")) + "docs/models.md");

@@ -25,7 +25,7 @@ Result<Candidate> plan_checkpoints(const Problem& problem, const std::vector<OpI
 bool BestCandidate::offer(Candidate candidate) {
   if (best_ && !better(problem_, candidate.simulation, best_->simulation)) return false;
   best_ = std::move(candidate);
-  // Heuristics prove nothing, so the bound they tell is that no cost is negative.
+  // Heuristics prove nothing: the bound that they report is 0.
   if (problem_.observer && within_limits(problem_, best_->simulation)) {
     problem_.observer(clock_.seconds(), best_->simulation.cost, 0);
   }

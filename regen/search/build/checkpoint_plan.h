@@ -1,5 +1,5 @@
-// From a set of checkpoints to a plan, under the problem's accounting; what the checkpointing
-// heuristics share.
+// From a set of checkpoints to a plan, under the problem's accounting. Shared by the checkpointing
+// heuristics.
 #pragma once
 
 #include <optional>
@@ -16,11 +16,11 @@ struct Candidate {
   std::string note;
 };
 
-// In the order in which the problem's accounting walks them.
+// In the order in which the problem's accounting visits them.
 std::vector<OpId> candidate_checkpoints(const Problem& problem, CandidateSet set);
 
 // The plan that keeps the outputs of `checkpoints` (any order) and recomputes between them.
-// What stays meanwhile is the problem's accounting's.
+// The problem's accounting decides what else stays.
 Result<Candidate> plan_checkpoints(const Problem& problem, const std::vector<OpId>& checkpoints,
                                    Effort& effort);
 

@@ -108,7 +108,7 @@ Status FeedServer::end_epoch() {
   return {};
 }
 
-// The filler has nothing more to do; consumers are told until they leave.
+// The filler has nothing more to do; consumers are served until they leave.
 void FeedServer::fail(const std::string& text) {
   service_->change([&](FeedQueue& queue) { queue.fail(text); });
   service_->books.wait_for_end();
