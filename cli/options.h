@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/byte_amount.h"
 #include "regen/base/result.h"
 #include "regen/base/units.h"
 #include "regen/cost/device.h"
@@ -86,7 +87,7 @@ ZooOptions zoo_options(const GraphArgument& argument, std::int64_t batch);
 
 // How many bytes a plan may take.
 struct BudgetArgument {
-  std::optional<std::string> total;  // a size, or "device"
+  std::optional<ByteAmount> total;
   std::optional<Bytes> activations;  // without the fixed bytes
   std::optional<Bytes> host;
 };

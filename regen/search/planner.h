@@ -21,8 +21,10 @@
 
 namespace regen::search {
 
-class Accounting;  // build/accounting.h
-class Registry;    // registry.h
+class Accounting;    // build/accounting.h
+class Registry;      // registry.h
+class Ablation;      // portfolio/table.h
+struct SearchTrace;  // search_trace.h
 
 // How a fractional schedule becomes a whole one.
 enum class Rounding : std::uint8_t { kSweep, kHalf, kRandomThreshold, kRandomised };
@@ -66,6 +68,8 @@ struct Problem {
   SearchObserver observer;  // may be empty
   // Planners that `auto` may ask beside those of search/; null: none. Must outlive the search.
   const Registry* registry = nullptr;
+  const Ablation* ablation = nullptr;  // what `auto` goes without; null: nothing
+  SearchTrace* trace = nullptr;        // filled by `auto`; null: not asked for
   // A plan for this graph to start from, if any: near what is looked for, though perhaps not within
   // the limits. Must outlive the search.
   const Plan* start = nullptr;

@@ -151,8 +151,7 @@ class Search {
     Problem least = problem_for(graph);
     least.budget.reset();  // planners then look for the least memory
     // An integer program needs a budget; a heuristic's least memory is as good to begin with.
-    const Planner& planner =
-        planner_.integer_program ? own_planner("chen_greedy") : planner_;
+    const Planner& planner = planner_.integer_program ? own_planner("chen_greedy") : planner_;
     REGEN_ASSIGN(const Outcome outcome, solve(planner, least, problem_.limits));
     const Bytes available = budget(graph).value_or(0) - graph.fixed_bytes();
     // A planner that found nothing, or only bounds, still cannot beat what every plan needs.
