@@ -10,7 +10,7 @@ class Mlp(nn.Module):
     def __init__(self, widths):
         super().__init__()
         layers = []
-        for before, after in itertools.pairwise(widths):
+        for before, after in itertools.pairwise(widths[:-1]):
             layers += [nn.Linear(before, after), nn.Tanh()]
         self.layers = nn.Sequential(*layers, nn.Linear(widths[-2], widths[-1]))
 
