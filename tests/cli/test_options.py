@@ -1,5 +1,7 @@
 """Options mean the same in every verb, and an option of another planner is an error."""
 
+import itertools
+
 import pytest
 
 
@@ -54,6 +56,6 @@ def test_explain_search_names_what_made_the_plan(regen):
 
 def test_a_bound_in_advise_never_falls_with_the_budget(regen):
     rows = regen.json("advise", "zoo:vgg_unet@8", "--device", "v100-16", "--backward", "exact", "--points", 5, "--work-limit", 30000)
-    for less, more in zip(rows, rows[1:], strict=False):
+    for less, more in itertools.pairwise(rows):
         if less["bound_kind"] == more["bound_kind"]:
             assert less["lower_bound"] >= more["lower_bound"] * (1 - 1e-12)
