@@ -262,11 +262,12 @@ Training under plans on the CPU, {equality["models"]}: {equality["runs"]}. Measu
 
 
 def section_unknown():
-    return """## What is not known
+    measured = all(row["peer_source"] == "same run" for row in latest(read("packing"), "instance"))
+    peer = "" if measured else "- How MiniMalloc compares in packing: it has not been run on the same machine in the same run.\n"
+    return f"""## What is not known
 - Which batches of ResNet50 between 937 and 983 train in 16e9 bytes with one extra forward pass.
 - Whether the plan or the bound is weak where gaps exceed 2 %: DenseNet-201 and an unrolled LSTM at 30 % of their memory; U-Net and MobileNetV2 on the H200.
-- How MiniMalloc compares on the same machine, unless the packing table has its column.
-- How NCCL behaves: distributed tests run on CPU ranks with gloo. More than one GPU has not been measured.
+{peer}- How NCCL behaves: distributed tests run on CPU ranks with gloo. More than one GPU has not been measured.
 - Rows with Poisson arrivals have some hundred requests; their 95th percentile repeats within 10 %, and hosts lent for the measurements differ."""
 
 
