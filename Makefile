@@ -6,7 +6,7 @@
 #   make test-tsan    the threads of base, share and background search, with the thread sanitizer
 #   make lint         clang-format, clang-tidy, ruff, pyright; ALL=1 or SINCE=COMMIT says what clang-tidy reads
 #   make clean        remove builds   make results    measure the rows of docs/results.md
-#   make experiments  published tables and figures, ours beside theirs (docs/experiments.md); one by
+#   make experiments  published tables and figures, ours beside theirs (docs/explanation/published.md); one by
 #                     one: experiment-fig4, -fig5, -gap, -gaps, -rounding, -lower-sets, -monet, -str, -auto, -against,
 #                     -switchflow-fig2, -fig3, -fig6 to -fig10, -switchflow-table1; ARGS=... for the script
 
@@ -84,7 +84,7 @@ fuzz: setup
 	@tools/fuzz.sh $(SECONDS)
 
 results: build
-	@$(PYTHON) tools/results.py
+	@$(PYTHON) tools/results.py measure
 
 # Formatting, clang-tidy over the folders without torch, ruff, pyright. ALL=1: clang-tidy over every source; SINCE=COMMIT: over what changed.
 lint: configure

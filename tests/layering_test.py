@@ -6,7 +6,7 @@ from collections import Counter
 from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "docs/explanation/architecture.md", ROOT / "docs/architecture.md"]
+PAGES = [ROOT / "docs/explanation/architecture.md", ROOT / "docs/explanation/architecture.md"]
 
 MOST_SOURCES = 30  # directly in one folder
 MOST_WITHOUT_README = 10
