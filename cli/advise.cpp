@@ -214,7 +214,7 @@ std::string table_text(const LoadedGraph& loaded, const std::vector<Point>& poin
 
 struct TableLimits {
   Limits row;
-  Limits batch;  // of each plan that tells whether a batch fits
+  Limits batch;  // of each plan that checks whether a batch fits
 };
 
 // --time-limit is for the whole table: rows are planned on all cores, batches one after the other.
