@@ -41,7 +41,7 @@ at::Tensor typed(const Program& program, StorageId storage, const at::Tensor& by
 }
 
 void add_changed(const PreparedStep& prepared, std::vector<LeftTensor>& left) {
-  const Program& program = prepared.program;
+  const Program& program = prepared.program();
   for (std::size_t s = 0; s < prepared.data->size(); ++s) {
     const StorageSpec& spec = program.storages[StorageId(s)];
     const at::Tensor& bytes = prepared.data->tensor(StorageId(s));
@@ -57,7 +57,7 @@ void add_changed(const PreparedStep& prepared, std::vector<LeftTensor>& left) {
 
 std::vector<LeftTensor> left_behind(const PreparedStep& prepared,
                                     const std::function<at::Tensor(std::size_t)>& result) {
-  const Program& program = prepared.program;
+  const Program& program = prepared.program();
   std::vector<LeftTensor> left;
   for (std::size_t r = 0; r < program.results.size(); ++r) {
     const bool gradient = program.results[r].kind == ResultKind::kGradient;
@@ -65,7 +65,7 @@ std::vector<LeftTensor> left_behind(const PreparedStep& prepared,
                     result(r).to(at::kCPU, false, /*copy=*/true).contiguous()});
   }
   add_changed(prepared, left);
-  at::Generator generator = at::globalContext().defaultGenerator(prepared.device->torch_device());
+  at::Generator generator = at::globalContext().defaultGenerator(prepared.device().torch_device());
   left.push_back({"generator", "random numbers", generator.get_state()});
   return left;
 }
