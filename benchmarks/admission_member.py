@@ -11,10 +11,10 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT)]
 
-import torch  # noqa: E402
+import torch
 
-import regen  # noqa: E402
-from examples.models import build  # noqa: E402
+import regen
+from examples.models import build
 
 
 def parse():
@@ -23,7 +23,7 @@ def parse():
     parser.add_argument("--batch", type=int)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--tiny", action="store_true")
-    parser.add_argument("--window", type=float, default=1e-3)
+    parser.add_argument("--quantum", type=float, default=1e-3)
     parser.add_argument("--link", type=float, help="bytes per second that the planner counts with; default: measured")
     parser.add_argument("--improve", type=float, default=0, help="seconds of search beside the training")
     return parser.parse_args()
@@ -42,18 +42,18 @@ class Stretch:
         self.begin, self.steps, self.promised, self.limits, self.peaks = time.perf_counter(), 0, 0.0, [], {}
 
     def note(self, step):
-        runner = step.active.runner
+        session = step.active.session
         self.steps += 1
-        self.promised += runner.report["cost"]
-        if not self.limits or self.limits[-1][1] != runner.limit:
-            self.limits.append([round(time.perf_counter() - self.begin, 3), runner.limit])
-        self.peaks[runner.limit] = max(self.peaks.get(runner.limit, 0), self.peak(step))
+        self.promised += session.report["cost"]
+        if not self.limits or self.limits[-1][1] != session.limit:
+            self.limits.append([round(time.perf_counter() - self.begin, 3), session.limit])
+        self.peaks[session.limit] = max(self.peaks.get(session.limit, 0), self.peak(step))
 
     def peak(self, step):
         """Bytes of the device that the process really has: all that torch has reserved, and what does not come from torch."""
         if not self.device.startswith("cuda"):
             return step.active.meter.peak_bytes
-        now = torch.cuda.memory_reserved() + step.active.runner.step.memory()["arena"]
+        now = torch.cuda.memory_reserved() + step.active.session.step.memory()["arena"]
         return now + regen._runtime.state_arena_bytes(self.device)
 
     def told(self):
@@ -72,11 +72,11 @@ def train(options):
     sys.stdin.readline()
     begin = time.perf_counter()
     link = None if options.link is None else (options.link, options.link, 2 * options.link)
-    step = regen.step(model, loss, optimizer, args, window=options.window, improve=options.improve, link=link)
-    runner = step.active.runner
-    print(json.dumps({"points": runner.points(), "keep_all_bytes": runner.step.unplanned_bytes, "seconds": time.perf_counter() - begin}),
+    step = regen.step(model, loss, optimizer, args, quantum=options.quantum, improve=options.improve, link=link)
+    session = step.active.session
+    print(json.dumps({"points": session.points(), "keep_all_bytes": session.step.unplanned_bytes, "seconds": time.perf_counter() - begin}),
           flush=True)
-    lines, line = open(0, "rb", buffering=0), b""  # what was not read is still to be seen by select
+    lines, line = open(0, "rb", buffering=0), b""  # noqa: SIM115  until the process ends; what was not read is still to be seen by select
     while line != b"end":
         line = lines.readline().strip()  # rests until it is told to train
         stretch = Stretch(options.device)

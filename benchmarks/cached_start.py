@@ -17,17 +17,17 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
-# What a phase is made of: (module of regen, name in it), in the order of a start. A checkout that lacks one goes without.
+# What a phase is made of: (module of regen, name in it), in the order of a start; the names of version 0.1 too. A checkout has one or the other.
 PHASES = {
-    "dynamo": [("dynamo_graph", "_dynamo_graph_capture_for_export"), ("joint_graph", "_dynamo_graph_capture_for_export")],
-    "key": [("capture_cache", "graph_key")],
-    "load": [("capture_cache", "kept")],
-    "joint trace": [("joint_graph", "aot_export_joint_with_descriptors")],
-    "store": [("capture_cache", "keep")],
-    "capture": [("step", "capture_step"), ("wrap", "capture")],
-    "measure": [("runner", "Runner.record")],
-    "plan": [("runner", "Runner.plan")],
-    "compile": [("runner", "Runner.compile")],
+    "dynamo": [("_capture.dynamo_graph", "_dynamo_graph_capture_for_export"), ("dynamo_graph", "_dynamo_graph_capture_for_export")],
+    "key": [("_capture.capture_cache", "graph_key"), ("capture_cache", "graph_key")],
+    "load": [("_capture.capture_cache", "kept"), ("capture_cache", "kept")],
+    "joint trace": [("_capture.joint_graph", "aot_export_joint_with_descriptors"), ("joint_graph", "aot_export_joint_with_descriptors")],
+    "store": [("_capture.capture_cache", "keep"), ("capture_cache", "keep")],
+    "capture": [("_step", "capture_step"), ("_wrap", "capture"), ("step", "capture_step"), ("wrap", "capture")],
+    "measure": [("_session.session", "Session.record"), ("runner", "Runner.record")],
+    "plan": [("_session.session", "Session.plan"), ("runner", "Runner.plan")],
+    "compile": [("_session.session", "Session.compile"), ("runner", "Runner.compile")],
 }
 
 

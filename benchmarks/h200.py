@@ -25,13 +25,15 @@ import time
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / "python"), str(pathlib.Path(__file__).resolve().parents[1])]
 
+import itertools
+
 import torch
+from regen._check import same_bits
 
 import regen
 from benchmarks.checkpointed import checkpoint_blocks
 from benchmarks.moved_plan import moved_plan
 from examples.models import build
-from regen._check import same_bits
 
 GIB = float(1 << 30)
 EVERYTHING = "130GiB"
@@ -50,7 +52,7 @@ def timed(step, warmup, repeats):
         step()
     events[-1].record()
     torch.cuda.synchronize()
-    return statistics.median(begin.elapsed_time(end) for begin, end in zip(events, events[1:]))
+    return statistics.median(begin.elapsed_time(end) for begin, end in itertools.pairwise(events))
 
 
 def make(name, batch, channels_last):
@@ -127,12 +129,12 @@ def differing(model, state):
 
 def fill_card(step):
     """Takes all memory of the card beyond the budget, so that the driver itself holds the step to it."""
-    runner = step.active.runner
-    runner.release()
+    session = step.active.session
+    session.release()
     torch.cuda.empty_cache()
     free, _ = torch.cuda.mem_get_info()
     page = 2 << 20  # the driver hands out pages of this size
-    left = runner.budget - torch.cuda.memory_reserved()
+    left = session.budget - torch.cuda.memory_reserved()
     for slack in range(0, 512 << 20, 8 << 20):  # the driver itself does not hand out the last of what it calls free
         ballast = torch.empty((free - left - slack) // page * page, dtype=torch.uint8, device="cuda")
         try:
@@ -149,7 +151,7 @@ def make_step(model, loss, optimizer, args, budget, options):
     cache = options.cache if options.cache and budget == EVERYTHING else False
     planner = "keep_all" if options.move else options.planner
     return regen.step(model, loss, optimizer, args, budget=budget, planner=planner, time_limit=options.seconds, cache=cache,
-                      algorithms=options.algorithms, capture=options.capture, improve=False)  # a plan that stays is measured
+                      algorithms=options.algorithms, cuda_graphs=options.cuda_graphs, improve=False)  # a plan that stays is measured
 
 
 def run_again_with_least(error):
@@ -161,31 +163,31 @@ def run_again_with_least(error):
     os.execv(sys.executable, [sys.executable, *sys.argv, "--least", str(int(least[1].replace(",", "")) + 4096)])
 
 
-def move_beside(runner, total_bytes):
+def move_beside(session, total_bytes):
     """Replaces the plan by one that also moves this much to the host and back."""
-    to_host, to_device, both = runner.link()
+    to_host, to_device, both = session.link()
     # The last guess is what one direction alone could do: too optimistic, but the step waits where it has to.
     guesses = (both / 2, min(to_host, to_device), 1.05 * max(to_host, to_device))
     attempts = [(bandwidth, patience) for bandwidth in guesses for patience in (0, 1e-3, 2e-3)]
     for bandwidth, patience in attempts:
-        plan, moved = moved_plan(runner.step.graph_json(), runner.step.plan_json(), total_bytes, bandwidth, patience)
+        plan, moved = moved_plan(session.step.graph_json(), session.step.plan_json(), total_bytes, bandwidth, patience)
         if moved >= total_bytes:
             break
-    runner.release()
-    runner.step.set_plan(plan)
-    report = runner.step.judge(runner.request("keep_all", None))
-    runner.report = {**report, "planner": f"moves {moved / GIB:.2f} GiB", "offloaded_bytes": moved}
+    session.release()
+    session.step.set_plan(plan)
+    report = session.step.judge(session.request("keep_all", None))
+    session.report = {**report, "planner": f"moves {moved / GIB:.2f} GiB", "offloaded_bytes": moved}
 
 
-def dispatch_microseconds(runner, step):
+def dispatch_microseconds(session, step):
     """Host time of the executor per operator, beside the operators themselves."""
-    runner.step.set_host_timing(True)
+    session.step.set_host_timing(True)
     step()
     torch.cuda.synchronize()
-    runner.step.take_host_time()
+    session.step.take_host_time()
     step()
-    seconds, inside, calls = runner.step.take_host_time()
-    runner.step.set_host_timing(False)
+    seconds, inside, calls = session.step.take_host_time()
+    session.step.set_host_timing(False)
     return 1e6 * (seconds - inside) / max(calls, 1)
 
 
@@ -229,28 +231,32 @@ def planned_run(name, options):
     ready = time.time() - begin
     if profile:
         pstats.Stats(profile).sort_stats("cumtime").print_stats("regen|functional_export|guards|aot_autograd.py|\\{.*_runtime", 30)
-    runner = step.plan.runner
+    session = step.plan.session
     if options.graphs:
-        pathlib.Path(options.graphs, f"{name}.json").write_text(runner.step.graph_json())
+        pathlib.Path(options.graphs, f"{name}.json").write_text(session.step.graph_json())
     if options.move:
-        move_beside(runner, options.move)
-    report = runner.report
+        move_beside(session, options.move)
+    report = session.report
     ballast, slack = fill_card(step) if budget != EVERYTHING else (None, 0)
     beside = ballast.numel() if ballast is not None else 0
     found = first_losses(lambda: step(*args))
     different = differing(model, state)
     torch.cuda.reset_peak_memory_stats()
     milliseconds = timed(lambda: step(*args), 2, options.repeats)
-    memory = runner.step.memory()
+    memory = session.step.memory()
     write_kernels(lambda: step(*args), name, options)
     return {
-        "model": name, "share": options.share, "channels_last": options.channels_last, "planner": report["planner"], "ready_s": ready, "budget": runner.budget / GIB, "slack": slack / GIB,
-        "predicted_ms": report["cost"] * 1e3, "ms": milliseconds, "base_ms": runner.step.base_seconds * 1e3,
-        "live": report["live_bytes"] / GIB, "predicted": report["peak_bytes"] / GIB, "measured": (torch.cuda.max_memory_allocated() + memory["arena"] - beside) / GIB,
+        "model": name, "share": options.share, "channels_last": options.channels_last, "planner": report["planner"],
+        "ready_s": ready, "budget": session.budget / GIB, "slack": slack / GIB,
+        "predicted_ms": report["cost"] * 1e3, "ms": milliseconds, "base_ms": session.step.base_seconds * 1e3,
+        "live": report["live_bytes"] / GIB, "predicted": report["peak_bytes"] / GIB,
+        "measured": (torch.cuda.max_memory_allocated() + memory["arena"] - beside) / GIB,
         "reserved": (torch.cuda.max_memory_reserved() + memory["arena"] - beside) / GIB,
-        "unplanned": runner.step.unplanned_bytes / GIB, "recomputed": report["recomputed"], "moved": report["offloaded_bytes"] / GIB,
+        "unplanned": session.step.unplanned_bytes / GIB, "recomputed": report["recomputed"], "moved": report["offloaded_bytes"] / GIB,
         "other_algorithms": report.get("other_algorithms", 0), "losses_equal": all(same_bits(a, b) for a, b in zip(losses, found)), "different": different[:3],
-        "dispatch_us": dispatch_microseconds(runner, lambda: step(*args)), "deviations": memory["deviations"], "captured": memory["captured"], "captured_mib": memory["captured_bytes"] / 2**20, "plan_s": report["seconds"], "gap": report["gap"], "overhead": report["overhead"]}
+        "dispatch_us": dispatch_microseconds(session, lambda: step(*args)), "deviations": memory["deviations"],
+        "captured": memory["captured"], "captured_mib": memory["captured_bytes"] / 2**20, "plan_s": report["seconds"],
+        "gap": report["gap"], "overhead": report["overhead"]}
 
 
 def child_command(name, share, options, reference):
@@ -260,7 +266,7 @@ def child_command(name, share, options, reference):
                         ("--kernels", options.kernels), ("--move", options.move)):
         command += [flag, str(value)] if value else []
     command += ["--channels-last"] if options.channels_last else []
-    command += ["--capture"] if options.capture else []
+    command += ["--cuda-graphs"] if options.cuda_graphs else []
     command += ["--profile-start"] if options.profile_start else []
     return command
 
@@ -294,13 +300,14 @@ RUNS = {"plain": plain_run, "checkpoint": checkpointed_run}
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="+")
-    parser.add_argument("--shares", nargs="*", default=["plain", "1"], help="plain, checkpoint, shares of the unplanned peak, or, with an e, of what plain reserved, or bytes (6GiB)")
+    parser.add_argument("--shares", nargs="*", default=["plain", "1"],
+                        help="plain, checkpoint, shares of the unplanned peak, or, with an e, of what plain reserved, or bytes (6GiB)")
     parser.add_argument("--share", help=argparse.SUPPRESS)
     parser.add_argument("--reference", help=argparse.SUPPRESS)
     parser.add_argument("--least", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--batch", type=int)
     parser.add_argument("--channels-last", action="store_true")
-    parser.add_argument("--capture", action="store_true", help="launch what is the same in every step as a whole")
+    parser.add_argument("--cuda-graphs", action="store_true", help="launch what is the same in every step as a whole")
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--planner", default="auto")
     parser.add_argument("--algorithms", default="default", choices=("default", "any"), help="of convolutions; with any the bits differ")

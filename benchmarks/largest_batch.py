@@ -17,11 +17,11 @@ import sys
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / "python"), str(pathlib.Path(__file__).resolve().parents[1])]
 
 import torch
+from torch.nn import functional as F
 
 import regen
 from benchmarks.h200 import fill_card, optimizer_of, plain_step, timed
 from examples.models import build, plain
-from torch.nn import functional as F
 
 WARMUP, REPEATS = 2, 5
 CLOSE = 50  # a search ends when what is left to decide is below this part of the batch
@@ -56,10 +56,10 @@ def planned_run(name, batch, limit, seconds):
     model, args, loss = make(name, batch)
     step = make_step(model, loss, args, limit, seconds)
     ballast, slack = fill_card(step)
-    runner = step.plan.runner
+    session = step.plan.session
     milliseconds = timed(lambda: step(*args), WARMUP, REPEATS)
-    reserved = torch.cuda.max_memory_reserved() + runner.step.memory()["arena"] - ballast.numel()
-    report = runner.report
+    reserved = torch.cuda.max_memory_reserved() + session.step.memory()["arena"] - ballast.numel()
+    report = session.report
     return {"ms": milliseconds, "predicted_ms": report["cost"] * 1e3, "overhead": report["overhead"], "recomputed": report["recomputed"],
             "moved": report["offloaded_bytes"], "peak": report["peak_bytes"], "reserved": reserved, "slack": slack}
 

@@ -18,7 +18,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT)]
 
-from benchmarks.share_crew import Daemon  # noqa: E402
+from benchmarks.share_crew import Daemon
 
 
 def parse():
@@ -28,7 +28,7 @@ def parse():
     parser.add_argument("--batch", type=int)
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--memory", default="40GiB")
-    parser.add_argument("--window", type=float, default=1e-3)
+    parser.add_argument("--quantum", type=float, default=1e-3)
     parser.add_argument("--preemptions", type=int, default=10_000)
     parser.add_argument("--role", choices=["train", "plain", "urgent"], help=argparse.SUPPRESS)
     parser.add_argument("--steps", type=int, help=argparse.SUPPRESS)
@@ -60,7 +60,7 @@ def train(options):
     import regen
 
     model, optimizer, args, loss = training(options)
-    step = regen.step(model, loss, optimizer, args, planner="keep_all", window=options.window, improve=False)
+    step = regen.step(model, loss, optimizer, args, planner="keep_all", quantum=options.quantum, improve=False)
     job, steps, begin = regen.share.job(required=True), 0, None
     while job.pauses < options.preemptions:
         step(*args)

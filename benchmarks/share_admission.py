@@ -33,7 +33,7 @@ def parse():
     parser.add_argument("--batch", type=int, default=None)
     parser.add_argument("--seconds", type=float, default=8, help="of training together; alone, half of that")
     parser.add_argument("--over", type=float, default=1.6)
-    parser.add_argument("--window", type=float, default=1e-3)
+    parser.add_argument("--quantum", type=float, default=1e-3)
     parser.add_argument("--improve", type=float, default=0, help="seconds of search for better plans beside the trainings")
     parser.add_argument("--link", type=float, help="bytes per second to the host that plans count with; default: measured")
     parser.add_argument("--tiny", action="store_true")
@@ -45,7 +45,7 @@ class Member:
 
     def __init__(self, options, daemon, number, memory):
         self.name, self.asked = f"{options.models[number]}{number}", memory
-        given = {"--device": options.device, "--model": options.models[number], "--batch": options.batch, "--window": options.window,
+        given = {"--device": options.device, "--model": options.models[number], "--batch": options.batch, "--quantum": options.quantum,
                  "--improve": options.improve, "--link": options.link}
         command = [*daemon.job(self.name, str(memory)), sys.executable, MEMBER, *(["--tiny"] if options.tiny else [])]
         for option, value in given.items():

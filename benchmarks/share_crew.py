@@ -40,7 +40,7 @@ def add_options(parser):
     parser.add_argument("--device", default="cpu", help="cpu (default) or cuda")
     parser.add_argument("--tiny", action="store_true", help="small networks, to see that it runs")
     parser.add_argument("--memory", default="100GiB", help="of each job")
-    parser.add_argument("--window", type=float, default=1e-3, metavar="SECONDS", help="of a step under the daemon (default 0.001)")
+    parser.add_argument("--quantum", type=float, default=1e-3, metavar="SECONDS", help="of a step under the daemon (default 0.001)")
     parser.add_argument("--turn", type=float, default=0.1, metavar="SECONDS", help="of equal jobs under the daemon (default 0.1)")
 
 
@@ -125,7 +125,7 @@ class Worker:
     """A process of share_roles.py. It ends when its input does, so also when this program is killed."""
 
     def __init__(self, options, prefix=(), environment=None):
-        command = [*prefix, sys.executable, ROLES, "--device", options.device, "--window", str(options.window), "--budget", options.memory]
+        command = [*prefix, sys.executable, ROLES, "--device", options.device, "--quantum", str(options.quantum), "--budget", options.memory]
         command += ["--tiny"] if options.tiny else []
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                         env={**os.environ, **(environment or {})})

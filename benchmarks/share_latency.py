@@ -36,7 +36,7 @@ def parse():
     parser.add_argument("--load", type=float, default=0.3)
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=["alone", *WAYS])
     parser.add_argument("--arrivals", nargs="+", default=list(ARRIVALS), choices=ARRIVALS)
-    parser.add_argument("--capture", action="store_true", help="requests under a plan are launched as a whole (CUDA graphs)")
+    parser.add_argument("--cuda-graphs", action="store_true", help="requests under a plan are launched as a whole (CUDA graphs)")
     parser.add_argument("--weights", nargs="+", default=["1:1", "1:3"])
     parser.add_argument("--only", nargs="+", choices=["requests", "preemption", "weights"], default=["requests", "preemption", "weights"])
     return parser.parse_args()
@@ -67,7 +67,7 @@ class Requests:
         crew.rank((0, 1), (1, 1))
 
     def answer(self, model, **more):
-        return work("infer", model, 1, capture=self.options.capture, **more)
+        return work("infer", model, 1, cuda_graphs=self.options.cuda_graphs, **more)
 
     def request(self, model, arrivals, **more):
         """Its rate follows from what a request takes alone, one after the other."""

@@ -7,7 +7,7 @@
     {"do": "idle", "works": [one], "seconds": S}     the time of a step and how much of it the device is at work
     {"do": "forget"}                                 gives all memory back
 
-A work is {"kind": "train", "infer" or "probe", "model", "batch", "planned": under a plan of regen or plain PyTorch, "capture": as of
+A work is {"kind": "train", "infer" or "probe", "model", "batch", "planned": under a plan of regen or plain PyTorch, "cuda_graphs": as of
 regen.step, "decode": threads that make a batch before each step, 0: the batch lies ready}; to measure it, also "rate": requests in a
 second at random moments, 0: one after the other; and "sliced": the device is this job's while it decodes, too.
 """
@@ -27,11 +27,11 @@ os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler would speak 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT)]
 
-import torch  # noqa: E402
+import torch
 
-import regen  # noqa: E402
-from benchmarks.device_times import covered, merged, recorded  # noqa: E402
-from examples.models import build  # noqa: E402
+import regen
+from benchmarks.device_times import covered, merged, recorded
+from examples.models import build
 
 WARM_UP = 5
 PROFILED_STEPS = 5
@@ -42,7 +42,7 @@ def parse():
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--budget", default="100GiB")
-    parser.add_argument("--window", type=float, default=1e-3)
+    parser.add_argument("--quantum", type=float, default=1e-3)
     return parser.parse_args()
 
 
@@ -54,7 +54,7 @@ def finish(device):
 def planned(options, spec, **more):
     """What regen is told about a plan; a job has its budget from the daemon."""
     return dict(budget=None if regen.share.job() is not None else options.budget, planner="keep_all", improve=False,
-                window=options.window, capture=spec.get("capture", False), **more)
+                quantum=options.quantum, cuda_graphs=spec.get("cuda_graphs", False), **more)
 
 
 class Work:
@@ -176,7 +176,10 @@ def latency(work, seconds, rate):
 
 def percentiles(taken):
     taken = sorted(taken)
-    at = lambda share: taken[min(len(taken) - 1, int(share * len(taken)))] * 1e3
+
+    def at(fraction):
+        return taken[min(len(taken) - 1, int(fraction * len(taken)))] * 1e3
+
     return {"p50_ms": at(0.5), "p95_ms": at(0.95), "p99_ms": at(0.99), "mean_ms": sum(taken) / len(taken) * 1e3}
 
 
@@ -249,7 +252,7 @@ class Process:
 
     @staticmethod
     def key(spec):
-        return tuple(spec.get(name) for name in ("kind", "model", "batch", "planned", "capture", "decode"))
+        return tuple(spec.get(name) for name in ("kind", "model", "batch", "planned", "cuda_graphs", "decode"))
 
     def prepare(self, command):
         for spec in command["works"]:

@@ -4,7 +4,8 @@
     python benchmarks/shared_input.py --device cuda      # minutes on an H200 with 16 cores
 
 Images are decoded as JPEGs are. Separate loaders and the shared one have the same number of workers in all. Prints JSON lines:
-  {"what": "cost", "decoding": whether images were decoded, "consumers": k, "producer_cpu_ms": per batch, "consumer_cpu_ms": per batch and consumer, ...}; medians
+  {"what": "cost", "decoding": whether images were decoded, "consumers": k, "producer_cpu_ms": per batch,
+   "consumer_cpu_ms": per batch and consumer, ...}; medians
   {"what": "throughput", "jobs": k, "way": "separate" or "shared", "images_per_second": sum, "of_each": [...]}
   {"what": "gain", "jobs": k, "ratio": shared over separate}
 with "after_seconds" since the program began.

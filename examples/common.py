@@ -9,10 +9,10 @@ for folder in (ROOT, ROOT / "python"):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
-import torch  # noqa: E402
+import torch
+from regen.capture import capture, save
 
-import regen  # noqa: E402
-from regen.capture import capture, save  # noqa: E402
+import regen
 
 
 def add_budget_options(parser):

@@ -8,10 +8,9 @@
 import argparse
 import os
 
-from common import add_budget_options, finish, size, wrap
-
 import torch
 import torch.distributed as dist
+from common import add_budget_options, finish, size, wrap
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 

@@ -10,9 +10,8 @@ import argparse
 import os
 import time
 
-from common import add_budget_options, finish, size, wrap
-
 import torch
+from common import add_budget_options, finish, size, wrap
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 

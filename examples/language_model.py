@@ -6,9 +6,8 @@
 import argparse
 import pathlib
 
-from common import add_budget_options, finish, wrap
-
 import torch
+from common import add_budget_options, finish, wrap
 from torch.nn import functional as F
 
 from examples.models import build

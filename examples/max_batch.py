@@ -6,7 +6,6 @@
 import argparse
 
 import common  # noqa: F401  makes regen importable
-
 import torch
 
 import regen

@@ -5,9 +5,8 @@
 
 import argparse
 
-from common import add_budget_options, finish, wrap
-
 import torch
+from common import add_budget_options, finish, wrap
 from torch.nn import functional as F
 
 from examples.models import build
@@ -15,7 +14,7 @@ from examples.models import build
 
 def discs(shape, generator):
     """Noise with discs, and where they are."""
-    batch, channels, height, width = shape
+    batch, _channels, height, width = shape
     rows, columns = torch.arange(height)[None, :, None], torch.arange(width)[None, None, :]
     centre = torch.rand(batch, 2, 1, 1, generator=generator)
     distance = (rows - centre[:, 0] * height) ** 2 + (columns - centre[:, 1] * width) ** 2

@@ -15,12 +15,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "python"), str(ROOT)]
 
 import torch
+from regen._session.session import Session
+from regen.capture import capture_step
+from regen.options import Options
 from torch.nn import functional as F
 
 from examples.models import branches, recurrent, residual, transformers
-from regen.capture import capture_step
-from regen._session.runner import Runner
-from regen._session.settings import Settings
 
 
 def pictures(batch, size=112):
@@ -49,8 +49,8 @@ MODELS = {
 def graph_of(name):
     model, args, loss = MODELS[name]()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    runner = Runner(capture_step(model.train(), loss, optimizer, args), Settings(budget=1.0, cache=False))
-    document = json.loads(runner.step.graph_json())
+    session = Session(capture_step(model.train(), loss, optimizer, args), Options(budget=1.0, cache=False))
+    document = json.loads(session.step.graph_json())
     document["name"] = name
     return document
 

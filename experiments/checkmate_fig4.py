@@ -150,8 +150,8 @@ def main():
         if lines.get("checkmate"):
             exact_points = [p for p in points if p["planner"] == "checkmate" and common.found(p)]
             proven = sum(p["status"] == "optimal" for p in exact_points)
-            common.print_table(f"{title}: cost over checkmate's ({proven} of its {len(exact_points)} plans are proven optimal)", ["planner", "steps compared", "geometric mean", "maximum"],
-                               slowdowns(lines))
+            common.print_table(f"{title}: cost over checkmate's ({proven} of its {len(exact_points)} plans are proven optimal)",
+                               ["planner", "steps compared", "geometric mean", "maximum"], slowdowns(lines))
         draw(axis, network, lines)
     axes[0][-1].legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1))
     common.write_csv(arguments.out, "checkmate_fig4.csv", COLUMNS, rows)

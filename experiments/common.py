@@ -19,7 +19,7 @@ REGEN = pathlib.Path(os.environ.get("REGEN_BIN", ROOT / "build" / "regen")).reso
 DATA = pathlib.Path(os.environ.get("REGEN_REFERENCE_DATA", ROOT.parent / "shared" / "reference" / "data"))
 
 sys.path.insert(0, str(ROOT / "python"))
-from regen_plot import style  # noqa: E402  (its folder must be known first)
+from regen_plot import style
 
 
 def parser(description, time_limit):

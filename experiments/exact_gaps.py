@@ -124,8 +124,8 @@ def print_summary(rows, asked):
         statuses = [r["status"] for r in mine]
         without = len([s for s in statuses if s in ("unknown", "failed")])
         table.append([network, mine[0]["nodes"], f"{sum(r['proven'] for r in mine)} of {asked[network]}",
-                      statuses.count("infeasible"), without or "", percent(max((r.get("gap") or 0 for r in mine)), 2),
-                      f"{max(r.get('seconds') or 0 for r in mine):.2f}", percent(max((r.get("overhead") or 0 for r in mine)), 2)])
+                      statuses.count("infeasible"), without or "", percent(max(r.get("gap") or 0 for r in mine), 2),
+                      f"{max(r.get('seconds') or 0 for r in mine):.2f}", percent(max(r.get("overhead") or 0 for r in mine), 2)])
     common.print_table("Summary", ["network", "nodes", "proven", "of these infeasible", "no plan, nothing proven", "largest gap",
                                    "longest seconds", "largest overhead"], table)
     print(f"Proven: {sum(r['proven'] for r in rows)} of {sum(asked.values())} budgets of {len(asked)} networks.\n")

@@ -15,7 +15,7 @@ import common
 from common import style
 
 sys.path.insert(0, str(common.ROOT / "benchmarks"))
-from input_jobs import Crew, Setting  # noqa: E402  (its folder must be known first)
+from input_jobs import Crew, Setting
 
 COLUMNS = ["jobs", "models", "kind", "batch", "separate", "shared", "gain_percent", "published_low", "published_high"]
 MODELS = ["resnet50", "vgg16", "googlenet", "mobilenet_v2", "densenet"]

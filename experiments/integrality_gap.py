@@ -25,7 +25,7 @@ def relaxation(answer):
     relaxations of the other schedules are; these say in their note what they were."""
     if answer["status"] == "infeasible" or answer["lower_bound"] is None:
         return None
-    before, by_itself, value = answer.get("note", "").partition("the relaxation by itself: ")
+    _before, by_itself, value = answer.get("note", "").partition("the relaxation by itself: ")
     value = round(float(value) if by_itself else answer["lower_bound"], 6)
     return int(value) if value == int(value) else value
 

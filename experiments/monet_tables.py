@@ -37,7 +37,10 @@ def solve(row, mode, arguments):
     if refusal is not None:
         sys.exit(f"{path.name}, {row['budget_gb']} GiB: {refusal}")
     ours, theirs = answer.get("monet_objective_ms"), float(row["objective_ms"]) if row["objective_ms"] else None
-    number = lambda value, digits: "" if value is None else f"{value:.{digits}f}"  # noqa: E731
+
+    def number(value, digits):
+        return "" if value is None else f"{value:.{digits}f}"
+
     return {"net": row["net"], "mode": row["mode"], "restricted_to": mode, "budget_gib": row["budget_gb"],
             "status": answer["status"], "objective_ms": number(ours, 2), "bound_ms": number(answer.get("monet_bound_ms"), 2),
             "gap_percent": number(answer["monet_gap"] * 100 if ours else None, 2), "gurobi_ms": row["objective_ms"],

@@ -13,7 +13,7 @@ import common
 BENCHMARKS = common.ROOT / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
-import share_crew  # noqa: E402  (its folder must be known first)
+import share_crew
 
 # As the paper's plots abbreviate them.
 NAMES = {

@@ -5,6 +5,7 @@ as torch's profiler sees them, of a run of its own. On a CPU it shows steps, and
 """
 
 import contextlib
+import itertools
 
 import common
 import switchflow
@@ -35,7 +36,7 @@ def spans_of(crew, spec, options, places):
 def held(seen, place):
     """The stretches in which every look found `place` to be the holder."""
     spans, begin = [], None
-    for (moment, holder), (following, _) in zip(seen, seen[1:]):
+    for (moment, holder), (following, _) in itertools.pairwise(seen):
         if holder == place:
             begin = moment if begin is None else begin
             end = following

@@ -1,6 +1,6 @@
 """SwitchFlow, Figure 3: the share of a step in which the device does nothing, for nine networks: training at batch 32, inference at 128.
 
-Ways: plain PyTorch (eager), under a plan of regen, and the same with capture=True. The device's time is that of all kernels and copies of a
+Ways: plain PyTorch (eager), under a plan of regen, and the same with cuda_graphs=True. The device's time is that of all kernels and copies of a
 step (their union, by torch's profiler); the step's is taken without the profiler. Batches lie ready on the device, so input costs nothing
 here; in the paper it is read by 32 threads. On a CPU the operators take the place of the kernels.
 """
@@ -14,7 +14,7 @@ from switchflow import NAMES, percent
 NETWORKS = [name for name in NAMES if name not in ("nasnet_large", "nmt")]
 # kind -> (batch, the range of the published bars)
 KINDS = {"train": (32, "10-45 %"), "infer": (128, "43-92 % (V100), 20-92 % (2080 Ti)")}
-WAYS = {"eager": dict(planned=False), "regen": dict(planned=True), "captured": dict(planned=True, capture=True)}
+WAYS = {"eager": dict(planned=False), "regen": dict(planned=True), "captured": dict(planned=True, cuda_graphs=True)}
 COLUMNS = ["model", "kind", "batch", "way", "step_ms", "busy_ms", "idle_share", "steps"]
 
 
@@ -51,7 +51,7 @@ def draw(options, rows):
 
 def main():
     takes = "about 90 s for the default networks, 3 minutes for all nine (--models with their names)"
-    parser = switchflow.parser(__doc__, takes, 0.5, NETWORKS[:4] + ["mobilenet_v2"], tuple(WAYS))
+    parser = switchflow.parser(__doc__, takes, 0.5, [*NETWORKS[:4], "mobilenet_v2"], tuple(WAYS))
     options = switchflow.parse(parser)
     rows = switchflow.Rows(options.out, "switchflow_fig3.csv", COLUMNS)
     measure(options, rows)

@@ -9,6 +9,7 @@ what it keeps: its images per second over those alone, and over what the request
 import argparse
 
 import common
+
 import switchflow  # isort: skip (it knows where the next ones are)
 import share_latency
 from common import style
@@ -32,7 +33,7 @@ def measure(options, rows):
     batch = switchflow.batch(options, 32)
     table = share_latency.Requests(argparse.Namespace(
         train=[f"{model}:{batch}" for model in options.trainings], infer=options.models, seconds=options.seconds, load=options.load,
-        arrivals=options.arrivals, capture=False), lambda **row: rows.add(**{**row, "train": row.get("train", "").partition(":")[0]}))
+        arrivals=options.arrivals, cuda_graphs=False), lambda **row: rows.add(**{**row, "train": row.get("train", "").partition(":")[0]}))
     with crews_of(options, share_latency.crew_ways(options.ways)) as crews:
         for crew in crews:
             with crew:

@@ -8,13 +8,13 @@ import threading
 import pytest
 import torch
 from bitwise import assert_same_bits, single_thread  # noqa: F401  a fixture
+from regen._capture import cache_folder, capture_cache, graph_key
+from regen.capture import capture, capture_step
 from torch import nn
 from torch.nn import functional as F
 from torch.optim import SGD, AdamW
 
 from examples.models import build
-from regen._capture import cache_folder, capture_cache, graph_key
-from regen.capture import capture, capture_step
 
 
 @pytest.fixture

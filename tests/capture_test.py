@@ -12,12 +12,13 @@ import torch
 from bitwise import assert_same_bits, assert_same_model, single_thread  # noqa: F401  a fixture
 from program_checks import check_rules
 from program_interpreter import call
+from regen.capture import capture, save
 from torch import nn
 from torch.nn import functional as F
 from torch.utils._pytree import tree_leaves
 
 from examples.models import FAMILIES, build, names
-from regen.capture import capture, save
+
 
 def two_passes(forward, loss_of, seed=5):
     torch.manual_seed(seed)
@@ -187,8 +188,7 @@ class Checkpointed(nn.Module):
     def forward(self, x):
         with torch.no_grad():
             target = self.teacher(x)
-        block = lambda y: self.drop(F.relu(self.linear(y)))
-        return torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) * target, target
+        return torch.utils.checkpoint.checkpoint(lambda y: self.drop(F.relu(self.linear(y))), x, use_reentrant=False) * target, target
 
 
 class OwnGradient(torch.autograd.Function):

@@ -2,9 +2,8 @@
 
 import pytest
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
-
 from regen._capture.cudnn_recurrent import MODES, fake_recurrent
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 
 def tensors(gates, memory):
@@ -31,7 +30,7 @@ def test_gradients_look_like_what_they_are_for(name, gates):
 
 def test_a_batch_in_front_is_a_view_of_the_steps():
     with fake_recurrent(), FakeTensorMode():
-        x, weights, state, memory = tensors(3, memory=False)
+        x, weights, _state, memory = tensors(3, memory=False)
         made = torch.ops.aten._cudnn_rnn.default(
             x, weights, 4, None, torch.empty((1, 5, 4), device="meta"), memory, MODES["gru"], 4, 0, 1, True, 0.0, True, False, [], None)
     assert made[0].shape == (5, 3, 4) and made[0].stride() == (4, 20, 1)

@@ -28,7 +28,7 @@ for part in $parts; do
     preemption) measure preemption 150 "$python" benchmarks/preempted_training.py --device cuda --batch 64 --preemptions 10000 ;;
     latency)
       measure latency 420 "$python" benchmarks/share_latency.py --device cuda --seconds 3 --only requests preemption
-      measure captured 200 "$python" benchmarks/share_latency.py --device cuda --seconds 3 --only requests --capture --ways regen regen+mps ;;
+      measure captured 200 "$python" benchmarks/share_latency.py --device cuda --seconds 3 --only requests --cuda-graphs --ways regen regen+mps ;;
     weights) measure weights 180 "$python" benchmarks/share_latency.py --device cuda --seconds 10 --only weights ;;
     admission) measure admission 150 "$python" benchmarks/share_admission.py --device cuda ;;
     state) measure state 120 "$python" benchmarks/state_move.py --device cuda --rounds 8 ;;

@@ -9,11 +9,11 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "python"), str(ROOT)]
 
 import torch
+from regen._check import same_bits
 
 import regen
 from examples.models import registry, transformers
 from regen import _runtime
-from regen._check import same_bits
 
 STEPS = 4
 SHARE = 1 / 3
@@ -46,12 +46,12 @@ def planned_run(model, loss_fn, batches, planner):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     step = regen.step(model, loss_fn, optimizer, batches[0], budget=SHARE, planner=planner, time_limit=5)
     print(f"captured, measured and planned in {time.perf_counter() - begin:.1f} s")
-    arena = step.plan.runner.step.memory()["arena"]
+    arena = step.plan.session.step.memory()["arena"]
     outside = _runtime.memory_use("cpu")["allocated"] - arena - own_bytes(model, optimizer)
     losses, seconds, peak = measured(step, batches)
     print(f"under the plan  {seconds * 1e3:7.1f} ms a step, peak {_runtime.format_bytes(peak - outside)}")
     print(step.plan)
-    step.plan.runner.release()
+    step.plan.session.release()
     return losses
 
 

@@ -1,5 +1,7 @@
 """Autoencoders with several losses; one of them samples."""
 
+import itertools
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -16,7 +18,7 @@ class VariationalAutoencoder(nn.Module):
     @staticmethod
     def layers(before, hidden, depth, after):
         sizes = [before] + [hidden] * depth
-        inner = [layer for a, b in zip(sizes[:-1], sizes[1:]) for layer in (nn.Linear(a, b), nn.ELU())]
+        inner = [layer for a, b in itertools.pairwise(sizes) for layer in (nn.Linear(a, b), nn.ELU())]
         return nn.Sequential(*inner, nn.Linear(hidden, after))
 
     def forward(self, x):

@@ -1,5 +1,7 @@
 """Networks on graphs: nodes exchange messages along edges by gather and scatter."""
 
+import itertools
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -11,7 +13,7 @@ class GraphConvolution(nn.Module):
     def __init__(self, width, hidden, depth, classes):
         super().__init__()
         sizes = [width] + [hidden] * depth
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes[:-1], sizes[1:]))
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(sizes))
         self.head = nn.Linear(hidden, classes)
 
     def forward(self, x, edges):
@@ -54,7 +56,7 @@ class GraphAttentions(nn.Module):
     def __init__(self, width, hidden, heads, depth, classes):
         super().__init__()
         sizes = [hidden * heads] * (depth - 1) + [classes]
-        self.layers = nn.ModuleList(GraphAttention(a, hidden, heads, b) for a, b in zip([width] + sizes[:-1], sizes))
+        self.layers = nn.ModuleList(GraphAttention(a, hidden, heads, b) for a, b in zip([width, *sizes[:-1]], sizes))
 
     def forward(self, x, edges):
         for layer in self.layers:

@@ -1,5 +1,7 @@
 """Chains of layers without branches."""
 
+import itertools
+
 import torch
 from torch import nn
 
@@ -8,7 +10,7 @@ class Mlp(nn.Module):
     def __init__(self, widths):
         super().__init__()
         layers = []
-        for before, after in zip(widths[:-2], widths[1:-1]):
+        for before, after in itertools.pairwise(widths):
             layers += [nn.Linear(before, after), nn.Tanh()]
         self.layers = nn.Sequential(*layers, nn.Linear(widths[-2], widths[-1]))
 
@@ -23,7 +25,7 @@ class PlainCnn(nn.Module):
         super().__init__()
         channels = [3, width, 2 * width, 4 * width]
         layers = []
-        for before, after in zip(channels[:-1], channels[1:]):
+        for before, after in itertools.pairwise(channels):
             for index in range(repeats):
                 conv = nn.Conv2d(after, after, 3, padding=1) if index else nn.Conv2d(before, after, 3, stride=2, padding=1)
                 layers += [conv, nn.GroupNorm(2, after), nn.LeakyReLU(0.1)]

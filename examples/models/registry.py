@@ -3,8 +3,7 @@
 import torch
 from torch.nn import functional as F
 
-from . import (
-    autoencoders, branches, depthwise, experts, graphs, inception, nasnet, plain, recurrent, residual, transformers, unet, views)
+from . import autoencoders, branches, depthwise, experts, graphs, inception, nasnet, plain, recurrent, residual, transformers, unet, views
 
 
 def pictures(batch, height, width=None, classes=10, channels_last=False):

@@ -1,5 +1,7 @@
 """U-Net: a contracting path, an expanding path, and skips between them."""
 
+import itertools
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -18,8 +20,8 @@ class UNet(nn.Module):
         super().__init__()
         sizes = [width << level for level in range(depth + 1)]
         self.first = double_conv(3, width)
-        self.down = nn.ModuleList(double_conv(a, b) for a, b in zip(sizes[:-1], sizes[1:]))
-        self.up = nn.ModuleList(self.up_layer(b, a, interpolate) for a, b in zip(sizes[:-1], sizes[1:]))
+        self.down = nn.ModuleList(double_conv(a, b) for a, b in itertools.pairwise(sizes))
+        self.up = nn.ModuleList(self.up_layer(b, a, interpolate) for a, b in itertools.pairwise(sizes))
         self.join = nn.ModuleList(double_conv(2 * a, a) for a in sizes[:-1])
         self.last = nn.Conv2d(width, classes, 1)
 

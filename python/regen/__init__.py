@@ -1,14 +1,39 @@
 """regen: trains PyTorch models under a byte budget, with the same gradients bit for bit."""
 
-from regen.errors import BudgetError, CaptureError, CheckError, Error, RegenError
+from regen import capture, errors, options, share
 from regen._capture.capture import Captured
 from regen._check import check
 from regen._fit import Fit, will_it_fit
-from regen._step import step
-from regen._wrap import wrap
-from regen import capture, errors, share
-from regen.integrations import torch_compile  # noqa: F401  registers the backend of torch.compile
+from regen._session.report import PlanReport
+from regen._step import TrainingStep, step
+from regen._version import version
+from regen._wrap import WrappedModule, wrap
+from regen.errors import BudgetError, CaptureError, CheckError, Error, OptionError, OptionTypeError, RegenError, UsageError
+from regen.integrations import torch_compile as _backend  # noqa: F401  registers itself with torch.compile
+
+__version__ = version()
 
 __all__ = [
-    "BudgetError", "CaptureError", "Captured", "CheckError", "Error", "Fit", "RegenError", "capture", "check", "errors", "share", "step",
-    "will_it_fit", "wrap"]
+    "BudgetError",
+    "CaptureError",
+    "Captured",
+    "CheckError",
+    "Error",
+    "Fit",
+    "OptionError",
+    "OptionTypeError",
+    "PlanReport",
+    "RegenError",
+    "TrainingStep",
+    "UsageError",
+    "WrappedModule",
+    "__version__",
+    "capture",
+    "check",
+    "errors",
+    "options",
+    "share",
+    "step",
+    "will_it_fit",
+    "wrap",
+]

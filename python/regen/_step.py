@@ -1,126 +1,252 @@
 """`regen.step`: forward pass, loss, backward pass, clipping and update as one plan."""
 
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
 from torch.utils._pytree import tree_flatten
 
-from regen._session.admission import admission_of
-from regen._capture.capture import capture_step
+from regen._capture.capture import Captured, capture_step
+from regen._session.admission import Admission, admission_of
 from regen._session.job import hold
 from regen._session.measured_step import StepMeter
 from regen._session.owned import Bindings
 from regen._session.report import PlanReport
-from regen._session.runner import Runner
-from regen._session.runners import Runners
-from regen._session.settings import Settings
+from regen._session.session import Session
+from regen._session.shape_cache import ShapeCache
 from regen._wrap import signature
+from regen.errors import UsageError
+from regen.options import Algorithms, Budget, Cache, Link, Options, Size, refuses_old_names
 
 
-def step(model, loss_fn, optimizer, args, budget=None, *, clip_grad_norm=None, clip_grad_value=None, early=True, **options):
-    """A function of a batch that trains `model` by one step within `budget` and returns the loss:
+@refuses_old_names
+def step(
+    model: torch.nn.Module,
+    loss_fn: Callable[[Any, Any], torch.Tensor] | None,
+    optimizer: torch.optim.Optimizer,
+    args: Any,
+    budget: Budget = None,
+    *,
+    clip_grad_norm: float | None = None,
+    clip_grad_value: float | None = None,
+    early: bool = True,
+    planner: str = "auto",
+    host_budget: Size | None = None,
+    time_limit: float = 0.0,
+    work_limit: int = 0,
+    improve: bool | float | None = None,
+    plan_file: str | os.PathLike[str] | None = None,
+    link: Link | None = None,
+    cache: Cache = None,
+    algorithms: Algorithms = "default",
+    cuda_graphs: bool = False,
+    releasable: bool = False,
+    quantum: float = 1e-3,
+    debug: bool = False,
+) -> "TrainingStep":
+    """Plans a whole training step: forward pass, loss, backward pass, clipping and update.
 
         step = regen.step(model, loss_fn, optimizer, (x, y), budget="6GiB")
         for x, y in batches: loss = step(x, y)
 
     The loss is `loss_fn(model(*args[:-1]), args[-1])`, or what the model returns when `loss_fn` is None. Gradients
-    exist only inside the step, so `.grad` stays as it is. Without a budget, a job of `regen share run` takes its memory."""
-    return TrainingStep(model, loss_fn, optimizer, args, Settings(budget=budget, **options), dict(
-        clip_grad_norm=clip_grad_norm, clip_grad_value=clip_grad_value, early=early))
+    exist only inside the step, so `.grad` stays as it is.
+
+    Args:
+        model: the module to train.
+        loss_fn: a function of the model's output and the last argument; None: the model returns the loss.
+        optimizer: SGD, Adam or AdamW over parameters of the model. State that it makes at its first step is made now.
+        args: a sample batch.
+        budget: bytes of the device for all of the step: "6GiB", 16e9, a fraction of the unplanned peak such as 0.5, or "auto" (what is
+            free). None: what a job of `regen share run` was admitted with.
+        clip_grad_norm: clip the norm of all gradients, as `torch.nn.utils.clip_grad_norm_` does.
+        clip_grad_value: clip every gradient, as `torch.nn.utils.clip_grad_value_` does.
+        early: update each parameter as soon as its old value is not read any more; False: all at the end.
+        planner: name of the planner, or several with commas between them: the best plan counts.
+        host_budget: bytes of the host for tensors that are moved there; None: no limit.
+        time_limit: seconds for the first plan; 0: 5 s, or 1 s where a search runs beside the training.
+        work_limit: counted work for the first plan, which gives the same plan on every machine; 0: not counted.
+        improve: search for a better plan while the steps run: True (20 s), False, or seconds; None: True on a GPU.
+        plan_file: a plan that was written by `save_plan`, in place of a search.
+        link: bytes per second to the host, to the device and both together; None: measured.
+        cache: folder for measurements, plans and captured graphs; None: REGEN_CACHE or ~/.cache/regen; False: none.
+        algorithms: "default": those of plain PyTorch, so its bits; "any": faster or smaller ones too.
+        cuda_graphs: on a GPU, launch stretches that are the same in every step as a whole.
+        releasable: the arena's memory can be given back and taken again: `spill()`, `restore()`.
+        quantum: of a job that shares its device: seconds of work, at most, before it gives way to another job (or two ops).
+        debug: fill released memory with nonsense and check where every result lies.
+
+    Returns:
+        A function of a batch that trains the model by one step and returns the loss.
+
+    Raises:
+        BudgetError: no plan keeps the budget; the message has the reason and the least budget that works.
+        CaptureError: the model, its inputs or its optimizer cannot be captured.
+        OptionError: an option has a value that is not expected.
+    """
+    options = Options(
+        budget=budget, planner=planner, host_budget=host_budget, time_limit=time_limit, work_limit=work_limit,
+        improve=improve, plan_file=plan_file, link=link, cache=cache,
+        algorithms=algorithms, cuda_graphs=cuda_graphs,
+        releasable=releasable, quantum=quantum, debug=debug)
+    return TrainingStep(model, loss_fn, optimizer, args, options, StepCapture(clip_grad_norm, clip_grad_value, early))
 
 
-class TrainingStep(Runners):
-    """One runner for each kind of batch, of which one holds the arena."""
+class StepCapture(NamedTuple):
+    """What of the options belongs to the captured step, not to its plan."""
 
-    def __init__(self, model, loss_fn, optimizer, args, settings, capture_options):
+    clip_grad_norm: float | None
+    clip_grad_value: float | None
+    early: bool
+
+
+class TrainingStep(ShapeCache["ShapedStep"]):
+    """A planned training step: one session for each shape of a batch, of which one holds the arena.
+
+    Called with a batch, it trains the model by one step and returns the loss. Made by `regen.step`.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        loss_fn: Callable[[Any, Any], torch.Tensor] | None,
+        optimizer: torch.optim.Optimizer,
+        args: Any,
+        options: Options,
+        capture_options: StepCapture,
+    ) -> None:
         super().__init__(admission_of(self))
         self.model, self.loss_fn, self.optimizer = model, loss_fn, optimizer
-        self.settings = settings if self.admission is None else self.admission.settings(settings)
+        self.options = options if self.admission is None else self.admission.options_of(options)
         self.capture_options = capture_options
-        self.share_of = None
+        self.fraction_of: int | None = None
         self.prepare(args)
 
-    regen = property(lambda self: self)
+    @property
+    def regen(self) -> "TrainingStep":
+        """Itself: `step.regen.plan` as `model.regen.plan`."""
+        return self
 
-    def prepare(self, args):
+    def prepare(self, args: Any) -> None:
+        """Plans the step of a sample batch, and takes the arena."""
         args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
         try:
-            runner = self.runner_for(args)
+            shaped = self.shape_for(args)
             with hold():
-                self.activate(runner)
+                self.activate(shaped)
         except Exception:
-            for runner in self.runners.values():
-                runner.let_go()
+            for shaped in self.shapes.values():
+                shaped.let_go()
             raise
 
-    def __call__(self, *args):
-        runner = self.runner_for(args)
-        with hold():
-            self.activate(runner)
-            return runner.run(args)
+    def __call__(self, *args: Any) -> torch.Tensor:
+        """Trains the model by one step.
 
-    def pack_state(self):
+        Args:
+            args: a batch, as the sample was. One of another shape is planned when it first comes.
+
+        Returns:
+            The loss.
+
+        Raises:
+            BudgetError: no plan keeps the budget for a batch of this shape.
+            UsageError: a parameter or the optimizer's state is not what it was.
+        """
+        shaped = self.shape_for(args)
+        with hold():
+            self.activate(shaped)
+            return shaped.run(args)
+
+    def pack_state(self) -> None:
+        """Where a job's state may have to leave: into one arena."""
         if self.admission is not None:
             self.admission.pack(self.model, self.optimizer)
 
-    def spill(self):
-        """Gives the arena's memory back to the device and keeps its address, its plan and what is live in it; needs
-        `releasable=True`. Returns the bytes that others may have until the next step, or until restore()."""
-        return self.active.runner.step.spill() if self.active is not None else 0
+    def spill(self) -> int:
+        """Gives the arena's memory back to the device and keeps its address, its plan and what is live in it.
 
-    def restore(self):
-        """Takes the memory again. BudgetError: there is no room now; it may be tried again."""
+        Needs `releasable=True`.
+
+        Returns:
+            The bytes that are free until the next step, or until `restore()`.
+
+        Raises:
+            Error: the step is not releasable.
+        """
+        return self.active.session.step.spill() if self.active is not None else 0
+
+    def restore(self) -> None:
+        """Takes the memory again.
+
+        Raises:
+            BudgetError: there is no room now; it may be tried again.
+        """
         if self.active is not None:
-            self.active.runner.step.restore()
+            self.active.session.step.restore()
 
-    def runner_for(self, args):
-        return self.runner_of(signature(self.model, *tree_flatten(args)), lambda: self.make_runner(args))
+    def shape_for(self, args: tuple[Any, ...]) -> "ShapedStep":
+        """The captured step for a batch of this shape."""
+        return self.shape_of(signature(self.model, *tree_flatten(args)), lambda: self.make_shape(args))
 
-    def make_runner(self, args):
+    def make_shape(self, args: tuple[Any, ...]) -> "ShapedStep":
+        """Captures, records and plans."""
         captured = capture_step(
-            self.model, self.loss_fn, self.optimizer, args, cache=self.settings.cache, **self.capture_options)
-        made = StepRunner(captured, self.settings, self.model, self.optimizer, self.share_of, self.admission)
-        self.share_of = made.runner.share_of  # the first sample's, also for other shapes
+            self.model, self.loss_fn, self.optimizer, args, cache=self.options.cache, **self.capture_options._asdict())
+        made = ShapedStep(captured, self.options, self.model, self.optimizer, self.fraction_of, self.admission)
+        self.fraction_of = made.session.fraction_of  # the first sample's, also for other shapes
         return made
 
 
-class StepRunner:
+class ShapedStep:
     """Runs one captured step."""
 
-    def __init__(self, captured, settings, model, optimizer, share_of, admission):
+    def __init__(
+        self,
+        captured: Captured,
+        options: Options,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        fraction_of: int | None,
+        admission: Admission | None,
+    ) -> None:
         self.captured = captured
         self.optimizer = optimizer
-        self.runner = Runner(captured, settings, share_of, admission)
-        self.meter = StepMeter(self.runner.device)
+        self.session = Session(captured, options, fraction_of, admission)
+        self.meter = StepMeter(self.session.device)
         self.steps = 0
         self.present = sum(s["bytes"] for s in captured.program["storages"] if s["role"] != "computed")
         self.bindings = Bindings(captured, model, OptimizerState(optimizer), same=True)
 
-    def let_go(self):
+    def let_go(self) -> None:
         """No step will be taken: nothing of it stays in memory, though the error on its way still knows this object."""
-        self.captured.updates.undo(self.optimizer)
+        if self.captured.updates is not None:
+            self.captured.updates.undo(self.optimizer)
         self.captured.tensors = {}
         self.bindings.let_go()
 
-    def make_ready(self):
+    def make_ready(self) -> None:
         """Inside a hold."""
-        self.runner.follow_limit()
-        self.runner.take_better_plan(self.steps + 1)
-        if not self.runner.compiled:
-            self.runner.plan()
-            self.runner.compile()
-            self.memory = self.runner.step.memory()
+        self.session.follow_limit()
+        self.session.take_better_plan(self.steps + 1)
+        if not self.session.compiled:
+            self.session.plan()
+            self.session.compile()
+            self.memory = self.session.step.memory()
             self.meter.start_afresh()
-        self.runner.step.restore()
-        self.runner.look_for_better_plan()
+        self.session.step.restore()
+        self.session.look_for_better_plan()
 
-    def release(self):
-        self.runner.release()
+    def release(self) -> None:
+        self.session.release()
 
-    def report(self):
-        return PlanReport(self.runner, measured_peak=self.meter.peak_bytes, measured_seconds=self.meter.seconds)
+    def report(self) -> PlanReport:
+        return PlanReport(self.session, measured_peak=self.meter.peak_bytes, measured_seconds=self.meter.seconds)
 
-    def run(self, args):
+    def run(self, args: tuple[Any, ...]) -> torch.Tensor:
         """Inside a hold."""
         flat, _ = tree_flatten((args, {}))
-        step = self.runner.step
+        step = self.session.step
         self.bindings.bind(step, flat)
         if self.captured.program["scalars"]:
             step.set_scalars(self.captured.scalars(self.optimizer))
@@ -138,14 +264,14 @@ class StepRunner:
 class OptimizerState:
     """Where a loaded checkpoint puts its tensors too."""
 
-    def __init__(self, optimizer):
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self.optimizer = optimizer
 
-    def __getitem__(self, place):
+    def __getitem__(self, place: tuple[torch.Tensor, str]) -> Any:
         parameter, key = place
         found = self.optimizer.state[parameter].get(key)
         if found is None:
-            raise RuntimeError(
+            raise UsageError(
                 f"regen: the optimizer has no '{key}' for a parameter of shape {tuple(parameter.shape)} any more; expected the state of "
                 "an optimizer that has made a step, or regen.step again")
         return found

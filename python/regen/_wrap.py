@@ -1,135 +1,217 @@
 """`regen.wrap`: a module that runs its training step under a byte budget."""
 
+import contextlib
 import copy
+import os
 import warnings
+from collections.abc import Hashable, Mapping
+from typing import Any, SupportsIndex, cast
 
 import torch
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import TreeSpec, tree_flatten
 
 from regen import _runtime
-
+from regen._capture.capture import capture, device_of
 from regen._session import distributed
 from regen._session.admission import admission_of
 from regen._session.caller_memory import CallerMemory
-from regen._capture.capture import capture, device_of
+from regen._session.shape_cache import ShapeCache
+from regen._session.wrapped_module import GRADIENT_CHUNK, ModuleSession, ShapedModule
 from regen.errors import CaptureError
-from regen._session.runners import Runners
-from regen._session.settings import Settings
-from regen._session.wrap_runner import GRADIENT_CHUNK, WrapPlan, WrapRunner
+from regen.options import Algorithms, Budget, Cache, Link, Options, Size, refuses_old_names
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
-def wrap(model, args, budget=None, *, kwargs=None, gradient_chunk=GRADIENT_CHUNK, group="default", **options):
-    """A module with the same parameters, buffers and names as `model` whose training forward and
-    backward passes stay within `budget` and give the same numbers. `args` is a sample input. Without a budget, a job of
-    `regen share run` takes its memory.
+@refuses_old_names
+def wrap(
+    model: torch.nn.Module,
+    args: Any,
+    budget: Budget = None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    gradient_chunk: int = GRADIENT_CHUNK,
+    group: Any = "default",
+    reserve: Size | None = None,
+    planner: str = "auto",
+    host_budget: Size | None = None,
+    time_limit: float = 0.0,
+    work_limit: int = 0,
+    improve: bool | float | None = None,
+    plan_file: str | os.PathLike[str] | None = None,
+    link: Link | None = None,
+    cache: Cache = None,
+    algorithms: Algorithms = "default",
+    cuda_graphs: bool = False,
+    releasable: bool = False,
+    quantum: float = 1e-3,
+    debug: bool = False,
+) -> "WrappedModule":
+    """Plans the forward and backward pass of a module.
 
-    `group`: the ranks that take the same plan; None for a plan of one's own. Where torch.distributed is not in use it
-    does not matter. Other options are those of `regen.runner.Settings`."""
+        model = regen.wrap(model, (x,), budget="6GiB")
+        loss = loss_fn(model(x), y); loss.backward(); optimizer.step()
+
+    Args:
+        model: the module to train. It is not changed.
+        args: a sample input.
+        budget: bytes of the device for all of the training: "6GiB", 16e9, a fraction of the unplanned peak such as 0.5, or "auto" (what
+            is free). None: what a job of `regen share run` was admitted with.
+        kwargs: further sample inputs by name.
+        gradient_chunk: gradients are handed to autograd when about this many bytes of them are complete.
+        group: the ranks that take the same plan; None: a plan of one's own. Without torch.distributed it does not matter.
+        reserve: bytes of the budget for what the caller holds (loss, optimizer, buckets); None: measured while training.
+        planner: name of the planner, or several with commas between them: the best plan counts.
+        host_budget: bytes of the host for tensors that are moved there; None: no limit.
+        time_limit: seconds for the first plan; 0: 5 s, or 1 s where a search runs beside the training.
+        work_limit: counted work for the first plan, which gives the same plan on every machine; 0: not counted.
+        improve: search for a better plan while the steps run: True (20 s), False, or seconds; None: True on a GPU.
+        plan_file: a plan that was written by `save_plan`, in place of a search.
+        link: bytes per second to the host, to the device and both together; None: measured.
+        cache: folder for measurements, plans and captured graphs; None: REGEN_CACHE or ~/.cache/regen; False: none.
+        algorithms: "default": those of plain PyTorch, so its bits; "any": faster or smaller ones too.
+        cuda_graphs: on a GPU, launch stretches that are the same in every step as a whole.
+        releasable: the arena's memory can be given back and taken again at its address.
+        quantum: of a job that shares its device: seconds of work, at most, before it gives way to another job (or two ops).
+        debug: fill released memory with nonsense and check where every result lies.
+
+    Returns:
+        A module with the same class name, parameters, buffers and names whose training passes stay within the budget and give the same
+        numbers. Its attribute `regen` says what was planned.
+
+    Raises:
+        BudgetError: no plan keeps the budget; the message has the reason and the least budget that works.
+        CaptureError: the model or its inputs cannot be captured.
+        OptionError: an option has a value that is not expected.
+    """
     args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
-    wrapped = wrapped_copy(model, Wrapped(Settings(budget=budget, **options), gradient_chunk, group, not model.training))
+    options = Options(
+        budget=budget, reserve=reserve, planner=planner, host_budget=host_budget, time_limit=time_limit, work_limit=work_limit,
+        improve=improve, plan_file=plan_file, link=link, cache=cache,
+        algorithms=algorithms, cuda_graphs=cuda_graphs,
+        releasable=releasable, quantum=quantum, debug=debug)
+    wrapped = wrapped_copy(model, ModuleSessions(options, gradient_chunk, group, not model.training))
     wrapped.regen.prepare(wrapped, args, dict(kwargs or {}))
     return wrapped
 
 
-def wrapped_copy(model, state):
+def wrapped_copy(model: torch.nn.Module, state: "ModuleSessions") -> "WrappedModule":
     """Shares everything with `model` but its class."""
     kind = type(model)
-    if issubclass(kind, WrappedForward):
+    if issubclass(kind, WrappedModule):
         raise CaptureError(f"cannot wrap {kind.__name__}: it is wrapped already; expected a plain module")
     if "forward" in vars(model):
         raise CaptureError(f"cannot wrap {kind.__name__}: its forward was replaced on the object; expected a method of its class")
     wrapped = copy.copy(model)
-    wrapped.__class__ = type(kind.__name__, (WrappedForward, kind), {"__module__": kind.__module__, "plain_kind": kind})
+    wrapped.__class__ = type(kind.__name__, (WrappedModule, kind), {"__module__": kind.__module__, "plain_kind": kind})
     object.__setattr__(wrapped, "regen", state)
-    return wrapped
+    return cast(WrappedModule, wrapped)
 
 
-class WrappedForward:
-    """Goes before the model's own class: training goes through the plan, all else through the model."""
+class WrappedModule(torch.nn.Module):
+    """A module whose training passes run under a plan; all else goes through the model. Made by `regen.wrap`.
 
-    def forward(self, *args, **kwargs):
+    It goes before the model's own class, so that the wrapped module is an instance of both.
+
+    Attributes:
+        regen: what was planned: `print(model.regen.plan)`.
+    """
+
+    regen: "ModuleSessions"
+    plain_kind: type[torch.nn.Module]  # the model's own class
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the model returns; in training, under the plan."""
         if torch.is_grad_enabled() and (self.training or self.regen.trains_in_eval):
             return self.regen.forward(self, args, kwargs)
         self.regen.make_way()
         return super().forward(*args, **kwargs)
 
-    def __reduce_ex__(self, protocol):
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
         """Copies and pickles are of the plain model, wrapped again; they plan when they first run."""
         return wrapped_copy, (plain_view(self, hooks=True), self.regen.fresh())
 
 
-class Wrapped(Runners):
-    """What `model.regen` is: one runner for each kind of input, of which one holds the arena."""
+class ModuleSessions(ShapeCache[ShapedModule]):
+    """What `model.regen` is: one session for each shape of its inputs, of which one holds the arena."""
 
-    def __init__(self, settings, gradient_chunk, group, trains_in_eval):
+    def __init__(self, options: Options, gradient_chunk: int, group: Any, trains_in_eval: bool) -> None:
         super().__init__()
-        self.settings = settings
+        self.options = options
         self.gradient_chunk = gradient_chunk
         self.group = group
         self.trains_in_eval = trains_in_eval
-        self.caller = None
-        self.shared = None  # the runner whose plan all ranks have
+        self.caller: CallerMemory | None = None
+        self.shared: ShapedModule | None = None  # the entry whose plan all ranks have
         self.passes = 0
 
-    def fresh(self):
-        return Wrapped(self.settings, self.gradient_chunk, self.group, self.trains_in_eval)
+    def fresh(self) -> "ModuleSessions":
+        """With the same options, and nothing planned."""
+        return ModuleSessions(self.options, self.gradient_chunk, self.group, self.trains_in_eval)
 
-    def __deepcopy__(self, memo):
+    def __deepcopy__(self, memo: dict[int, Any]) -> "ModuleSessions":
         return self.fresh()
 
-    def make_way(self):
+    def make_way(self) -> None:
         """The plain model is about to run: it has the arena's room, unless a backward pass is still to come."""
         if self.active is not None and not self.active.awaits_backward():
             self.active.release()
 
-    def prepare(self, model, args, kwargs):
+    def prepare(self, model: WrappedModule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Plans the sample's step with the other ranks, and takes the arena."""
         group = distributed.members(self.group)
         key = signature(model, *tree_flatten((args, kwargs)))
-        self.activate(self.runner_for(model, args, kwargs, key, group))
-        self.shared = self.active if group is not None else None
-        self.caller.start(self.active.present_bytes())
+        shaped = self.shape_for(model, args, kwargs, key, group)
+        self.activate(shaped)
+        self.shared = shaped if group is not None else None
+        shaped.caller.start(shaped.present_bytes())
 
-    def forward(self, model, args, kwargs):
+    def forward(self, model: WrappedModule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The forward pass under the plan of this shape."""
         if self.caller is not None:
             self.caller.end_step()
         self.passes += 1
         if self.shared is not None and distributed.is_meeting(self.passes):
             self.shared.meet(self.passes)
         flat, spec = tree_flatten((args, kwargs))
-        runner = self.runner_for(model, args, kwargs, signature(model, flat, spec))
-        self.activate(runner)
-        self.caller.start(runner.present_bytes())
-        self.caller.foresee(runner)
+        shaped = self.shape_for(model, args, kwargs, signature(model, flat, spec))
+        self.activate(shaped)
+        caller = shaped.caller
+        caller.start(shaped.present_bytes())
+        caller.foresee(shaped)
         if self.shared is not None and self.passes == 2:
             self.shared.agree_on_room()
-        runner.make_room()
-        self.caller.begin_step(runner.own_bytes)
-        return runner.forward(flat)
+        shaped.make_room()
+        caller.begin_step(shaped.own_bytes)
+        return shaped.forward(flat)
 
-    def runner_for(self, model, args, kwargs, key, group=None):
-        return self.runner_of(key, lambda: self.make_runner(model, args, kwargs, group))
+    def shape_for(
+        self, model: WrappedModule, args: tuple[Any, ...], kwargs: dict[str, Any], key: Hashable, group: Any = None
+    ) -> ShapedModule:
+        """The captured passes for inputs of this shape."""
+        return self.shape_of(key, lambda: self.make_shape(model, args, kwargs, group))
 
-    def make_runner(self, model, args, kwargs, group):
+    def make_shape(self, model: WrappedModule, args: tuple[Any, ...], kwargs: dict[str, Any], group: Any) -> ShapedModule:
+        """Captures and records; plans with the ranks of the group."""
         if self.caller is None:
-            self.caller = CallerMemory(self.settings.reserve, device_of(model))
+            self.caller = CallerMemory(self.options.reserve, device_of(model))
             admission_of(self, adapts=False)  # what the caller holds beside a plan does not follow a limit
         plain = plain_view(model)
         warn_of_hooks(plain)
         with torch.enable_grad():
-            captured = capture(plain, args, kwargs, cache=self.settings.cache)
+            captured = capture(plain, args, kwargs, cache=self.options.cache)
         with same_random_numbers(model):
-            plan = WrapPlan(captured, self.settings, self.caller) if group is None else distributed.SharedPlan(
-                captured, self.settings, self.caller, group)
-        return WrapRunner(captured, plan, model, self.gradient_chunk)
+            session = ModuleSession(captured, self.options, self.caller) if group is None else distributed.DistributedSession(
+                captured, self.options, self.caller, group)
+        return ShapedModule(captured, session, model, self.gradient_chunk)
 
 
-def plain_view(model, hooks=False):
-    """The model as it was before it was wrapped: same tensors, own forward. Its hooks are run around the wrapped
-    forward, so that the plain one is captured without them."""
-    plain = copy.copy(model) if not isinstance(model, WrappedForward) else shallow_copy(model)
+def plain_view(model: WrappedModule, hooks: bool = False) -> torch.nn.Module:
+    """The model as it was before it was wrapped: same tensors, own forward.
+
+    Its hooks are run around the wrapped forward, so that the plain one is captured without them.
+    """
+    plain = shallow_copy(model)
     plain.__class__ = type(model).plain_kind
     del plain.__dict__["regen"]
     if not hooks:
@@ -138,20 +220,20 @@ def plain_view(model, hooks=False):
     return plain
 
 
-def shallow_copy(model):
+def shallow_copy(model: torch.nn.Module) -> torch.nn.Module:
     """copy.copy, which would go through __reduce_ex__."""
     twin = type(model).__new__(type(model))
     twin.__dict__.update(model.__dict__)
     return twin
 
 
-def same_random_numbers(model):
+def same_random_numbers(model: torch.nn.Module) -> contextlib.AbstractContextManager[None]:
     """Measuring draws random numbers, training must not notice."""
     device = device_of(model)
     return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
 
 
-def warn_of_hooks(plain):
+def warn_of_hooks(plain: torch.nn.Module) -> None:
     hooked = [name for name, module in plain.named_modules() if any(getattr(module, kind) for kind in HOOKS)]
     if hooked:
         warnings.warn(
@@ -159,7 +241,7 @@ def warn_of_hooks(plain):
             "but they are not called at each step", stacklevel=2)
 
 
-def signature(model, leaves, spec):
+def signature(model: torch.nn.Module, leaves: list[Any], spec: TreeSpec) -> Hashable:
     """What a captured program depends on: its arguments, modules with their mode and hooks, which parameters train."""
     described = tuple(
         (x.shape, x.dtype, x.stride(), x.device, x.requires_grad) if isinstance(x, torch.Tensor) else x for x in leaves)

@@ -6,7 +6,6 @@ import os
 import subprocess
 
 import pytest
-
 from regen_program import BINARY
 
 

@@ -3,8 +3,7 @@
 import json
 
 import pytest
-
-from test_verbs import SWAPS, SWAP_PLAN
+from test_verbs import SWAP_PLAN, SWAPS
 
 GIB = 2**30
 

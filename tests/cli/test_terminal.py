@@ -5,7 +5,6 @@ import pty
 import subprocess
 
 import pytest
-
 from regen_program import BINARY
 from test_verbs import VERBS
 

@@ -1,6 +1,7 @@
 """Every verb does what its help says."""
 
 import csv
+import itertools
 import json
 import os
 
@@ -78,11 +79,10 @@ def test_a_graph_file_plans_like_the_zoo(regen):
 # --- plan
 
 
-FIELDS = (
-    "planner status cost base_cost cost_unit overhead peak_bytes fixed_bytes "
-    "activation_peak_bytes budget_bytes lower_bound bound_kind gap seconds work steps recomputed "
-    "offloaded_bytes stall host_peak_bytes note structural_bound_bytes accounting"
-).split()
+FIELDS = [
+    "planner", "status", "cost", "base_cost", "cost_unit", "overhead", "peak_bytes", "fixed_bytes", "activation_peak_bytes", "budget_bytes",
+    "lower_bound", "bound_kind", "gap", "seconds", "work", "steps", "recomputed", "offloaded_bytes", "stall", "host_peak_bytes", "note",
+    "structural_bound_bytes", "accounting"]
 
 
 def test_plan_prints_every_field(regen):
@@ -448,7 +448,7 @@ def test_advise_prices_memory(regen):
     assert len(rows) == 5 and rows[0]["budget_bytes"] < rows[-1]["budget_bytes"]
     costs = [row["cost"] for row in rows if row["cost"] is not None]
     assert costs == sorted(costs, reverse=True) and rows[-1]["overhead"] == 0
-    for row, following in zip(rows, rows[1:]):
+    for row, following in itertools.pairwise(rows):
         if row["cost"] is not None:
             assert row["peak_bytes"] <= row["budget_bytes"] and row["lower_bound"] <= row["cost"] * (1 + 1e-9)
             gib = (following["budget_bytes"] - row["budget_bytes"]) / 2**30

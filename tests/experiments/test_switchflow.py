@@ -18,10 +18,13 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks"), str(ROOT / "experiments")]
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 
-import device_times  # noqa: E402
-import share_crew  # noqa: E402
-from examples.models import build  # noqa: E402
-from examples.models.registry import RELATIVES  # noqa: E402
+import itertools
+
+import device_times
+import share_crew
+
+from examples.models import build
+from examples.models.registry import RELATIVES
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -62,7 +65,7 @@ def test_fig2(run, tmp_path):
                                                                                      for place in ("first", "second"))}
     held = sorted((float(row["begin_ms"]), float(row["end_ms"])) for row in timeline if row["way"] == "regen")
     assert all(begin < end for begin, end in held)
-    assert all(end <= begin for (_, end), (begin, _) in zip(held, held[1:])), "two hold the device"
+    assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(held)), "two hold the device"
 
 
 def test_fig3(run, tmp_path):
@@ -178,7 +181,7 @@ def commands():
 
 def test_a_crew_that_dies_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(share_crew, "ROLES", str(tmp_path / "nothing.py"))
-    options = type("Options", (), dict(device="cpu", tiny=True, window=1e-3, memory="1GiB", turn=0.1))
+    options = type("Options", (), dict(device="cpu", tiny=True, quantum=1e-3, memory="1GiB", turn=0.1))
     with pytest.raises(SystemExit, match="ended with status 2"), share_crew.crews_of(options, ["threads"]):
         pass
 
@@ -194,7 +197,7 @@ def test_what_intervals_cover():
         assert device_times.covered(first) == len(ticks[0])
         assert device_times.overlap(first, second) == len(ticks[0] & ticks[1])
         apart = device_times.merged(first)
-        assert all(end < begin for (_, end), (begin, _) in zip(apart, apart[1:]))
+        assert all(end < begin for (_, end), (begin, _) in itertools.pairwise(apart))
 
 
 def test_recorded_operators_lie_between_before_and_after():

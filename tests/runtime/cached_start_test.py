@@ -6,11 +6,11 @@ import subprocess
 import sys
 
 import pytest
+from regen._session import link
 
 import regen
 from examples.models import build
 from regen import _runtime
-from regen._session import link
 
 WORKER = pathlib.Path(__file__).parent / "cached_start_worker.py"
 

@@ -9,10 +9,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "python")]
 
 import torch
+from regen._capture import capture_cache
 
 import regen
 from examples.models import build
-from regen._capture import capture_cache
 
 
 def main(kind, cache):
@@ -26,18 +26,18 @@ def main(kind, cache):
     losses = []
     if kind == "step":
         step = regen.step(model, loss_fn, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), args, 0.8, **options)
-        runner = step.active.runner
+        session = step.active.session
         losses = [step(*args) for _ in range(2)]
     else:
         wrapped = regen.wrap(model, args[:-1], 0.8, reserve=0, **options)
-        runner = wrapped.regen.active.plan
+        session = wrapped.regen.active.session
         for _ in range(2):
             losses.append(loss_fn(wrapped(*args[:-1]), args[-1]))
             losses[-1].backward()
     bits = hashlib.sha256()
     for tensor in [*losses, *model.state_dict().values(), *(p.grad for p in model.parameters() if p.grad is not None)]:
         bits.update(tensor.detach().contiguous().numpy().tobytes())
-    print(json.dumps({"traces": len(traces), "program": runner.step.fingerprint, "plan": runner.step.plan_json(), "bits": bits.hexdigest()}))
+    print(json.dumps({"traces": len(traces), "program": session.step.fingerprint, "plan": session.step.plan_json(), "bits": bits.hexdigest()}))
 
 
 main(*sys.argv[1:])

@@ -1,6 +1,5 @@
 """Runs on every rank of distributed_test.py; rank 0 prints what happened as JSON."""
 
-import copy
 import faulthandler
 import json
 import pathlib
@@ -10,13 +9,13 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "python")]
 
-import torch  # noqa: E402
-import torch.distributed as dist  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
-from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
 
-import regen  # noqa: E402
+import regen
 
 WORK = 200_000
 
@@ -80,8 +79,8 @@ def test_ddp():
     train(planned, sizes=sizes)
     return {
         "equal": everywhere(equal), "equal_with_a_smaller_batch": everywhere(same(plain, planned)),
-        "hashes": everywhere(next(iter(wrapped.regen.runners.values())).plan.hash),
-        "recomputed": wrapped.regen.active.plan.report["recomputed"], "parts": len(wrapped.regen.active.parts)}
+        "hashes": everywhere(next(iter(wrapped.regen.shapes.values())).session.hash),
+        "recomputed": wrapped.regen.active.session.report["recomputed"], "parts": len(wrapped.regen.active.parts)}
 
 
 def one_step(model, optimizer, step):
@@ -104,7 +103,7 @@ def as_plain(planned, steps, depth):
 def wrapped_with_dear_plan():
     """One that makes everything again whenever it is wanted, so that there is something to improve on every machine."""
     wrapped = regen.wrap(make(6), (batch(0)[0],), 0.7, reserve=40_000, work_limit=20_000, improve=1.0, link=(1e7, 1e7, 2e7), cache=False)
-    plan = wrapped.regen.active.plan
+    plan = wrapped.regen.active.session
     plan.release()
     plan.report = plan.step.plan(plan.request("griewank", plan.budget, 60.0, 20_000))
     assert plan.report["status"] == "feasible"
@@ -118,7 +117,7 @@ def test_improved():
     wrapped = wrapped_with_dear_plan()
     planned = DistributedDataParallel(wrapped, bucket_cap_mb=0.02)
     optimizer = torch.optim.AdamW(planned.parameters(), lr=0.01)
-    plan = wrapped.regen.active.plan
+    plan = wrapped.regen.active.session
     step, hashes, costs = 0, [plan.hash], [plan.report["cost"]]
     while plan.meets and step < 4096:
         one_step(planned, optimizer, step)
@@ -139,7 +138,7 @@ def test_improvement_refused():
     wrapped = wrapped_with_dear_plan()
     planned = DistributedDataParallel(wrapped, bucket_cap_mb=0.02)
     optimizer = torch.optim.AdamW(planned.parameters(), lr=0.01)
-    plan = wrapped.regen.active.plan
+    plan = wrapped.regen.active.session
     before = plan.hash
     hash_with, asked = plan.hash_with, []
     plan.hash_with = lambda found: asked.append(hash_with(found)) or (None if dist.get_rank() == 1 else asked[-1])
@@ -178,7 +177,7 @@ def test_unequal_callers():
     wrapped = regen.wrap(make(), (batch(0)[0],), 0.7, planner="checkmate", work_limit=WORK)
     planned = DistributedDataParallel(wrapped, bucket_cap_mb=0.02)
     optimizer = torch.optim.AdamW(planned.parameters(), lr=0.01)
-    plan = wrapped.regen.active.plan
+    plan = wrapped.regen.active.session
     if dist.get_rank() == 1:
         plan.caller.note(1_500_000)  # more than is ever measured
     hashes, bytes_ = [everywhere(plan.hash)], []
@@ -201,7 +200,7 @@ def test_different_models():
 
 def test_budget_too_small():
     try:
-        regen.wrap(make(), (batch(0)[0],), 1000, planner="checkmate", work_limit=WORK)
+        regen.wrap(make(), (batch(0)[0],), "1000", planner="checkmate", work_limit=WORK)
         message = ""
     except (regen.RegenError, regen.BudgetError) as error:
         message = str(error)

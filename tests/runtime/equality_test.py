@@ -13,12 +13,12 @@ import os
 
 import pytest
 import torch
+from deep_models import build_deep
+from regen._check import same_bits
 
 import regen
-from deep_models import build_deep
 from examples.models import FAMILIES, names
 from regen import _runtime
-from regen._check import same_bits
 
 STEPS = 3
 EXHAUSTIVE = os.environ.get("REGEN_EXHAUSTIVE") == "1"
@@ -96,7 +96,7 @@ class Case:
 
     def measure_caller(self):
         """What loss and optimizer hold while everything is kept: given as a reserve to the plans that follow."""
-        self.plan = self.wrapped.regen.active.plan
+        self.plan = self.wrapped.regen.active.session
         own = self.plan.own_bytes()
         self.plan.caller.bytes = self.train() - own
         self.unplanned = self.plan.step.unplanned_bytes + self.plan.caller.bytes
@@ -110,34 +110,34 @@ class Case:
             assert same_bits(tensor, found[name]), f"{self.name}: step {step}: {name} differs"
 
     def run(self, kind, share):
-        settings = self.wrapped.regen.settings
-        settings.planner, settings.link = KINDS[kind]
-        runner = self.wrapped.regen.active
-        runner.release()
+        options = self.wrapped.regen.options
+        options.planner, options.link = KINDS[kind]
+        shaped = self.wrapped.regen.active
+        shaped.release()
         instead = share != "least" and not self.fits(int(share * self.unplanned))
         if share == "least" or instead:
             self.take_least(kind)
-        runner.compile()
+        shaped.compile()
         measured = self.train()
         report = self.plan.report
-        return Outcome(share, settings.budget, self.plan.predicted_peak, measured, report["recomputed"],
+        return Outcome(share, options.budget, self.plan.predicted_peak, measured, report["recomputed"],
                        report["offloaded_bytes"], instead)
 
     def fits(self, budget):
         """Takes the budget, and the plan if there is one."""
-        self.wrapped.regen.settings.budget = budget
-        self.plan.report = self.plan.step.plan(self.plan.request(self.wrapped.regen.settings.planner, self.plan.budget))
+        self.wrapped.regen.options.budget = budget
+        self.plan.report = self.plan.step.plan(self.plan.request(self.wrapped.regen.options.planner, self.plan.budget))
         return self.plan.report["status"] in ("optimal", "feasible")
 
     def take_least(self, kind):
         """The least budget that the planner finds a plan for, and that plan."""
         step = self.plan.step
         if kind not in self.least_of:
-            report = step.least_budget(self.plan.request(self.wrapped.regen.settings.planner, None))
+            report = step.least_budget(self.plan.request(self.wrapped.regen.options.planner, None))
             self.least_of[kind] = step.plan_json(), report
         text, self.plan.report = self.least_of[kind]
         step.set_plan(text)
-        self.wrapped.regen.settings.budget = self.plan.predicted_peak
+        self.wrapped.regen.options.budget = self.plan.predicted_peak
 
     def train(self):
         self.wrapped.load_state_dict(self.start)

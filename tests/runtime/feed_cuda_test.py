@@ -12,14 +12,13 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
 import torch
-
 from eventually import eventually
 from regen.share._batches import Batches
+
 from tests.runtime.feed_cuda_worker import BATCH, Noise, digest
 
 WORKER = Path(__file__).with_name("feed_cuda_worker.py")

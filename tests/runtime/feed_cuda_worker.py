@@ -15,9 +15,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "python")]
 
-import torch  # noqa: E402
+import torch
 
-import regen.share  # noqa: E402
+import regen.share
 
 BATCH, LENGTH, SIDE = 4, 48, 96
 BUSY_CYCLES = 30_000_000  # some 15 ms

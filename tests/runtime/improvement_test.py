@@ -13,14 +13,14 @@ import textwrap
 
 import pytest
 import torch
+from regen._check import same_bits
+from regen._session.improvement import RUNNING
+from regen.options import BACKGROUND_SECONDS, Options
+from small_training import Net, assert_same, batch, in_use, make, train
 from torch.nn import functional as F
 
 import regen
 from regen import _runtime
-from regen._check import same_bits
-from regen._session.improvement import RUNNING
-from regen._session.settings import BACKGROUND_SECONDS, Settings
-from small_training import Net, assert_same, batch, in_use, make, train
 
 LINK = (1e7, 1e7, 2e7)  # so slow that moving is no way out
 OPTIONS = dict(work_limit=20_000, improve=1.0, link=LINK, cache=False)
@@ -35,17 +35,17 @@ def pair(depth=6, budget=0.7, dear=True, **options):
     plain = make(Net, depth=depth)
     wrapped = regen.wrap(copy.deepcopy(plain), (batch()[0],), budget, **{**OPTIONS, "reserve": 40_000, **options})
     if dear:
-        take_dear_plan(wrapped.regen.active)
+        take_expensive_plan(wrapped.regen.active)
     return plain, wrapped
 
 
-def take_dear_plan(runner):
+def take_expensive_plan(shaped):
     """One that makes everything again whenever it is wanted."""
-    plan = runner.runner
+    plan = shaped.session
     plan.release()
     plan.report = plan.step.plan(plan.request("griewank", plan.budget))
     assert plan.report["status"] == "feasible"
-    runner.make_ready()
+    shaped.make_ready()
 
 
 def one_step(model, optimizer, number):
@@ -64,7 +64,7 @@ class Trained:
     def __init__(self, **options):
         self.plain, self.wrapped = pair(**options)
         self.run = self.wrapped.regen.active
-        self.runner = self.run.plan
+        self.session = self.run.session
         self.optimizers = sgd(self.plain), sgd(self.wrapped)
         self.steps = 0
 
@@ -76,36 +76,36 @@ class Trained:
             base = in_use() - self.held()
             _runtime.reset_memory_peak("cpu")
             assert same_bits(expected, one_step(self.wrapped, self.optimizers[1], self.steps))
-            assert _runtime.memory_use("cpu")["allocated_peak"] - base <= self.runner.gross_budget
+            assert _runtime.memory_use("cpu")["allocated_peak"] - base <= self.session.gross_budget
             assert_same(self.plain, self.wrapped)
 
     def held(self):
         """What the wrapped model's process would hold between two steps: the plan's, gradients and momentum."""
-        own = self.run.present_bytes() if self.runner.compiled else self.run.present
+        own = self.run.present_bytes() if self.session.compiled else self.run.present
         state = sum(t.nbytes for s in self.optimizers[1].state.values() for t in s.values() if isinstance(t, torch.Tensor))
         return own + state + sum(p.grad.nbytes for p in self.wrapped.parameters() if p.grad is not None) - batch()[0].nbytes
 
     def wait(self):
-        self.runner.improvement.search.wait()
+        self.session.improvement.search.wait()
 
 
 # The swap.
 
 def test_a_better_plan_is_swapped_in_between_two_steps():
     trained = Trained()
-    first = trained.runner.report
+    first = trained.session.report
     trained.step(2)
-    assert trained.runner.report is first
+    assert trained.session.report is first
     assert "a search runs beside the training" in str(trained.wrapped.regen.plan)
     trained.wait()
-    assert trained.runner.report is first  # until the next step
+    assert trained.session.report is first  # until the next step
     trained.step()
-    found = trained.runner.report
-    assert found["cost"] < first["cost"] and found["peak_bytes"] <= trained.runner.budget
+    found = trained.session.report
+    assert found["cost"] < first["cost"] and found["peak_bytes"] <= trained.session.budget
     assert found["improved"]["step"] == 3 and found["improved"]["cost"] == first["cost"]
     assert "improved    before step 3" in str(trained.wrapped.regen.plan)
     trained.step(2)
-    assert trained.runner.report is found and trained.runner.improvement.search is None
+    assert trained.session.report is found and trained.session.improvement.search is None
 
 
 def test_the_step_is_improved_too():
@@ -113,20 +113,20 @@ def test_the_step_is_improved_too():
     planned = copy.deepcopy(plain)
     optimizers = sgd(plain), sgd(planned)
     step = regen.step(planned, F.cross_entropy, optimizers[1], batch(), 0.7, **OPTIONS)
-    take_dear_plan(step.active)
-    first = step.active.runner.report
+    take_expensive_plan(step.active)
+    first = step.active.session.report
 
     def compare(number):
         expected = one_step(plain, optimizers[0], number)
         torch.manual_seed(number)
         assert same_bits(expected, step(*batch(seed=number)))
         assert_same(dict(plain.state_dict()), dict(planned.state_dict()))
-        assert step.plan.measured_peak <= step.active.runner.budget
+        assert step.plan.measured_peak <= step.active.session.budget
 
     compare(1)
-    step.active.runner.improvement.search.wait()
+    step.active.session.improvement.search.wait()
     compare(2)
-    report = step.active.runner.report
+    report = step.active.session.report
     assert report["cost"] < first["cost"] and report["improved"]["step"] == 2
     compare(3)
     assert "improved    before step 2" in str(step.plan)
@@ -134,95 +134,95 @@ def test_the_step_is_improved_too():
 
 def test_not_while_a_backward_pass_is_to_come():
     plain, wrapped = pair()
-    runner = wrapped.regen.active.plan
-    first = runner.report
+    session = wrapped.regen.active.session
+    first = session.report
     x, y = batch()
     torch.manual_seed(0)
     loss = F.cross_entropy(wrapped(x), y)
-    runner.improvement.search.wait()
+    session.improvement.search.wait()
     loss.backward()
     torch.manual_seed(0)
     F.cross_entropy(plain(x), y).backward()
     assert_same(plain, wrapped)
-    assert runner.report is first
+    assert session.report is first
     pending = None
-    runner.improvement.stop()
+    session.improvement.stop()
     wrapped(x).sum().backward()
     pending = wrapped(x)
-    runner.improvement.search.wait()
+    session.improvement.search.wait()
     wrapped(x).sum().backward()  # whoever waits for the other's backward pass is told as always
-    assert runner.report is first
+    assert session.report is first
     with pytest.raises(RuntimeError, match="another forward pass of the same wrapped model ran since"):
         pending.sum().backward()
     del pending
     wrapped(x).sum().backward()
-    assert runner.report["cost"] < first["cost"]
+    assert session.report["cost"] < first["cost"]
 
 
 def test_memory_is_where_it_was():
-    plain, wrapped = pair(reserve=None, budget=0.9)
+    _, wrapped = pair(reserve=None, budget=0.9)
     optimizer = sgd(wrapped)
     for number in range(1, 4):
         one_step(wrapped, optimizer, number)
-    runner = wrapped.regen.active.plan
-    runner.improvement.search.wait()
+    session = wrapped.regen.active.session
+    session.improvement.search.wait()
     optimizer.zero_grad()
-    before = in_use() - runner.step.memory()["arena"]
-    first = runner.report
+    before = in_use() - session.step.memory()["arena"]
+    first = session.report
     for number in range(4, 7):
         one_step(wrapped, optimizer, number)
     optimizer.zero_grad()
-    assert runner.report["cost"] < first["cost"]
-    assert in_use() - runner.step.memory()["arena"] == before
+    assert session.report["cost"] < first["cost"]
+    assert in_use() - session.step.memory()["arena"] == before
 
 
 def test_a_plan_that_cannot_be_better_is_left_alone():
-    plain, wrapped = pair(budget=1.0, dear=False)
+    _, wrapped = pair(budget=1.0, dear=False)
     wrapped(batch()[0]).sum().backward()
-    assert wrapped.regen.active.plan.improvement.search is None
+    assert wrapped.regen.active.session.improvement.search is None
     assert "improved" not in str(wrapped.regen.plan)
 
 
 def test_a_search_that_finds_nothing_is_not_repeated():
-    plain, wrapped = pair(planner="chain", dear=False)  # which has no more to say
-    runner = wrapped.regen.active.plan
-    first = dict(runner.report)
+    _, wrapped = pair(planner="chain", dear=False)  # which has no more to say
+    session = wrapped.regen.active.session
+    first = dict(session.report)
     for number in range(1, 4):
         one_step(wrapped, sgd(wrapped), number)
-        if runner.improvement.search is not None:
-            runner.improvement.search.wait()
-    assert runner.improvement.search is None and runner.report["cost"] == first["cost"]
-    assert runner.report["lower_bound"] >= first["lower_bound"]
+        if session.improvement.search is not None:
+            session.improvement.search.wait()
+    assert session.improvement.search is None and session.report["cost"] == first["cost"]
+    assert session.report["lower_bound"] >= first["lower_bound"]
 
 
 def test_a_plan_made_anew_is_improved_anew():
     """The caller turns out to hold more: what was looked for is of no use."""
-    plain, wrapped = pair(improve=HOURS)
+    _, wrapped = pair(improve=HOURS)
     x, y = batch()
     F.cross_entropy(wrapped(x), y).backward()
-    runner = wrapped.regen.active.plan
-    search = runner.improvement.search
-    wrapped.regen.caller.bytes += runner.budget - runner.step.bound_bytes - (runner.report["peak_bytes"] - runner.step.bound_bytes) // 2
+    session = wrapped.regen.active.session
+    search = session.improvement.search
+    wrapped.regen.caller.bytes += session.budget - session.step.bound_bytes - (session.report["peak_bytes"] - session.step.bound_bytes) // 2
     F.cross_entropy(wrapped(x), y).backward()
-    assert runner.predicted_peak <= runner.gross_budget
-    assert runner.improvement.search is not search and runner.improvement.searched_for == runner.planned_for
+    assert session.predicted_peak <= session.gross_budget
+    assert session.improvement.search is not search and session.improvement.searched_for == session.planned_for
 
 
 # Plans that are kept.
 
 def test_the_better_plan_is_kept_for_the_next_process(tmp_path):
     wrapped = pair(cache=tmp_path)[1]
-    first = wrapped.regen.active.plan.report
+    first = wrapped.regen.active.session.report
     wrapped(batch()[0]).sum().backward()
-    wrapped.regen.active.plan.improvement.search.wait()
+    wrapped.regen.active.session.improvement.search.wait()
     wrapped(batch()[0]).sum().backward()
-    found = wrapped.regen.active.plan.report
+    found = wrapped.regen.active.session.report
     assert found["cost"] < first["cost"]
     again = pair(cache=tmp_path, dear=False)[1]
     again(batch()[0]).sum().backward()
-    assert again.regen.active.plan.report["cost"] == found["cost"]
+    assert again.regen.active.session.report["cost"] == found["cost"]
     assert "improved    by an earlier process" in str(again.regen.plan)
-    assert again.regen.active.plan.improvement.search is None
+    assert again.regen.active.session.improvement.search is None
 
 
 # What happens while a search runs.
@@ -239,9 +239,9 @@ def test_copies_and_checkpoints(duplicate):
 
 def test_a_search_goes_with_its_model():
     def use():
-        plain, wrapped = pair(improve=HOURS)
+        _, wrapped = pair(improve=HOURS)
         wrapped(batch()[0]).sum().backward()
-        assert wrapped.regen.active.plan.improvement.search in RUNNING
+        assert wrapped.regen.active.session.improvement.search in RUNNING
 
     use()
     before = in_use()
@@ -258,9 +258,9 @@ def test_release_and_evaluation():
         assert torch.equal(trained.plain(batch()[0]), trained.wrapped(batch()[0]))
     trained.plain.train(), trained.wrapped.train()
     trained.wait()
-    assert not trained.runner.compiled
+    assert not trained.session.compiled
     trained.step(2)
-    assert "improved" in trained.runner.report
+    assert "improved" in trained.session.report
 
 
 def test_new_shapes():
@@ -275,15 +275,15 @@ def test_new_shapes():
             optimizer.step()
         assert_same(plain, wrapped)
         if number > 2:
-            for runner in wrapped.regen.runners.values():
-                if runner.plan.improvement.search is not None:
-                    runner.plan.improvement.search.wait()
-    assert [("improved" in r.plan.report) for r in wrapped.regen.runners.values()][0]
+            for shaped in wrapped.regen.shapes.values():
+                if shaped.session.improvement.search is not None:
+                    shaped.session.improvement.search.wait()
+    assert next(("improved" in r.session.report) for r in wrapped.regen.shapes.values())
 
 
 def test_a_search_that_fails_is_said_and_harmless(monkeypatch):
     trained = Trained()
-    request = trained.runner.request
+    request = trained.session.request
 
     def strange(planner, budget, seconds=None, work=0):
         made = request(planner, budget, seconds, work)
@@ -291,15 +291,15 @@ def test_a_search_that_fails_is_said_and_harmless(monkeypatch):
             made.planners = ["guesswork"]
         return made
 
-    monkeypatch.setattr(trained.runner, "request", strange)
-    first = trained.runner.report
+    monkeypatch.setattr(trained.session, "request", strange)
+    first = trained.session.report
     trained.step()
     trained.wait()
     with pytest.warns(UserWarning, match="regen: unknown planner 'guesswork'.*; the plan in use stays") as warned:
         trained.step()
     assert "\n" not in str(warned[0].message)
     trained.step(2)
-    assert trained.runner.report is first and trained.runner.improvement.search is None
+    assert trained.session.report is first and trained.session.improvement.search is None
 
 
 SCRIPT = """
@@ -309,7 +309,7 @@ SCRIPT = """
     torch.set_num_threads(1)
     model = regen.wrap(make(Net, depth=60), (batch()[0],), 0.6, reserve=0, work_limit=1, improve=36_000.0, link=(50e9, 50e9, 93e9), cache=False)
     model(batch()[0]).sum().backward()
-    search = model.regen.active.plan.improvement.search
+    search = model.regen.active.session.improvement.search
     assert not search.ended
     """
 
@@ -330,7 +330,7 @@ def run_script(ending):
      child = os.fork()
      if child == 0:
          del search
-         model.regen.active.plan.improvement.stop()
+         model.regen.active.session.improvement.stop()
          os._exit(5)
      assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
      print('done')
@@ -352,7 +352,7 @@ def test_settings_that_are_none(improve):
 
 def test_where_it_is_on():
     def seconds(kind, **options):
-        return Settings(budget=1, **options).background_seconds(kind)
+        return Options(budget=1.0, **options).background_seconds(kind)
 
     assert seconds("cpu") == 0 and seconds("cuda") == BACKGROUND_SECONDS
     assert seconds("cuda", work_limit=100) == 0 and seconds("cuda", improve=False) == 0
@@ -364,4 +364,4 @@ def test_off_on_a_cpu():
     _, wrapped = pair(improve=None)
     wrapped(batch()[0]).sum().backward()
     gc.collect()
-    assert wrapped.regen.active.plan.improvement.search is None and not RUNNING
+    assert wrapped.regen.active.session.improvement.search is None and not RUNNING

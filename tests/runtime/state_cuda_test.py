@@ -63,7 +63,7 @@ def test_a_job_that_leaves_gives_its_bytes_back_and_goes_on_with_the_same_bits()
         assert free_bytes() == before
     assert losses == plain
     assert same(everything(model, optimizer), expected)
-    assert step.plan.measured_peak <= step.active.runner.budget
+    assert step.plan.measured_peak <= step.active.session.budget
 
 
 def test_a_training_is_resumed_with_the_same_bits(tmp_path):

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-
 from small_training import assert_same, batch, make, train
 
 

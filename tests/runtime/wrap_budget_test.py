@@ -6,11 +6,11 @@ import pathlib
 
 import pytest
 import torch
+from small_training import assert_same, batch, check, in_use, make, pair, train, will_it_fit, wrap
 from torch.nn import functional as F
 
 import regen
 from regen import _runtime
-from small_training import assert_same, batch, check, in_use, make, pair, train, will_it_fit, wrap
 
 LINK = (50e9, 50e9, 93e9)
 
@@ -19,7 +19,7 @@ LINK = (50e9, 50e9, 93e9)
 
 def test_a_budget_below_the_fixed_bytes():
     with pytest.raises(regen.BudgetError, match=r"no plan fits into 1,000 bytes: .* needs at least .* least budget found to work is"):
-        pair(budget=1000)
+        pair(budget="1000")
 
 
 @pytest.mark.parametrize("budget", ["6GiB", 0.9, "auto", 16e9, "500MB"])
@@ -48,7 +48,7 @@ def whole_step_peaks(wrapped, optimizer, base, steps=5):
         loss.backward()
         optimizer.step()
         peaks.append(_runtime.memory_use("cpu")["allocated_peak"] - base)
-        planned.append(wrapped.regen.active.plan.report["peak_bytes"])
+        planned.append(wrapped.regen.active.session.report["peak_bytes"])
     return peaks, planned
 
 
@@ -62,7 +62,7 @@ def test_what_the_caller_holds_is_measured(optimizer):
     wrapped = wrap(model, (x,), int(fit.least_budget * 1.02) + extra, planner="checkmate")
     base = in_use() - wrapped.regen.active.present_bytes()
     peaks, planned = whole_step_peaks(wrapped, optimizer(wrapped.parameters()), base)
-    budget = wrapped.regen.active.plan.gross_budget
+    budget = wrapped.regen.active.session.gross_budget
     assert all(peak <= budget for peak in peaks[1:])
     assert len(set(planned[1:])) == 1  # planned again before the second step at most
     assert wrapped.regen.caller.bytes > 0
@@ -100,9 +100,9 @@ def test_plans_are_cached_on_disk(tmp_path):
     stored["report"]["note"] = "from the cache"
     plans[0].write_text(json.dumps(stored))
     again = wrap(make(), (x,), 0.8, planner="checkmate", cache=tmp_path)
-    assert again.regen.active.plan.report["note"] == "from the cache"
+    assert again.regen.active.session.report["note"] == "from the cache"
     other = wrap(make(), (x,), 0.9, planner="checkmate", cache=tmp_path)
-    assert other.regen.active.plan.report["note"] != "from the cache"
+    assert other.regen.active.session.report["note"] != "from the cache"
 
 
 def test_damaged_plans_in_the_cache_are_made_again(tmp_path):
@@ -150,7 +150,7 @@ def test_the_report():
     for word in ("peak", "predicted", "measured", "time", "proven at least", "no plan below", "kept", "recomputed", "moved", "budget"):
         assert word in text
     assert text.count("measured") == 2
-    assert wrapped.regen.plan.measured_peak <= wrapped.regen.active.plan.gross_budget
+    assert wrapped.regen.plan.measured_peak <= wrapped.regen.active.session.gross_budget
     assert wrapped.regen.plan.measured_seconds > 0
     assert "peak" in wrapped.regen.plan.explain()
 

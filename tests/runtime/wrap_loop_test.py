@@ -4,12 +4,11 @@ import copy
 
 import pytest
 import torch
+from small_training import assert_same, batch, in_use, make, pair, train, wrap
 from torch import nn
 from torch.nn import functional as F
 
 from regen import _runtime
-from small_training import assert_same, batch, in_use, make, pair, train, wrap
-
 
 # Any loss, any optimizer.
 
@@ -55,7 +54,7 @@ def test_accumulation_is_measured_and_stays_within_the_budget():
         x, y = batch(seed=step)
         F.cross_entropy(wrapped(x), y).backward()
         if step >= 2:  # the peak of the plan in use
-            assert _runtime.memory_use("cpu")["allocated_peak"] - base <= wrapped.regen.active.plan.gross_budget
+            assert _runtime.memory_use("cpu")["allocated_peak"] - base <= wrapped.regen.active.session.gross_budget
 
 
 # Evaluation.
@@ -96,7 +95,7 @@ def test_evaluation_has_the_room_of_the_arena():
             with torch.no_grad():
                 model(x)
             model.train()
-    assert _runtime.memory_use("cpu")["allocated_peak"] - base <= wrapped.regen.active.plan.gross_budget
+    assert _runtime.memory_use("cpu")["allocated_peak"] - base <= wrapped.regen.active.session.gross_budget
     assert "predicted" in str(wrapped.regen.plan)
     train(plain, torch.optim.SGD(plain.parameters(), lr=0.1)), train(wrapped, torch.optim.SGD(wrapped.parameters(), lr=0.1))
     assert_same(plain, wrapped)
@@ -127,7 +126,7 @@ def test_a_submodule_in_another_mode_is_planned_for_itself():
     for model in (plain, wrapped):
         model.bn.eval()
         train(model, torch.optim.SGD(model.parameters(), lr=0.1))
-    assert len(wrapped.regen.runners) == 2
+    assert len(wrapped.regen.shapes) == 2
     assert_same(plain, wrapped)
 
 
@@ -193,7 +192,7 @@ def test_autocast_and_grad_scaler():
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             scaler.step(optimizer)
             scaler.update()
-    assert len(wrapped.regen.runners) == 2  # with and without autocast
+    assert len(wrapped.regen.shapes) == 2  # with and without autocast
     assert_same(plain, wrapped)
 
 

@@ -5,11 +5,9 @@ import pickle
 
 import pytest
 import torch
+from small_training import Heads, assert_same, batch, make, pair, train
 from torch import nn
 from torch.nn import functional as F
-
-from small_training import Heads, assert_same, batch, make, pair, train
-
 
 # Inputs and outputs.
 
@@ -81,8 +79,8 @@ def test_new_shapes_and_the_last_smaller_batch():
             optimizer.zero_grad()
             F.cross_entropy(model(x), y).backward()
             optimizer.step()
-    assert len(wrapped.regen.runners) == 2
-    assert sum(r.plan.compiled for r in wrapped.regen.runners.values()) == 1  # one arena at a time
+    assert len(wrapped.regen.shapes) == 2
+    assert sum(r.session.compiled for r in wrapped.regen.shapes.values()) == 1  # one arena at a time
     assert_same(plain, wrapped)
 
 

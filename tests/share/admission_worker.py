@@ -12,10 +12,10 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "python")]
 
-import torch  # noqa: E402
+import torch
 
-import regen  # noqa: E402
-from examples.models import build  # noqa: E402
+import regen
+from examples.models import build
 
 
 def say(**facts):
@@ -28,9 +28,9 @@ def main():
     job = regen.share.job(required=True)
     model, args, loss_fn = build(name, batch=batch)
     optimizer = torch.optim.SGD(model.train().parameters(), lr=0.05, momentum=0.9)
-    # A slow link, so that fewer bytes cost time; counted work, so that a busy machine finds the same plans; every operator is a window.
-    step = regen.step(model, loss_fn, optimizer, args, link=(1e7, 1e7, 2e7), work_limit=5_000, window=1e-9)
-    say(points=step.active.runner.points(), fixed=step.active.runner.step.fixed_bytes)
+    # A slow link, so that fewer bytes cost time; counted work, so that a busy machine finds the same plans; every operator is a quantum.
+    step = regen.step(model, loss_fn, optimizer, args, link=(1e7, 1e7, 2e7), work_limit=5_000, quantum=1e-9)
+    say(points=step.active.session.points(), fixed=step.active.session.step.fixed_bytes)
     torch.manual_seed(3)
     losses = []
     for line in sys.stdin:
@@ -42,9 +42,9 @@ def main():
             continue
         for _ in range(int(line)):
             losses.append(step(*args).item())
-            runner = step.active.runner
-            say(step=len(losses), limit=runner.limit, predicted=runner.predicted_peak, measured=step.active.meter.peak_bytes,
-                arena=runner.step.memory()["arena"], rooms=job.rooms, pauses=job.pauses)
+            session = step.active.session
+            say(step=len(losses), limit=session.limit, predicted=session.predicted_peak, measured=step.active.meter.peak_bytes,
+                arena=session.step.memory()["arena"], rooms=job.rooms, pauses=job.pauses)
     torch.save({"state": model.state_dict(), "losses": losses, "rooms": job.rooms, "pauses": job.pauses}, out + ".part")
     os.rename(out + ".part", out)
 

@@ -11,18 +11,18 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 for folder in (ROOT, ROOT / "python", ROOT / "tests" / "support"):
     sys.path.insert(0, str(folder))
 
-import torch  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
+import torch
+from small_training import batch, make
+from torch.nn import functional as F
 
-import regen  # noqa: E402
-from small_training import batch, make  # noqa: E402
+import regen
 
-# Every operator is a window of its own: a job can be stopped anywhere.
+# Every operator is a quantum of its own: a job can be stopped anywhere.
 EVERYWHERE = 1e-9
 
 
 def steps_of(kind, model, optimizer):
-    options = dict(budget=0.7, planner="checkmate", work_limit=20_000, cache=False, window=EVERYWHERE)
+    options = dict(budget=0.7, planner="checkmate", work_limit=20_000, cache=False, quantum=EVERYWHERE)
     if kind == "step":
         return regen.step(model, F.cross_entropy, optimizer, batch(seed=0), **options)
     wrapped = regen.wrap(model, batch(seed=0)[:1], **options)

@@ -15,14 +15,14 @@ import time
 
 import pytest
 import torch
-
-import regen
 import wire
 from eventually import eventually
-from examples.models import build
 from regen._check import same_bits
 from regen_program import BINARY
 from share_daemon import Daemon
+
+import regen
+from examples.models import build
 
 WORKER = pathlib.Path(__file__).parent / "admission_worker.py"
 # Model and batch: activations are most of their memory.
@@ -95,7 +95,7 @@ class Training:
         self.out = folder / f"{name}.pt"
         command = [str(BINARY), "share", "run", "--socket", device.socket, "--name", name, "--memory", str(memory), *options, "--",
                    sys.executable, str(WORKER), model, str(batch), str(self.out)]
-        self.errors = open(folder / f"{name}.txt", "w+")
+        self.errors = open(folder / f"{name}.txt", "w+")  # noqa: SIM115  closed with the worker
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True,
                                         env={**os.environ, "REGEN_CACHE": str(CACHE)})
         self.said = []
@@ -425,7 +425,7 @@ def test_a_job_with_two_models_takes_what_it_asked_for(tmp_path, monkeypatch):
         model, other = make(), make()
         one = regen.step(model, torch.nn.functional.cross_entropy, torch.optim.SGD(model.parameters(), lr=0.1), batch(), cache=False,
                          planner="keep_all")
-        assert device.jobs()["two"]["limit_bytes"] == one.active.runner.predicted_peak < 900 << 10
+        assert device.jobs()["two"]["limit_bytes"] == one.active.session.predicted_peak < 900 << 10
         two = regen.share.infer(other.eval(), (batch()[0],), cache=False)
         assert device.jobs()["two"]["limit_bytes"] == 900 << 10
         one(*batch())

@@ -12,18 +12,18 @@ import time
 
 import pytest
 import torch
+import wire
+from eventually import eventually
+from regen._check import same_bits
+from regen._session import job as job_module
+from regen_program import BINARY
+from share_daemon import Daemon
+from small_training import Heads, Net, batch, make, pair, train
 from torch import nn
 from torch.nn import functional as F
 
 import regen
-from regen._session import job as job_module
-import wire
-from eventually import eventually
 from regen import _runtime
-from regen._check import same_bits
-from regen_program import BINARY
-from share_daemon import Daemon
-from small_training import Heads, Net, batch, make, pair, train
 
 WORKER = pathlib.Path(__file__).parent / "share_worker.py"
 EXHAUSTIVE = os.environ.get("REGEN_EXHAUSTIVE") == "1"
@@ -68,10 +68,10 @@ def test_a_wrapped_model_paused_anywhere_trains_as_ever(kind):
     planner, link = KINDS[kind]
     for closing, counts in gates():
         plain, wrapped = pair(budget=0.75, planner=planner, link=link, cache=False, debug=True)
-        wrapped.regen.active.plan.step.set_gate(closing, 1e-9)
+        wrapped.regen.active.session.step.set_gate(closing, 1e-9)
         left = train(wrapped, torch.optim.SGD(wrapped.parameters(), lr=0.1))
         assert counts["waits"] > 50
-        assert 0 < wrapped.regen.active.plan.step.pauses <= counts["waits"]  # planned again when the caller's memory is known
+        assert 0 < wrapped.regen.active.session.step.pauses <= counts["waits"]  # planned again when the caller's memory is known
         assert_same_training(wrapped, left, plain, train(plain, torch.optim.SGD(plain.parameters(), lr=0.1)))
 
 
@@ -82,7 +82,7 @@ def test_a_whole_step_paused_anywhere_trains_as_ever(kind):
         model, plain = make(), make()
         step = regen.step(model, F.cross_entropy, torch.optim.AdamW(model.parameters()), batch(seed=0), 0.75, planner=planner,
                           link=link, work_limit=20_000, cache=False, debug=True)
-        step.active.runner.step.set_gate(closing, 1e-9)
+        step.active.session.step.set_gate(closing, 1e-9)
         torch.manual_seed(3)
         for number in range(3):
             step(*batch(seed=number))
@@ -99,11 +99,11 @@ def test_a_step_that_cannot_go_on_says_what_is_left():
     before = {name: tensor.clone() for name, tensor in model.named_parameters()}
     step = regen.step(model, F.cross_entropy, torch.optim.SGD(model.parameters(), lr=0.1), batch(), 1.0, planner="keep_all", cache=False)
     asked = iter(range(10_000))
-    step.active.runner.step.set_gate(_runtime.FunctionGate(lambda: next(asked) < 3, fail), 1e-9)
+    step.active.session.step.set_gate(_runtime.FunctionGate(lambda: next(asked) < 3, fail), 1e-9)
     with pytest.raises(regen.RegenError, match="told to stop.*before its first update: parameters are as before"):
         step(*batch())
     assert all(same_bits(tensor, before[name]) for name, tensor in model.named_parameters())
-    step.active.runner.step.set_gate(None, 1e-3)
+    step.active.session.step.set_gate(None, 1e-3)
     step(*batch())
     assert not same_bits(model.last.weight, before["last.weight"])
 
@@ -160,10 +160,10 @@ def test_bad_enrolments_are_one_line(enrolled, daemon):
 def test_the_jobs_memory_is_budget_and_limit(enrolled):
     enrolled(memory="300KiB")
     wrapped = regen.wrap(make(), batch()[:1], planner="keep_all", cache=False)
-    assert wrapped.regen.active.plan.gross_budget == 300 << 10
-    assert wrapped.regen.active.plan.predicted_peak <= 300 << 10
+    assert wrapped.regen.active.session.gross_budget == 300 << 10
+    assert wrapped.regen.active.session.predicted_peak <= 300 << 10
     wrapped = regen.wrap(make(), batch()[:1], "auto", planner="keep_all", cache=False)
-    assert wrapped.regen.active.plan.gross_budget == 300 << 10
+    assert wrapped.regen.active.session.gross_budget == 300 << 10
     with pytest.raises(regen.BudgetError, match="'1MiB' is 1,048,576 bytes, more than the 307,200 that job 'tested' was admitted with"):
         regen.wrap(make(), batch()[:1], "1MiB", cache=False)
     model = make()
@@ -291,9 +291,9 @@ def test_inference_within_the_least_budget():
     model, x = make().eval(), batch()[0]
     options = dict(planner="checkmate", work_limit=20_000, cache=False)
     roomy = regen.share.infer(model, (x,), "1MiB", **options)
-    least = roomy.active.runner.least_budget()
+    least = roomy.active.session.least_budget()
     tight = regen.share.infer(model, (x,), least, **options)
-    assert tight.active.runner.predicted_peak <= least < roomy.active.runner.step.unplanned_bytes
+    assert tight.active.session.predicted_peak <= least < roomy.active.session.step.unplanned_bytes
     for predict in (roomy, tight):
         assert_same_outputs(predict(x), plainly(model, x))
 
@@ -323,9 +323,9 @@ def test_a_request_has_the_device_and_gives_it_back(enrolled, daemon):
     other.send(wire.ACQUIRE)
     assert other.receive() == (wire.GRANTED, {})
     expected = plainly(model, batch()[0])
-    for request in range(1, 11):
+    for _ in range(10):
         answers = []
-        asking = threading.Thread(target=lambda: answers.append(predict(batch()[0])))
+        asking = threading.Thread(target=lambda answers=answers: answers.append(predict(batch()[0])))
         asking.start()
         assert eventually(lambda: not other.keep_going())
         other.send(wire.YIELD)
@@ -343,7 +343,7 @@ class Worker:
         self.out = folder / f"{name}.pt"
         command = [str(BINARY), "share", "run", "--socket", daemon.socket, "--name", name, "--memory", "1GiB", *options, "--",
                    sys.executable, str(WORKER), kind, str(steps), str(self.out), str(pauses), str(reconnections)]
-        self.errors = open(folder / f"{name}.txt", "w+")
+        self.errors = open(folder / f"{name}.txt", "w+")  # noqa: SIM115  closed with the worker
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.errors, text=True)
         self.steps = 0
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from eventually import eventually
+from regen.share._batches import Batches
 from torch.utils.data import DataLoader, IterableDataset
 
 import regen.share
-from eventually import eventually
 from regen import _runtime
-from regen.share._batches import Batches
 
 ROOT = Path(__file__).resolve().parents[2]
 context = multiprocessing.get_context("fork")
@@ -352,7 +352,7 @@ def test_a_producer_in_a_new_interpreter(folder):
 
 def test_a_dataset_that_cannot_be_sent_to_a_new_interpreter(folder):
     with pytest.raises(regen.RegenError, match="cannot be sent to its producer: .*, expected one that can be pickled"):
-        regen.share.loader(map(lambda x: x, [1]), "lambda", start="spawn")
+        regen.share.loader(map(lambda x: x, [1]), "lambda", start="spawn")  # noqa: C417  a lambda cannot be pickled
 
 
 def test_a_dataset_of_tensors_goes_to_a_new_interpreter(folder):

@@ -10,7 +10,6 @@ import threading
 import uuid
 
 import pytest
-
 import wire
 from eventually import eventually
 from regen_program import BINARY

@@ -1,7 +1,8 @@
 """Autocast keeps the cast of a parameter: used several times, it is cast once.
 
 The trace casts it at every use, which gives the same forward pass but another gradient: eager adds up the gradients of the uses in the
-low precision and casts the sum back, the trace casts each back and adds up afterwards. This puts the trace right."""
+low precision and casts the sum back, the trace casts each back and adds up afterwards. This puts the trace right.
+"""
 
 import torch
 

@@ -6,7 +6,7 @@ import secrets
 
 
 def cache_folder(setting):
-    """`setting`: that of `regen.settings`. None where nothing is to be kept."""
+    """`setting`: that of `regen.options`. None where nothing is to be kept."""
     if setting is False:
         return None
     folder = pathlib.Path(setting or os.environ.get("REGEN_CACHE") or os.path.expanduser("~/.cache/regen"))

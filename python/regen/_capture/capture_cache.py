@@ -1,7 +1,8 @@
 """Joint graphs from an earlier process: a second start traces the Python code (Dynamo) and no more.
 
 What AOTAutograd makes of Dynamo's graph, converted, is kept under a key that covers the graph and all that its tracing looks at
-(`graph_key.py`). A file that is damaged is as good as none."""
+(`graph_key.py`). A file that is damaged is as good as none.
+"""
 
 import os
 

@@ -16,7 +16,8 @@ class Value(int):
 class Brought:
     """A tensor that the caller brings, or the gradient of one.
 
-    kind "parameter" or "buffer": `key` is Dynamo's name for a tensor of the model; kind "input": the number of the flat input."""
+    kind "parameter" or "buffer": `key` is Dynamo's name for a tensor of the model; kind "input": the number of the flat input.
+    """
 
     kind: str
     key: object
@@ -27,7 +28,8 @@ class Brought:
 class Output:
     """What the graph hands out.
 
-    kind "user": a flat output of the model; "base": a tensor of which outputs are views; "other": what the tracer adds."""
+    kind "user": a flat output of the model; "base": a tensor of which outputs are views; "other": what the tracer adds.
+    """
 
     kind: str
     made: object  # Value or constant
@@ -49,7 +51,7 @@ class Conversion:
     mutations: list = dataclasses.field(default_factory=list)  # (value of the changed input or buffer, new value)
 
     def inputs(self):
-        """flat input -> value."""
+        """Flat input -> value."""
         return {b.key: b.value for b in self.brought if b.kind == "input" and b.value is not None}
 
     def outputs_of(self, kind):

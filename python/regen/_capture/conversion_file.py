@@ -1,7 +1,7 @@
 """A conversion as text: JSON, with the bytes of constants in it, under a checksum. There is no pickle in it.
 
-    regen-conversion 1 <SHA-256 of the second line>
-    {"storages": [...], "values": [...], "nodes": [...], ...}
+regen-conversion 1 <SHA-256 of the second line>
+{"storages": [...], "values": [...], "nodes": [...], ...}
 """
 
 import base64

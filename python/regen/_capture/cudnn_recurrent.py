@@ -1,7 +1,8 @@
 """Recurrent layers on a GPU, for the trace.
 
 Eager hands cuDNN the flat buffer in which the weights of a layer lie side by side, after looking at their addresses; tensors without data
-have none. Without the buffer cuDNN's operator gathers the weights itself and computes the same."""
+have none. Without the buffer cuDNN's operator gathers the weights itself and computes the same.
+"""
 
 import contextlib
 
@@ -48,8 +49,9 @@ CUDNN_RECURRENT = dict(recurrent(name) for name in MODES)
 
 
 def fake_forward(mode, op, input, weight, weight_stride0, weight_buf, *rest, **options):
-    """torch's own gives no buffer back where none was handed in; the real one returns what it gathered, and the backward pass reads it.
-    The real one computes step by step: a batch in front is a view of that."""
+    """Torch's own gives no buffer back where none was handed in; the real one returns what it gathered, and the backward pass reads it.
+    The real one computes step by step: a batch in front is a view of that.
+    """
     buffer = input.new_empty(sum(w.numel() for w in weight)) if weight_buf is None else weight_buf
     output, *others = meta._cudnn_rnn(input, weight, weight_stride0, buffer, *rest, **options)
     batch_first = rest[BATCH_FIRST]
@@ -59,7 +61,7 @@ def fake_forward(mode, op, input, weight, weight_stride0, weight_buf, *rest, **o
 
 
 def fake_backward(mode, op, input, weight, weight_stride0, weight_buf, hx, cx, *rest, **options):
-    """torch has none. Gradients look like what they are for."""
+    """Torch has none. Gradients look like what they are for."""
     wanted = options.get("output_mask", rest[-1])
     of_state = torch.empty_like(hx) if wanted[1] else None
     of_memory = torch.empty_like(cx) if cx is not None and wanted[2] else None

@@ -1,13 +1,15 @@
 """A model's Python code as one graph, by PyTorch's Dynamo.
 
 The code of a model may depend on anything, so this is done at every start: the graph is the proof that nothing changed since
-what was made of it was kept (`capture_cache.py`)."""
+what was made of it was kept (`capture_cache.py`).
+"""
 
 import contextlib
 import dataclasses
 import gc
 import logging
 import warnings
+from typing import Any
 
 import torch
 import torch._dynamo.functional_export as functional_export
@@ -78,7 +80,8 @@ def without_collection():
 @contextlib.contextmanager
 def without_copies():
     """Dynamo copies every parameter twice, for functions that the user has declared constant and that want real values. Here
-    the copies are made when such a function asks; else they would only take time, and memory that the budget is for."""
+    the copies are made when such a function asks; else they would only take time, and memory that the budget is for.
+    """
     clone = getattr(dynamo_builder, "_clone_input", None)
     real_value = getattr(dynamo_tensor, "get_real_value", None)
     if clone is None or real_value is None:
@@ -99,11 +102,13 @@ def without_copies():
                 tracer.real_value_cache[known] = dynamo_utils.clone_input(value)
         return real_value(node, tracer)
 
-    dynamo_builder._clone_input, dynamo_tensor.get_real_value = keep, copied_real_value
+    builder: Any = dynamo_builder
+    tensor: Any = dynamo_tensor
+    builder._clone_input, tensor.get_real_value = keep, copied_real_value
     try:
         yield
     finally:
-        dynamo_builder._clone_input, dynamo_tensor.get_real_value = clone, real_value
+        builder._clone_input, tensor.get_real_value = clone, real_value
 
 
 def tensors_by_target(flat_module):
@@ -116,18 +121,20 @@ def tensors_by_target(flat_module):
 @contextlib.contextmanager
 def forgotten_by_dynamo():
     """Dynamo leaves the traced module, with the user's parameters in it, among the globals of its own; the model must be free
-    to go when the user lets it."""
+    to go when the user lets it.
+    """
     try:
         yield
     finally:
         for name in [name for name in vars(functional_export) if name.startswith("__compiled_fn")]:
-            del vars(functional_export)[name]
+            delattr(functional_export, name)
 
 
 @contextlib.contextmanager
 def unpacking_as_eager():
     """`q, k, v = tensor` unbinds in eager, whose backward stacks three gradients at once; Dynamo would select three times and
-    add three gradients that are zero for the most part."""
+    add three gradients that are zero for the most part.
+    """
     unpack = TensorVariable.unpack_var_sequence
 
     def by_unbind(self, tx, idxes=None):
@@ -144,7 +151,8 @@ def unpacking_as_eager():
 @contextlib.contextmanager
 def without_guards():
     """Dynamo builds thousands of guards only to see whether dynamic shapes were promised too much. Ours are static, and a
-    program is used for the shapes it was captured with; the guards are a quarter of the time that capture takes."""
+    program is used for the shapes it was captured with; the guards are a quarter of the time that capture takes.
+    """
     name = "_suggest_or_raise_constraint_violation"
     check = getattr(functional_export, name, None)
     if check is not None:
@@ -173,11 +181,12 @@ def refuse_lost_changes(name):
             changed.append((attribute, rest[0]))
         return store_attr(self, item, attribute, *rest)
 
-    SideEffects.mutation, SideEffects.store_attr = on_mutation, on_store_attr
+    patched: Any = SideEffects  # its methods are replaced for a while
+    patched.mutation, patched.store_attr = on_mutation, on_store_attr
     try:
         yield
     finally:
-        SideEffects.mutation, SideEffects.store_attr = mutation, store_attr
+        patched.mutation, patched.store_attr = mutation, store_attr
     for attribute, value in changed:
         held = [(attribute, value)] if attribute else tracked_items(value)
         for key, tensor in held:

@@ -2,7 +2,8 @@
 
 It covers what AOTAutograd looks at: every node with its arguments, how each tensor looks and which share memory, autocast, the
 settings by which PyTorch chooses operators, and the versions of PyTorch and of regen. Where something could hide behind a name (an
-operator of the user's own, a mode that is active), there is no key, and nothing is kept."""
+operator of the user's own, a mode that is active), there is no key, and nothing is kept.
+"""
 
 import functools
 import hashlib
@@ -13,7 +14,9 @@ import sys
 
 import torch
 import torch._functorch.config
+from torch._C import _autograd, _functorch  # pyright: ignore[reportAttributeAccessIssue]
 from torch.fx.node import _get_qualified_name
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from regen._capture.dynamo_graph import PLAIN_TENSORS
 from regen._capture.trace_errors import source_of_stack_trace
@@ -59,9 +62,9 @@ def graph_key(flat, names):
 
 # What everything depends on.
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def versions():
-    """regen's own code counts as it is, also between two releases."""
+    """Regen's own code counts as it is, also between two releases."""
     code = hashlib.sha256()
     for path in sorted(pathlib.Path(__file__).parent.glob("*.py")):
         code.update(path.name.encode() + b"\0" + path.read_bytes())
@@ -88,14 +91,14 @@ def devices(found):
 
 def check_surroundings():
     """Modes and replaced operators run Python code of their own while a graph is traced."""
-    if torch.utils._python_dispatch._get_current_dispatch_mode() is not None:
+    if _get_current_dispatch_mode() is not None:
         raise NoKey("a dispatch mode is active")
     modes = torch.overrides._get_current_function_mode_stack()
     if any(type(mode).__name__ != "DeviceContext" for mode in modes):
         raise NoKey("a mode for functions is active")
-    if torch._C._functorch.peek_interpreter_stack() is not None:
+    if _functorch.peek_interpreter_stack() is not None:
         raise NoKey("a transform of functions is active")
-    hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+    hooks = getattr(_autograd, "_top_saved_tensors_default_hooks", None)
     if hooks is not None and hooks(False) is not None:
         raise NoKey("hooks for saved tensors are active")
     if any(name.startswith("aten/") and ("Autograd" in name or "Implicit" in name) for name in torch.library._impls):
@@ -158,7 +161,7 @@ def inner_graph(held):
     return graph(held, {})
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def function_name(function):
     """A name that leads to this very function, of PyTorch or Python."""
     if isinstance(function, torch._ops.OpOverload):

@@ -6,14 +6,15 @@ change nothing vanish, changes of buffers and inputs become `copy_` nodes, and t
 """
 
 import operator
+from typing import Any, cast
 
 import torch
 
 from regen._capture.autocast_casts import merge_casts_of_parameters
 from regen._capture.conversion import Brought, Conversion, Output, Value
+from regen._capture.program_builder import json_argument
 from regen._capture.trace_errors import source_of_stack_trace
 from regen.errors import CaptureError
-from regen._capture.program_builder import json_argument
 
 aten = torch.ops.aten
 
@@ -79,7 +80,7 @@ class JointConverter:
             return sample
         storage = self.builder.add_storage(f"input.{descriptor.idx}", "input", span_bytes(sample), sample.device)
         self.builder.tensors[storage] = sample
-        # The caller's tensor may be a window on something larger; the program sees the window alone.
+        # The caller's tensor may be a view of something larger; the program sees the view alone.
         self.remember_storage(fake, storage, fake.storage_offset() * fake.element_size())
         return self.new_value(storage, fake, 0)
 
@@ -139,7 +140,8 @@ class JointConverter:
 
     def add_draw_in_memory_order(self, fx_node):
         """Eager dropout draws in place, in the order of memory, and keeps the layout; the functional form of the trace draws in
-        the order of indices into contiguous memory. Turned so that both orders agree, it draws the same."""
+        the order of indices into contiguous memory. Turned so that both orders agree, it draws the same.
+        """
         source = fx_node.args[0].meta["val"]
         order = sorted(range(source.dim()), key=lambda d: -source.stride(d))
         inverse = [order.index(d) for d in range(source.dim())]
@@ -155,9 +157,10 @@ class JointConverter:
         self.known[fx_node] = value
 
     def add_cudnn_batch_norm(self, fx_node):
-        """cuDNN's batch norm changes the running statistics without saying so in its schema.
+        """CuDNN's batch norm changes the running statistics without saying so in its schema.
 
-        The functional form runs the same kernel on copies and hands the new statistics back."""
+        The functional form runs the same kernel on copies and hands the new statistics back.
+        """
         data, weight, bias, mean, variance, _, momentum, epsilon = fx_node.args
         made = self.values_for(fx_node.name, fx_node.meta["val"], fx_node)
         for statistics in (mean, variance):
@@ -190,9 +193,10 @@ class JointConverter:
             return False
         if op is aten.lift_fresh_copy.default or op is aten.lift_fresh.default:
             return True
-        return op.is_view and same_window(fake, self.fake_of_value[source])
+        return op.is_view and same_view(fake, self.fake_of_value[source])
 
-    def values_for(self, name, fake, fx_node):
+    def values_for(self, name: str, fake: Any, fx_node: torch.fx.Node) -> Any:
+        """New values for what a node returns, nested alike; numbers stay numbers."""
         if isinstance(fake, (list, tuple)):
             return [self.values_for(f"{name}.{i}", item, fx_node) for i, item in enumerate(fake)]
         if fake is None or isinstance(fake, (int, float, bool)):
@@ -268,17 +272,18 @@ def brought(descriptor, value):
 def use_buffers_in_batch_norm_backward(graph):
     """The trace hands the *new* running statistics to the backward pass, which does not read them when training.
 
-    Eager hands over the buffers. Doing the same here keeps small tensors from living across the whole step."""
+    Eager hands over the buffers. Doing the same here keeps small tensors from living across the whole step.
+    """
     for node in graph.nodes:
         if node.target is aten.native_batch_norm_backward.default and node.args[7] is True:
             for position in (3, 4):
                 node.update_arg(position, statistics_before(node.args[position]))
 
 
-def statistics_before(node):
+def statistics_before(node: Any) -> Any:
     if not isinstance(node, torch.fx.Node) or node.target is not operator.getitem:
         return node
-    forward, index = node.args
+    forward, index = cast(tuple[torch.fx.Node, int], node.args)
     return forward.args[index] if forward.target in FUNCTIONAL_BATCH_NORMS and index in (3, 4) else node
 
 
@@ -301,7 +306,7 @@ def span_bytes(tensor):
     return (last + 1) * tensor.element_size()
 
 
-def same_window(one, other):
+def same_view(one, other):
     return (
         one.dtype == other.dtype and one.shape == other.shape and one.stride() == other.stride()
         and one.storage_offset() == other.storage_offset()

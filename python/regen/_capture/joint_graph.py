@@ -2,10 +2,12 @@
 
 AOTAutograd runs Dynamo's graph (`dynamo_graph.py`) together with autograd on tensors without data and writes down every operator.
 Decompositions are off: what is written down is what eager PyTorch would call, which is why the numbers come out the same bit for
-bit."""
+bit.
+"""
 
 import contextlib
 import dataclasses
+from typing import Any
 
 import torch
 from torch._C import DispatchKey
@@ -48,7 +50,8 @@ class JointGraph:
 
 def trace_joint_graph(flat, name):
     """Traces the forward pass of `flat`, and the backward pass where gradients are wanted, without running either. `name` is for
-    messages."""
+    messages.
+    """
     with tracing(name, flat.gradients), eager_composites(), admitted_views(), contextlib.ExitStack() as stack:
         joint = aot_export_joint_with_descriptors(stack, flat.module, flat.args, flat.kwargs, decompositions={})
     return JointGraph(
@@ -105,9 +108,9 @@ def operators_with_python_kernels():
 @contextlib.contextmanager
 def admitted_views():
     """The tracer sees ADMITTED_VIEWS as the views they are. Autograd, which stands above, keeps its own opinion."""
-    dispatch = FunctionalTensorMode.__torch_dispatch__
+    dispatch: Any = FunctionalTensorMode.__torch_dispatch__
 
-    def on_dispatch(self, func, *rest, **named):
+    def on_dispatch(self: Any, func: Any, *rest: Any, **named: Any) -> Any:
         return dispatch(self, ADMITTED_VIEWS.get(func, func), *rest, **named)
 
     FunctionalTensorMode.__torch_dispatch__ = on_dispatch

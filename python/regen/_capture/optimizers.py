@@ -5,14 +5,16 @@ import dataclasses
 import torch
 from torch.optim.optimizer import _default_to_fused_or_foreach
 
-from regen.errors import CaptureError
 from regen._capture.update_recording import Shadow, Symbol, numbers_at, same_recipe, scalar_places
+from regen.errors import CaptureError
 
 SUPPORTED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
 
 # An update by lists takes many parameters at once. Few at a time, as their gradients become ready, let these go early;
 # very few would cost a kernel launch each.
 BUCKET_BYTES = 32 << 20
+# Attribute of a momentum buffer that the capture made and no step has used yet.
+MADE_HERE = "regen_made_it"
 
 
 def check_optimizer(optimizer):
@@ -49,8 +51,9 @@ class UpdateClass:
 
     def starts(self, optimizer, first):
         """A momentum buffer starts as a copy of the first gradient. Starting it at minus zero and adding the whole first
-        gradient gives the same bits: -0 * momentum + g is g for every g, zeros of both signs included."""
-        return first and getattr(momentum_of(optimizer, self.parameters[0]), "regen_made_it", False)
+        gradient gives the same bits: -0 * momentum + g is g for every g, zeros of both signs included.
+        """
+        return first and getattr(momentum_of(optimizer, self.parameters[0]), MADE_HERE, False)
 
 
 def momentum_of(optimizer, parameter):
@@ -62,7 +65,7 @@ def end_of_start(optimizer, parameters):
     for parameter in parameters:
         momentum = momentum_of(optimizer, parameter)
         if momentum is not None:
-            momentum.regen_made_it = False
+            setattr(momentum, MADE_HERE, False)
 
 
 def count_step(states):
@@ -70,7 +73,7 @@ def count_step(states):
     counts = [state["step"] for state in states if "step" in state]
     tensors = [count for count in counts if isinstance(count, torch.Tensor)]
     if tensors:
-        torch._foreach_add_(tensors, 1)
+        torch._foreach_add_(tensors, 1)  # pyright: ignore[reportPrivateImportUsage]
     if len(tensors) < len(counts):
         for state in states:
             if "step" in state and not isinstance(state["step"], torch.Tensor):
@@ -168,7 +171,7 @@ class OptimizerUpdates:
 
 
 def uses_lists(group, members):
-    """torch's own choice between one parameter at a time and lists of them."""
+    """Torch's own choice between one parameter at a time and lists of them."""
     if group.get("foreach") is None and group.get("fused") is None:
         return bool(_default_to_fused_or_foreach(members, differentiable=False, use_fused=False)[1])
     return bool(group.get("foreach"))
@@ -186,7 +189,7 @@ def create_state(optimizer, group, shadow, parameters):
                 tensor = torch.zeros((), dtype=small.dtype, device=device)
             else:
                 tensor = torch.full_like(parameter, start, dtype=small.dtype, requires_grad=False)
-                tensor.regen_made_it = True  # until a step is taken; whatever is loaded in its place is not so marked
+                setattr(tensor, MADE_HERE, True)  # until a step is taken; whatever is loaded in its place is not so marked
             optimizer.state[parameter][key] = tensor
 
 

@@ -4,8 +4,8 @@ import math
 
 import torch
 
-from regen.errors import CaptureError
 from regen._capture.program_builder import reads_of
+from regen.errors import CaptureError
 
 # Normalization with the statistics of the batch takes the running ones only to hand back updated ones, so it gives the
 # same result after the update as before; its backward pass does not read them at all.
@@ -66,7 +66,8 @@ def storages_read(builder, node):
 
 def together(builder, mutations):
     """Lists of (written, new) that one call writes back: statistics are many and small, and a kernel for each would cost more
-    time than all of them in one. Large ones go alone, so that nothing large has to wait."""
+    time than all of them in one. Large ones go alone, so that nothing large has to wait.
+    """
     groups = {}
     for written, new in mutations:
         values = builder.values[written], builder.values[new]
@@ -81,7 +82,8 @@ def together(builder, mutations):
 
 def write_back(builder, pairs, storages):
     """Adds a copy of each new value into what is written, after the last forward reader of the old contents. `storages` holds what each
-    node reads."""
+    node reads.
+    """
     place = max(place_of_copy(builder, written, new, storages) for written, new in pairs)
     written, new = ([{"value": int(pair[side])} for pair in pairs] for side in (0, 1))
     name = f"update_{builder.storages[builder.values[pairs[0][0]]['storage']]['name']}"

@@ -52,7 +52,7 @@ class ProgramBuilder:
             self._storage_of_live[tensor.untyped_storage()._cdata] = storage
 
     def add_value(self, storage, tensor, offset=None):
-        """A window on `storage` with the dtype, sizes and strides of `tensor`."""
+        """A view of `storage` with the dtype, sizes and strides of `tensor`."""
         self.values.append({
             "storage": storage,
             "dtype": dtype_name(tensor.dtype),

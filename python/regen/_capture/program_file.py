@@ -4,14 +4,28 @@ import contextlib
 import json
 import os
 import pathlib
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING, Any
 
 import torch
+
+if TYPE_CHECKING:
+    from regen._capture.capture import Captured
 
 ALIGNMENT = 64  # so that C++ can map the file and use the bytes in place
 
 
-def save(captured, folder, with_data=True):
-    """Writes `captured` to `folder`. Both files appear whole or not at all."""
+def save(captured: "Captured", folder: str | os.PathLike[str], with_data: bool = True) -> None:
+    """Writes a captured step to a folder, for `regen run`. Each file appears whole or not at all.
+
+    Args:
+        captured: what `capture`, `capture_step` or `capture_inference` gave.
+        folder: gets `program.json` and `data.bin`; it is made where there is none.
+        with_data: write what exists before the step (parameters, state, the sample inputs) too.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     program = {**captured.program, "data": []}
@@ -25,7 +39,7 @@ def save(captured, folder, with_data=True):
 
 
 @contextlib.contextmanager
-def replacing(path, mode):
+def replacing(path: pathlib.Path, mode: str) -> Iterator[IO[Any]]:
     """A file that takes the place of `path` when it has been written without an error."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -36,16 +50,16 @@ def replacing(path, mode):
         temporary.unlink(missing_ok=True)
 
 
-def write_storage(file, storage, captured):
+def write_storage(file: IO[bytes], storage: int, captured: "Captured") -> dict[str, int]:
     file.write(b"\0" * (-file.tell() % ALIGNMENT))
     offset = file.tell()
     content = storage_bytes(captured.tensors[storage], captured.program["storages"][storage])
-    file.write(memoryview(content.numpy()))
+    file.write(content.numpy().data)
     return {"storage": storage, "offset": offset, "bytes": content.numel()}
 
 
-def storage_bytes(tensor, storage):
-    """The bytes behind a live tensor: its whole storage, or for an input the window that the caller gave."""
+def storage_bytes(tensor: torch.Tensor, storage: dict[str, Any]) -> torch.Tensor:
+    """The bytes behind a live tensor: its whole storage, or for an input the view that the caller gave."""
     start = tensor.storage_offset() * tensor.element_size() if storage["role"] == "input" else 0
     content = torch.empty(0, dtype=torch.uint8, device=tensor.device)
     content.set_(tensor.detach().untyped_storage(), start, (storage["bytes"],), (1,))

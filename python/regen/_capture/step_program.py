@@ -4,10 +4,10 @@ import torch
 from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype, _has_foreach_support
 
 from regen._capture.conversion import FakeValues, Value
-from regen.errors import CaptureError
 from regen._capture.node_writer import NodeWriter
 from regen._capture.optimizers import OptimizerUpdates, UpdateWriter, buckets
 from regen._capture.program_builder import reads_of
+from regen.errors import CaptureError
 
 aten = torch.ops.aten
 
@@ -134,7 +134,8 @@ class StepWriter:
 
         Its gradient must be there, and nobody may read the old contents later: neither a node as it stands, nor a
         forward node that a plan runs again to get back something still to be used. So everything that the forward pass made
-        from the parameter must have had its last use."""
+        from the parameter must have had its last use.
+        """
         nodes, values = self.builder.nodes, self.builder.values
         bit_of_storage = {}
         for p in parameters:
@@ -163,7 +164,7 @@ class StepWriter:
 
 
 def places_of_bits(made_from, last_use):
-    """bit -> the last use of any storage that carries it. Latest first, so that each bit is settled once."""
+    """Bit -> the last use of any storage that carries it. Latest first, so that each bit is settled once."""
     free_after, settled = {}, 0
     for storage, position in sorted(last_use.items(), key=lambda item: -item[1]):
         new = made_from.get(storage, 0) & ~settled

@@ -1,5 +1,6 @@
 """How a job of `regen share run` lives within the bytes that the daemon gives it: it tells what memory buys it, follows its limit
-between two steps, and gets out of the way when it is asked to."""
+between two steps, and gets out of the way when it is asked to.
+"""
 
 import dataclasses
 import weakref
@@ -40,7 +41,8 @@ PLANNERS = None
 
 def admission_of(owner, adapts=True, deepest="leave"):
     """What `owner`, who is about to plan in this process, does with the job's limit; None: it takes what the job asked for, since this
-    is no job, or the owner cannot adapt, or is not the only one. `deepest`: how far it can get out of the way."""
+    is no job, or the owner cannot adapt, or is not the only one. `deepest`: how far it can get out of the way.
+    """
     global PLANNERS
     if job() is None:
         return None
@@ -61,17 +63,17 @@ class Admission:
         self.untold = None
         self.state = None
 
-    def settings(self, settings):
+    def options_of(self, options):
         """Those of a user, for a step whose arena may have to go."""
-        return settings if self.deepest == "pause" else dataclasses.replace(settings, releasable=True)
+        return options if self.deepest == "pause" else dataclasses.replace(options, releasable=True)
 
-    def introduce(self, runner):
+    def introduce(self, session):
         """A step that was recorded. Outside of a hold, since the daemon may have to make room first."""
-        if not any(size <= self.job.memory for size, _ in runner.points()):
-            runner.plan()  # or says why there is no plan
-        points = runner.points()
+        if not any(size <= self.job.memory for size, _ in session.points()):
+            session.plan()  # or says why there is no plan
+        points = session.points()
         if points[0][0] > self.least:
-            self.untold = points, runner.step.fixed_bytes
+            self.untold = points, session.step.fixed_bytes
         self.tell()
 
     def tell(self):

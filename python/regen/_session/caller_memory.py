@@ -12,16 +12,18 @@ class CallerMemory:
     """Bytes of the budget that are the caller's: given as `reserve=`, or measured while training.
 
     Measuring needs no knowledge of what the caller does: what the device has in use at the highest point of a step,
-    less what the plan accounts for, is the caller's."""
+    less what the plan accounts for, is the caller's.
+    """
 
     def __init__(self, reserve, device):
         self.device = str(device)
         self.on_cpu = self.device.startswith("cpu")
         self.measured = reserve is None
         self.bytes = 0 if reserve is None else as_bytes(reserve)
-        self.outside = None  # in use on a CPU before the model was wrapped, and none of our business
-        self.own = None  # what the plan of the last step accounts for
-        self.unplanned = None  # the peak of the first sample's step without a plan
+        self.outside = 0  # in use on a CPU before the model was wrapped, and none of our business
+        self.started = False
+        self.own: int | None = None  # what the plan of the last step accounts for
+        self.unplanned: int | None = None  # the peak of the first sample's step without a plan
         self.outputs = []
         self.earlier_peak = 0  # of this plan, before the peak was reset last
         self.learning = False
@@ -32,30 +34,32 @@ class CallerMemory:
 
     def start(self, present):
         """Before the first step, when the `present` bytes that plans account for are on the device."""
-        if self.outside is None:
+        if not self.started:
+            self.started = True
             self.outside = _runtime.memory_use(self.device)["allocated"] - present if self.on_cpu else 0
             _runtime.reset_memory_peak(self.device)
 
     def end_step(self):
         """Before the next forward pass: what did the last step take?"""
-        if self.own is not None:
-            self.note(self.measured_peak() - self.own)
+        peak = self.measured_peak()
+        if peak is not None and self.own is not None:
+            self.note(peak - self.own)
 
-    def measured_peak(self):
+    def measured_peak(self) -> int | None:
         """Since the plan in use runs; None before it did."""
         if self.own is None:
             return None
         return max(self.earlier_peak, _runtime.memory_use(self.device)["reserved_peak"] - self.outside)
 
-    def foresee(self, runner):
+    def foresee(self, shaped):
         """With the arena in place: the coming step is sure to need what is there and what it is going to make."""
         if self.measured:
             use = _runtime.memory_use(self.device)["allocated"] - self.outside
-            coming = runner.coming_bytes()
+            coming = shaped.coming_bytes()
             # Outputs of the last step live until the new ones take their names.
             old = sum(t.untyped_storage().nbytes() for t in (ref() for ref in self.outputs) if t is not None)
             more = max(self.boundary, coming.tangents, coming.tangents + coming.gradients) - old
-            self.note(use + coming.outputs + max(0, more) - runner.own_bytes)
+            self.note(use + coming.outputs + max(0, more) - shaped.own_bytes)
 
     def is_known(self):
         """False until a step has shown what the caller takes: plans will get less room then."""
@@ -76,7 +80,7 @@ class CallerMemory:
     def after_forward(self, outputs):
         self.outputs = [weakref.ref(output) for output in outputs]
         if self.learning:
-            self.earlier_peak = self.measured_peak()
+            self.earlier_peak = self.measured_peak() or 0
             _runtime.reset_memory_peak(self.device)
             self.left = _runtime.memory_use(self.device)["allocated"]
 
@@ -86,7 +90,7 @@ class CallerMemory:
             self.learning = False
 
     def after_backward(self):
-        self.earlier_peak = self.measured_peak()  # should the caller reset the peak for measurements of its own
+        self.earlier_peak = self.measured_peak() or 0  # should the caller reset the peak for measurements of its own
 
     def note(self, held):
         if self.measured and held > self.bytes:

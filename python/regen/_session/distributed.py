@@ -4,13 +4,13 @@ import hashlib
 import json
 import os
 import tempfile
+from typing import Any
 
 import torch.distributed as dist
 
-from regen import _runtime
 from regen._session.improvement import proven_best
-from regen._session.wrap_runner import WrapPlan
-
+from regen._session.wrapped_module import ModuleSession
+from regen.errors import Error
 
 # The passes before which ranks meet are powers of two from here on: often while a search is young, seldom when it takes long.
 FIRST_MEETING = 4
@@ -28,15 +28,16 @@ def members(group):
     return group if dist.get_world_size(group) > 1 else None
 
 
-class SharedPlan(WrapPlan):
+class DistributedSession(ModuleSession):
     """Rank 0 measures and plans; the others take what it found, and all compare what they have.
 
     Times measured by each rank alone would differ and so would plans. What the callers hold is agreed on once, before the
     second step. A better plan is looked for by rank 0, beside the training; now and then the ranks meet, and when it is
     found, all take it before the same step, or none does. Planned again later, or for other shapes, a rank plans alone: it must
-    not wait for ranks that have no reason to. Plans may then differ; numbers do not."""
+    not wait for ranks that have no reason to. Plans may then differ; numbers do not.
+    """
 
-    def __init__(self, captured, settings, caller, group):
+    def __init__(self, captured, options, caller, group):
         self.group = group
         self.first = dist.get_rank(group) == 0
         self.planned = False
@@ -44,7 +45,7 @@ class SharedPlan(WrapPlan):
         self.heard_link = None  # as rank 0 measured it
         self.meets = False  # until the search of rank 0 has ended
         try:
-            super().__init__(captured, settings, caller)
+            super().__init__(captured, options, caller)
         except Exception as error:
             if self.first and not self.said:
                 self.say({"error": str(error)})
@@ -79,7 +80,7 @@ class SharedPlan(WrapPlan):
         found = self.hear("planning")
         try:
             self.step.set_plan(found["plan"])
-        except _runtime.RegenError as error:
+        except Error as error:
             self.compare(f"none: {error}")  # the others wait for this
         self.report = found["report"]
         self.meets = found["meets"]
@@ -102,9 +103,10 @@ class SharedPlan(WrapPlan):
     def take_better_plan(self, number):
         """Not alone: meet() does it."""
 
-    def meet(self, number, may_swap):
+    def meet(self, number: int, may_swap: bool) -> bool:
         """Before step `number` of all ranks. True when they have taken a better plan, which is to be compiled; a rank that
-        cannot swap now, or does not have the room, keeps the others from it."""
+        cannot swap now, or does not have the room, keeps the others from it.
+        """
         if not self.meets:
             return False
         before = self.step.plan_json(), self.report
@@ -146,7 +148,7 @@ class SharedPlan(WrapPlan):
         self.release()
         try:
             self.step.set_plan(found["plan"])
-        except _runtime.RegenError:
+        except Error:
             return None
         self.report = found["report"]
         return self.hash if self.predicted_peak <= self.gross_budget else None
@@ -156,11 +158,11 @@ class SharedPlan(WrapPlan):
         dist.broadcast_object_list([json.dumps(message)], group_src=0, group=self.group)
 
     def hear(self, doing):
-        box = [None]
+        box: list[Any] = [None]
         dist.broadcast_object_list(box, group_src=0, group=self.group)
         message = json.loads(box[0])
         if "error" in message:
-            raise _runtime.RegenError(f"rank 0 failed while {doing}: {message['error']}")
+            raise Error(f"rank 0 failed while {doing}: {message['error']}")
         return message
 
     @property
@@ -168,16 +170,17 @@ class SharedPlan(WrapPlan):
         text = f"{self.step.fingerprint} {self.step.plan_json()}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def agree(self):
+    def agree(self) -> bool:
         """On what the caller holds, at most; True when there has to be another plan, which is made when asked for: for all ranks or
-        for none, also where one had to plan alone before its first step."""
+        for none, also where one had to plan alone before its first step.
+        """
         self.caller.bytes = max(self.gather(self.caller.bytes))
         plans = self.gather(self.hash if self.predicted_peak <= self.gross_budget else None)
         self.planned = plans[0] is not None and len(set(plans)) == 1
         return not self.planned
 
     def gather(self, mine):
-        found = [None] * dist.get_world_size(self.group)
+        found: list[Any] = [None] * dist.get_world_size(self.group)
         dist.all_gather_object(found, mine, group=self.group)
         return found
 
@@ -185,7 +188,7 @@ class SharedPlan(WrapPlan):
         found = self.gather(mine)
         for rank, other in enumerate(found):
             if other != found[0]:
-                raise _runtime.RegenError(
+                raise Error(
                     f"rank {rank} has plan {other}, rank 0 has {found[0]}; expected the same model, inputs and budget on every rank")
 
 

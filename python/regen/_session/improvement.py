@@ -20,48 +20,49 @@ def stop_all():
 
 
 class Improvement:
-    """Of one runner: at most one search at a time, and one for each plan that was made in the foreground.
+    """Of one session: at most one search at a time, and one for each plan that was made in the foreground.
 
-    The runner is handed in, not kept, so that it goes, and the search with it, when nobody uses it any more."""
+    The session is handed in, not kept, so that it goes, and the search with it, when nobody uses it any more.
+    """
 
     def __init__(self, seconds):
         self.seconds = seconds
         self.search = None
         self.searched_for = None  # the key of the plan that is, or was, to be improved
 
-    def begin(self, runner):
+    def begin(self, session):
         """With a plan in use. Where it was made anew since the last search began, that one is of no use any more."""
-        if not self.seconds or self.searched_for == runner.planned_for:
+        if not self.seconds or self.searched_for == session.planned_for:
             return
         self.stop()
-        self.searched_for = runner.planned_for
-        if not proven_best(runner.report) and runner.report.get("searched", 0) < self.seconds:
-            self.search = runner.step.search(runner.request(runner.settings.planner, runner.budget, self.seconds))
+        self.searched_for = session.planned_for
+        if not proven_best(session.report) and session.report.get("searched", 0) < self.seconds:
+            self.search = session.step.search(session.request(session.options.planner, session.budget, self.seconds))
             RUNNING.add(self.search)
 
-    def take(self, runner, number):
-        """Between two steps, `number` being the next: gives the runner the better plan, if one was found meanwhile."""
-        if self.search is None or not self.search.ended or self.searched_for != runner.planned_for:
+    def take(self, session, number):
+        """Between two steps, `number` being the next: gives the session the better plan, if one was found meanwhile."""
+        if self.search is None or not self.search.ended or self.searched_for != session.planned_for:
             return
         search, self.search = self.search, None
         try:
-            better = runner.step.is_improved_by(search, runner.request(runner.settings.planner, runner.budget))
+            better = session.step.is_improved_by(search, session.request(session.options.planner, session.budget))
         except Exception as error:
             warnings.warn(f"regen: {one_line(error)}; the plan in use stays", stacklevel=2)
             return
         if better:
-            self.swap(runner, search, number)
+            self.swap(session, search, number)
         else:
-            note_bound(runner.report, search.lower_bound)
-        runner.report["searched"] = self.seconds
-        if runner.predicted_peak <= runner.gross_budget:
-            runner.save_plan()
+            note_bound(session.report, search.lower_bound)
+        session.report["searched"] = self.seconds
+        if session.predicted_peak <= session.gross_budget:
+            session.save_plan()
 
-    def swap(self, runner, search, number):
-        before = runner.report["cost"]
-        runner.release()
-        runner.report = runner.step.take(search)
-        runner.report["improved"] = {"step": number, "seconds": search.seconds, "cost": before}
+    def swap(self, session, search, number):
+        before = session.report["cost"]
+        session.release()
+        session.report = session.step.take(search)
+        session.report["improved"] = {"step": number, "seconds": search.seconds, "cost": before}
 
     def stop(self):
         """What was found is thrown away; the same plan may be improved again."""

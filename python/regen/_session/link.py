@@ -29,8 +29,11 @@ def stored_links(path):
         known = json.loads(path.read_text()) if path is not None else {}
     except (OSError, ValueError):
         return {}
-    is_link = lambda value: isinstance(value, list) and len(value) == 3 and all(isinstance(x, float) and x > 0 for x in value)
     return {name: value for name, value in known.items() if is_link(value)} if isinstance(known, dict) else {}
+
+
+def is_link(value):
+    return isinstance(value, list) and len(value) == 3 and all(isinstance(x, float) and x > 0 for x in value)
 
 
 def store_links(path, known):

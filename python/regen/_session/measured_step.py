@@ -40,7 +40,8 @@ class StepMeter:
 
     What the caller holds beside the step is not the step's: on a CPU all that is there before a step and not accounted
     for by the plan; on a GPU nothing, as the budget is for the process. The peak of memory is the same in every step, so
-    that the first few are measured."""
+    that the first few are measured.
+    """
 
     STEPS = 3
 

@@ -1,18 +1,28 @@
 """The tensors that a captured step shares with its caller: where they are found again, and how they must look."""
 
+from typing import Any
+
+import torch
+
 from regen import _runtime
+from regen.errors import UsageError
 
 
 class Owned:
     """Parameters, buffers and optimizer state, looked up anew for every step: they may move, but not change their layout."""
 
     def __init__(self):
-        self.storages, self.places, self.expected, self.names, self.same = [], [], [], [], []
+        self.storages: list[tuple[int, int]] = []
+        self.places: list[Any] = []
+        self.expected: list[tuple[Any, ...]] = []
+        self.names: list[str] = []
+        self.same: list[torch.Tensor | None] = []
         self.table = _runtime.OwnedTensors()
 
     def add(self, storage, place, tensor, name, same=False):
         """`place`: a dictionary and the key under which `tensor` is in it, whichever tensor that will be, unless it must be the `same`;
-        or an OptimizerState with a parameter and a key."""
+        or an OptimizerState with a parameter and a key.
+        """
         self.storages.append((storage, tensor.storage_offset()))
         self.places.append(place)
         self.expected.append(layout_of(tensor))
@@ -33,10 +43,10 @@ class Owned:
         tensors = [holder[key] for holder, key in self.places]
         changed = self.table.first_change(tensors)
         if changed >= 0:
-            raise RuntimeError(self.changed_message(changed, tensors[changed]))
+            raise UsageError(self.changed_message(changed, tensors[changed]))
         for index, (tensor, same) in enumerate(zip(tensors, self.same)):
             if same is not None and tensor is not same:
-                raise RuntimeError(
+                raise UsageError(
                     f"regen: parameter '{self.names[index]}' was replaced by another; expected the one that the optimizer was given "
                     "(its contents and storage may change)")
         return tensors
@@ -97,6 +107,7 @@ def place_of(model, name):
     return (module._parameters if key in module._parameters else module._buffers), key
 
 
-def place_value(place):
+def place_value(place: Any) -> Any:
+    """The tensor that is at a place now."""
     holder, key = place
     return holder[key]

@@ -1,55 +1,83 @@
 """`torch.compile(model, backend="regen", options={"budget": "6GiB"})`."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch._dynamo import register_backend
 
 from regen._wrap import wrap
+from regen.errors import OptionError
+from regen.options import BackendOptions
 
 
 @register_backend
-def regen(graph, sample, *, options=None):
-    """Called by torch.compile with one graph of the model. Every graph gets the whole budget, so a model that is to keep
-    it should be one graph: `fullgraph=True` says so loudly."""
-    options = dict(options or {})
-    if "budget" not in options:
-        raise ValueError("torch.compile(backend='regen') has no budget; expected options={'budget': '6GiB'} or another size")
+def regen(graph: torch.fx.GraphModule, sample: Sequence[Any], *, options: BackendOptions | None = None) -> "GraphCall":
+    """Called by `torch.compile` with one graph of the model.
+
+    Every graph gets the whole budget, so a model that is to keep it should be one graph: `fullgraph=True` says so loudly.
+
+    Args:
+        graph: of the model.
+        sample: its inputs.
+        options: those of `regen.wrap`; `budget` must be there.
+
+    Returns:
+        A function of the graph's inputs.
+
+    Raises:
+        OptionError: there is no budget.
+    """
+    if not options or "budget" not in options:
+        raise OptionError("torch.compile(backend='regen') has no budget; expected options={'budget': '6GiB'} or another size")
     return GraphCall(graph, sample, options)
 
 
 class GraphCall:
     """A graph whose parameters come as inputs, as a module that has them."""
 
-    def __init__(self, graph, sample, options):
+    def __init__(self, graph: torch.fx.GraphModule, sample: Sequence[Any], options: BackendOptions) -> None:
         self.graph = graph
         self.options = options
         self.owned = [i for i, x in enumerate(sample) if isinstance(x, torch.nn.Parameter)]
-        self.planned = None
+        self.module: GraphModule | None = None
+        self.planned: torch.nn.Module | None = None
 
-    def __call__(self, *inputs):
+    def __call__(self, *inputs: Any) -> Any:
+        """What the graph returns; under a plan where gradients are wanted."""
         trains = torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs)
         if not trains:
             return self.graph(*inputs)
         parameters = [inputs[i] for i in self.owned]
         others = [x for i, x in enumerate(inputs) if i not in set(self.owned)]
-        if self.planned is None:
-            self.planned = wrap(GraphModule(self.graph, self.owned, parameters).train(), tuple(others), **self.options)
+        return self.planned_with(parameters, others)(*others)
+
+    def planned_with(self, parameters: Sequence[torch.nn.Parameter], others: Sequence[Any]) -> torch.nn.Module:
+        """The planned graph with these parameters."""
+        if self.planned is None or self.module is None:
+            self.module = GraphModule(self.graph, self.owned, parameters).train()
+            self.planned = wrap(self.module, tuple(others), **self.options)
         else:
-            self.planned.follow(parameters)
-        return self.planned(*others)
+            self.module.follow(parameters)
+        return self.planned
 
 
 class GraphModule(torch.nn.Module):
-    def __init__(self, graph, owned, parameters):
+    """A graph that takes some of its inputs from its own parameters."""
+
+    def __init__(self, graph: torch.fx.GraphModule, owned: Sequence[int], parameters: Sequence[torch.nn.Parameter]) -> None:
         super().__init__()
         self.graph = torch.fx.GraphModule(graph, graph.graph)  # one that is no lazy one: it will be traced again
         self.owned = owned
         self.follow(parameters)
 
-    def follow(self, parameters):
+    def follow(self, parameters: Sequence[torch.nn.Parameter]) -> None:
+        """The parameters of the next call."""
         for index, parameter in zip(self.owned, parameters):
             self._parameters[f"p{index}"] = parameter
 
-    def forward(self, *others):
+    def forward(self, *others: Any) -> Any:
+        """What the graph returns."""
         rest = iter(others)
         count = len(self.owned) + len(others)
         return self.graph(*(

@@ -2,25 +2,38 @@
 
 import itertools
 import random
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset
+
+from regen.errors import OptionError, OptionTypeError
 
 
 class _Items(IterableDataset):
     """Anything that can be iterated, for a DataLoader."""
 
-    def __init__(self, source):
+    def __init__(self, source: Iterable[Any]) -> None:
         self.source = source
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         return iter(self.source)
 
 
 class Batches:
     """The same arguments give the same order of indices for each epoch, in whatever process."""
 
-    def __init__(self, dataset, batch_size, shuffle, seed, drop_last, num_workers, collate_fn):
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None,
+        shuffle: bool,
+        seed: int,
+        drop_last: bool,
+        num_workers: int,
+        collate_fn: Callable[[list[Any]], Any] | None,
+    ) -> None:
         self.dataset = dataset
         self.batch_size = batch_size
         self.shuffle = bool(shuffle)
@@ -32,11 +45,11 @@ class Batches:
         iterable = isinstance(dataset, IterableDataset) or not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"))
         self.map_style = not self.ready_made and not iterable
         if not (self.map_style or hasattr(dataset, "__iter__")):
-            raise TypeError(f"regen.share.loader: dataset is a {type(dataset).__name__}, expected items by index or iteration")
+            raise OptionTypeError(f"regen.share.loader: dataset is a {type(dataset).__name__}, expected items by index or iteration")
         if shuffle and not self.map_style:
-            raise ValueError("regen.share.loader: shuffle is True, expected False for a dataset that is iterated")
+            raise OptionError("regen.share.loader: shuffle is True, expected False for a dataset that is iterated")
 
-    def settings(self):
+    def settings(self) -> dict[str, Any]:
         """What jobs that share the input must agree on."""
         kind = type(self.dataset)
         return {
@@ -48,7 +61,7 @@ class Batches:
             "drop_last": self.drop_last,
         }
 
-    def at(self, epoch, index):
+    def at(self, epoch: int, index: int) -> Iterator[Any]:
         """An iterator over the batches of the epoch from `index` on."""
         mixed = torch.Generator().manual_seed(self.seed * 1_000_003 + epoch)
         torch.manual_seed(torch.randint(2**62, (), generator=mixed).item())
@@ -65,12 +78,12 @@ class Batches:
         order = torch.randperm(len(self.dataset), generator=mixed).tolist() if self.shuffle else list(range(len(self.dataset)))
         if self.batch_size is None:
             return iter(DataLoader(self.dataset, batch_size=None, sampler=order[index:], **shared))
-        count = number_of_batches(self)
+        count = number_of_batches(self) or 0
         groups = [order[i * self.batch_size : (i + 1) * self.batch_size] for i in range(index, count)]
         return iter(DataLoader(self.dataset, batch_sampler=groups, **shared))
 
 
-def number_of_batches(batches):
+def number_of_batches(batches: Batches) -> int | None:
     """In an epoch; None where only reading tells."""
     if batches.ready_made:
         try:

@@ -1,5 +1,6 @@
 """The process that reads for all: started by the job that finds none, ended when nobody is attached any more."""
 
+import contextlib
 import itertools
 import multiprocessing.spawn
 import os
@@ -8,10 +9,14 @@ import signal
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
+from typing import Any, NoReturn
 
 import torch
 
 from regen import _runtime
+from regen.errors import BudgetError, Error
+from regen.share._batches import Batches
 
 importing = False  # the script of the job that started this producer, to find its dataset's class
 
@@ -32,14 +37,15 @@ _feeder.run_spawned(int(sys.argv[1]))
 class Producer:
     """How to start the process that reads. `fork` and `spawn` return once it listens, or another one does."""
 
-    def __init__(self, batches, name, path, settings, options):
+    def __init__(self, batches: Batches, name: str, path: str, settings: str, options: dict[str, Any]) -> None:
         self.batches = batches
         self.name = name
         self.path = path
         self.settings = settings
         self.options = options
 
-    def fork(self, epoch, index):
+    def fork(self, epoch: int, index: int) -> None:
+        """A process that has this one's memory."""
         reader, writer = os.pipe()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of threads: the child uses none of them, as a worker of a DataLoader
@@ -56,7 +62,8 @@ class Producer:
         os.waitpid(child, 0)
         _raise_what_was_told(self.name, reader)
 
-    def spawn(self, epoch, index):
+    def spawn(self, epoch: int, index: int) -> None:
+        """A new interpreter."""
         reader, writer = os.pipe()
         try:
             main = multiprocessing.spawn.get_preparation_data(f"producer of {self.name}")
@@ -65,7 +72,7 @@ class Producer:
                 # Not multiprocessing's pickler: for tensors it only says where to ask this job for them, which may be dead by then.
                 work = pickle.dumps((self, epoch, index))
             except Exception as error:
-                raise _runtime.RegenError(
+                raise Error(
                     f"the dataset of the shared input {self.name!r} cannot be sent to its producer: {type(error).__name__}: {error}, "
                     "expected one that can be pickled"
                 ) from error
@@ -74,15 +81,14 @@ class Producer:
             with subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, pass_fds=[writer], start_new_session=True
             ) as process:
-                try:
+                assert process.stdin is not None
+                with contextlib.suppress(BrokenPipeError):  # what it has to say comes on the other pipe
                     process.stdin.write(pickle.dumps(sys.path) + pickle.dumps(main) + work)
-                except BrokenPipeError:
-                    pass  # what it has to say comes on the other pipe
         finally:
             os.close(writer)
         _raise_what_was_told(self.name, reader)
 
-    def run(self, epoch, index, told):
+    def run(self, epoch: int, index: int, told: int) -> None:
         """Reads and serves until everybody has left. A line on `told` says that it listens, or why it cannot."""
         _be_alone()
         try:
@@ -94,22 +100,24 @@ class Producer:
                 epoch,
                 index,
             )
-        except _runtime.RegenError as error:
+        except Error as error:
             _tell(told, "" if "serves there already" in str(error) else str(error))
             return
         _tell(told)
         os.close(told)
         self.serve(server, epoch, index)
 
-    def serve(self, server, epoch, index):
+    def serve(self, server: _runtime.FeedProducer, epoch: int, index: int) -> None:
+        """Until every job has left. An error goes to all of them."""
         where = (epoch, index)
+        first: tuple[int, int] | None = where
         try:
             batches = self.start(server, epoch, index)
             while (step := server.begin()) is not None:
                 where, jumped = step[:2], step[2]
-                if batches is None or (jumped and where != (epoch, index)):
+                if batches is None or (jumped and where != first):
                     batches = self.batches.at(*where)
-                epoch, index = None, None  # the first batches are used once
+                first = None  # the first batches are used once
                 batch = next(batches, _NOTHING)
                 if batch is _NOTHING:
                     server.end_epoch()
@@ -117,12 +125,12 @@ class Producer:
                 else:
                     server.publish(batch)
                     batch = None
-        except (_runtime.RegenError, _runtime.BudgetError) as error:
+        except (Error, BudgetError) as error:
             server.fail(f"shared input {self.name!r}: batch {where[1]} of epoch {where[0]}: {error}")
         except BaseException as error:  # whatever it is, the jobs are told
             server.fail(f"the dataset of the shared input {self.name!r} raised {type(error).__name__}: {error}")
 
-    def start(self, server, epoch, index):
+    def start(self, server: _runtime.FeedProducer, epoch: int, index: int) -> Iterator[Any]:
         """Makes the first batch, which says how large the slots are."""
         try:
             batches = self.batches.at(epoch, index)
@@ -138,7 +146,7 @@ class Producer:
         return batches if first is _NOTHING else itertools.chain([first], batches)
 
 
-def run_spawned(told):
+def run_spawned(told: int) -> NoReturn:
     """In a new interpreter: what spawn() has written to its standard input."""
     global importing
     try:
@@ -153,7 +161,7 @@ def run_spawned(told):
     os._exit(0)
 
 
-def _be_alone():
+def _be_alone() -> None:
     """Holds none of the streams of the job, and dies of no key pressed there."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
@@ -164,13 +172,13 @@ def _be_alone():
     torch.set_num_threads(1)
 
 
-def _tell(told, text=""):
+def _tell(told: int, text: str = "") -> None:
     os.write(told, " ".join(text.split()).encode()[:4000] + b"\n")
 
 
-def _raise_what_was_told(name, reader):
+def _raise_what_was_told(name: str, reader: int) -> None:
     # One line, not all until the end: another process that this job starts meanwhile may have the other end as well.
     with os.fdopen(reader, "rb") as pipe:
         text = pipe.readline().decode(errors="replace").strip()
     if text:
-        raise _runtime.RegenError(f"the producer of the shared input {name!r} cannot start: {text}")
+        raise Error(f"the producer of the shared input {name!r} cannot start: {text}")

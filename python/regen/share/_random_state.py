@@ -3,13 +3,15 @@
 import base64
 import random
 import sys
+from typing import Any
 
 import torch
 
-from regen._runtime import RegenError
+from regen.errors import Error
 
 
-def random_state(device):
+def random_state(device: str) -> dict[str, Any]:
+    """Of all generators that are in use."""
     state = {"torch": encode(torch.get_rng_state()), "python": python_state()}
     if str(device).startswith("cuda"):
         state["cuda"] = encode(torch.cuda.get_rng_state(device))
@@ -19,27 +21,31 @@ def random_state(device):
     return state
 
 
-def restore_random_state(state, device):
+def restore_random_state(state: dict[str, Any], device: str) -> None:
+    """What `random_state` gave."""
     torch.set_rng_state(decode(state["torch"]))
     version, numbers, gauss = state["python"]
     random.setstate((version, tuple(numbers), gauss))
     if str(device).startswith("cuda"):
         if "cuda" not in state:
-            raise RegenError(f"the state was saved by a training on a CPU, expected one on the kind of device of {device}")
+            raise Error(f"the state was saved by a training on a CPU, expected one on the kind of device of {device}")
         torch.cuda.set_rng_state(decode(state["cuda"]), device)
     if "numpy" in state:
         import numpy
         numpy.random.set_state(tuple(state["numpy"]))
 
 
-def python_state():
+def python_state() -> list[Any]:
+    """Of Python's own generator."""
     version, numbers, gauss = random.getstate()
     return [version, list(numbers), gauss]
 
 
-def encode(tensor):
+def encode(tensor: torch.Tensor) -> str:
+    """Bytes as text."""
     return base64.b64encode(tensor.numpy().tobytes()).decode()
 
 
-def decode(text):
+def decode(text: str) -> torch.Tensor:
+    """What `encode` gave."""
     return torch.frombuffer(bytearray(base64.b64decode(text)), dtype=torch.uint8)

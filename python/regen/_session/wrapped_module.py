@@ -2,18 +2,22 @@
 
 import dataclasses
 import weakref
+from typing import Any
 
 import torch
 from torch.autograd.function import once_differentiable
 
-from regen import _runtime
+from regen._capture.capture import Captured
+from regen._capture.program_builder import referenced_values
 from regen._session.budget import device_budget
+from regen._session.caller_memory import CallerMemory
 from regen._session.job import hold
 from regen._session.measured_step import StepClock
 from regen._session.owned import Bindings, place_of, place_value
-from regen._capture.program_builder import referenced_values
 from regen._session.report import PlanReport
-from regen._session.runner import RUNTIME_RESERVE, Runner
+from regen._session.session import RUNTIME_RESERVE, Session
+from regen.errors import UsageError
+from regen.options import Options
 
 # Gradients are handed to autograd when about this many bytes of them are complete, so that DDP's
 # buckets fill while the rest of the backward pass runs.
@@ -29,19 +33,19 @@ class Coming:
     gradients: int
 
 
-class WrapPlan(Runner):
+class ModuleSession(Session):
     """A plan beside which the caller holds memory of its own."""
 
-    def __init__(self, captured, settings, caller):
+    def __init__(self, captured: Captured, options: Options, caller: CallerMemory) -> None:
         self.caller = caller
-        super().__init__(captured, settings)
+        super().__init__(captured, options)
         if caller.unplanned is None:
             caller.unplanned = self.step.unplanned_bytes
 
     @property
     def gross_budget(self):
         """A share is of the unplanned peak of the first sample, also for other shapes."""
-        return device_budget(self.settings.budget, self.caller.unplanned + self.caller.bytes, self.device)
+        return device_budget(self.options.budget, (self.caller.unplanned or 0) + self.caller.bytes, self.device)
 
     @property
     def budget(self):
@@ -57,6 +61,14 @@ class WrapPlan(Runner):
             return text
         return f"{text}; to all of these add {self.caller.bytes:,} bytes that the caller holds (loss, optimizer, buckets)"
 
+    def agree(self) -> bool:
+        """With other ranks; alone there is nothing to agree on."""
+        return False
+
+    def meet(self, number: int, may_swap: bool) -> bool:
+        """With other ranks; alone there is none to meet."""
+        return False
+
     def own_bytes(self):
         """What the plan accounts for, of the memory that is measured."""
         own = self.step.fixed_bytes
@@ -65,18 +77,17 @@ class WrapPlan(Runner):
         return own
 
 
-class WrapRunner:
+class ShapedModule:
     """One captured program, its plan, and where its tensors are found."""
 
-    def __init__(self, captured, plan, model, chunk=GRADIENT_CHUNK):
+    def __init__(self, captured: Captured, session: ModuleSession, model: torch.nn.Module, chunk: int = GRADIENT_CHUNK) -> None:
         self.captured = captured
-        self.plan = plan
-        self.runner = plan
-        self.caller = plan.caller
+        self.session = session
+        self.caller = session.caller
         self.chunk = chunk
         self.steps = 0  # forward passes so far; names the one whose values are in the arena
-        self.seconds = None
-        self.last_call = lambda: None  # a weak reference
+        self.seconds: StepClock | None = None
+        self.last_call: Any = lambda: None  # a weak reference
         self.bindings = Bindings(captured, model)
         self.grad_places = {name: place_of(model, name) for _, kind, name in captured.gradient_results if kind == "parameter"}
         self.find_sizes()
@@ -113,9 +124,9 @@ class WrapRunner:
 
     def present_bytes(self):
         """Of what the plan accounts for, that which is there between two steps."""
-        if self.plan.kind != "cpu":
+        if self.session.kind != "cpu":
             return self.present
-        memory = self.plan.step.memory()
+        memory = self.session.step.memory()
         return self.present + memory["arena"] + memory["generators"]
 
     # Planning.
@@ -123,20 +134,20 @@ class WrapRunner:
     def make_ready(self):
         if not self.awaits_backward():
             self.take_better_plan()
-        if not self.plan.compiled:
-            self.plan.plan()
+        if not self.session.compiled:
+            self.session.plan()
             self.compile()
 
     def compile(self):
-        self.plan.compile()
-        self.plan.step.cut_backward(self.chunk)
+        self.session.compile()
+        self.session.step.cut_backward(self.chunk)
         self.arrange_gradients()
-        self.own_bytes = self.plan.own_bytes()
+        self.own_bytes = self.session.own_bytes()
 
     def take_better_plan(self):
-        in_use = self.plan.report
-        self.plan.take_better_plan(self.steps + 1)
-        if self.plan.report is not in_use:
+        in_use = self.session.report
+        self.session.take_better_plan(self.steps + 1)
+        if self.session.report is not in_use:
             self.plan_changed()
 
     def plan_changed(self):
@@ -144,38 +155,38 @@ class WrapRunner:
         self.caller.plan_changed()
 
     def release(self):
-        self.plan.release()
+        self.session.release()
 
     def report(self):
         peak = self.caller.measured_peak()
-        if peak is not None and self.plan.kind != "cpu" and self.plan.compiled:
-            peak += self.plan.step.memory()["arena"]  # a GPU's does not come from torch
-        return PlanReport(self.plan, self.caller.bytes, peak, self.seconds and self.seconds.total)
+        if peak is not None and self.session.kind != "cpu" and self.session.compiled:
+            peak += self.session.step.memory()["arena"]  # a GPU's does not come from torch
+        return PlanReport(self.session, self.caller.bytes, peak, self.seconds and self.seconds.total)
 
     def agree_on_room(self):
-        """The same with the other ranks, whichever runner each of them is about to use."""
-        if self.plan.agree():
-            in_use = self.plan.compiled
+        """The same with the other ranks, whichever shape each of them is about to use."""
+        if self.session.agree():
+            in_use = self.session.compiled
             self.release()
-            self.plan.plan()
+            self.session.plan()
             if in_use:
                 self.compile()
 
     def meet(self, number):
-        """With the other ranks, whichever runner each of them is about to use: is there a better plan for all?"""
-        if self.plan.meet(number, may_swap=not self.awaits_backward()):
+        """With the other ranks, whichever shape each of them is about to use: is there a better plan for all?"""
+        if self.session.meet(number, may_swap=not self.awaits_backward()):
             self.plan_changed()
 
     def make_room(self):
         """Plans again if what the caller turned out to hold does not fit beside the plan."""
-        if self.plan.predicted_peak > self.plan.gross_budget:
+        if self.session.predicted_peak > self.session.gross_budget:
             self.release()
             self.make_ready()
 
     def arrange_gradients(self):
         """For each backward part, which gradients it completes: (result, "parameter" or "input", who)."""
         kinds = {result: (kind, who) for result, kind, who in self.captured.gradient_results}
-        step = self.plan.step
+        step = self.session.step
         self.parts = [
             [(result, *kinds[result]) for result in step.results_of(part) if result in kinds]
             for part in range(1, step.num_parts)
@@ -190,8 +201,8 @@ class WrapRunner:
 
     def forward(self, flat):
         if self.caller.is_known():
-            self.plan.look_for_better_plan()
-        step = self.plan.step
+            self.session.look_for_better_plan()
+        step = self.session.step
         owned = self.bindings.owned.tensors()
         self.steps += 1
         step.forget()
@@ -237,45 +248,45 @@ def tangents_behind(captured):
 class StepCall:
     """One forward pass and the backward pass that belongs to it."""
 
-    def __init__(self, runner, number, owned, inputs):
+    def __init__(self, shaped: ShapedModule, number: int, owned: list[torch.Tensor], inputs: list[Any]) -> None:
         self.state = "forward"
-        self.runner = runner
+        self.shaped = shaped
         self.number = number
         self.owned = owned
         self.inputs = inputs  # the step holds no tensors itself; the backward pass may read these
         self.versions = [tensor._version for tensor in owned]
-        self.clock = StepClock(runner.plan.kind)
-        self.tangents_given = None
+        self.clock = StepClock(shaped.session.kind)
+        self.tangents_given: frozenset[int] = frozenset()
 
     def __del__(self):
         # Given up half-way, by an exception or because nobody wanted gradients: results are held no longer.
-        runner = self.runner
-        if self.state == "forward" and runner.steps == self.number and runner.plan.compiled:
-            runner.plan.step.forget()
+        shaped = self.shaped
+        if self.state == "forward" and shaped.steps == self.number and shaped.session.compiled:
+            shaped.session.step.forget()
 
     def run_forward(self):
-        step = self.runner.plan.step
+        step = self.shaped.session.step
         with hold():
             self.clock.begin()
             step.run(0)
-            outputs = tuple(step.result(r) for r in self.runner.captured.output_results)
+            outputs = tuple(step.result(r) for r in self.shaped.captured.output_results)
             self.clock.end()
         return outputs
 
     def run_backward(self, part, tangents):
-        runner = self.runner
+        shaped = self.shaped
         self.check_alive()
         self.check_unchanged()
-        step = runner.plan.step
+        step = shaped.session.step
         with hold():
             self.clock.begin()
             if part == 0:
-                runner.caller.before_backward()
+                shaped.caller.before_backward()
                 self.start_backward(step, tangents)
             step.run(part + 1)
-            gradients = tuple(self.gradient(step, result) for result, _, _ in runner.parts[part])
+            gradients = tuple(self.gradient(step, result) for result, _, _ in shaped.parts[part])
             self.clock.end()
-        if part == len(runner.parts) - 1:
+        if part == len(shaped.parts) - 1:
             self.finish(step)
         return gradients
 
@@ -283,40 +294,40 @@ class StepCall:
         self.tangents_given = frozenset(i for i, tangent in enumerate(tangents) if tangent is not None)
         self.held = self.bound_tangents(tangents)
         # Memory that was let go and taken again between the passes (FSDP) may be elsewhere.
-        step.bind(self.held + self.runner.bindings.owned.bindings(self.owned))
+        step.bind(self.held + self.shaped.bindings.owned.bindings(self.owned))
 
     def gradient(self, step, result):
         """None, as plain PyTorch has it, when no output that it comes from was used."""
-        needs = self.runner.needs.get(result)
+        needs = self.shaped.needs.get(result)
         return None if needs and not needs & self.tangents_given else step.result(result)
 
     def finish(self, step):
         step.forget()
         self.state = "done"
-        self.held = self.owned = self.inputs = None
-        self.runner.seconds = self.clock
-        self.runner.caller.after_backward()
+        self.held, self.owned, self.inputs = [], [], []
+        self.shaped.seconds = self.clock
+        self.shaped.caller.after_backward()
 
     def check_alive(self):
         if self.state == "done":
-            raise RuntimeError(
+            raise UsageError(
                 "regen: backward ran a second time through a forward pass whose values are released; "
                 "expected one backward pass for each forward pass (retain_graph=True keeps nothing of a planned step)")
-        if self.runner.steps != self.number or not self.runner.plan.compiled:
-            raise RuntimeError(
+        if self.shaped.steps != self.number or not self.shaped.session.compiled:
+            raise UsageError(
                 "regen: the values saved by this forward pass are gone: another forward pass of the same wrapped "
                 "model ran since; expected each backward pass before the next forward pass")
 
     def check_unchanged(self):
         """As plain PyTorch does: what the backward pass reads must be as the forward pass left it."""
-        for name, tensor, version in zip(self.runner.bindings.owned.names, self.owned, self.versions):
+        for name, tensor, version in zip(self.shaped.bindings.owned.names, self.owned, self.versions):
             if tensor._version != version and isinstance(tensor, torch.nn.Parameter):
-                raise RuntimeError(
+                raise UsageError(
                     f"regen: '{name}' was changed in place between the forward pass and the end of the backward pass that "
                     "reads it; expected parameters to be updated after backward (regen.step updates them early and safely)")
 
     def bound_tangents(self, tangents):
-        captured = self.runner.captured
+        captured = self.shaped.captured
         values = captured.program["values"]
         return [
             (values[value]["storage"], as_laid_out(tangent, values[value], captured), values[value]["offset"])
@@ -336,22 +347,23 @@ def as_laid_out(tangent, value, captured):
 
 class BackwardPart(torch.autograd.Function):
     """A stretch of the backward pass as one node of autograd's graph. The chain of them hands each
-    stretch's gradients over as soon as it has run; the one nearest to the loss runs the forward pass."""
+    stretch's gradients over as soon as it has run; the one nearest to the loss runs the forward pass.
+    """
 
     @staticmethod
-    def forward(ctx, call, part, link, *tensors):
+    def forward(ctx: Any, call: StepCall, part: int, link: Any, *tensors: Any) -> Any:
         ctx.call, ctx.part, ctx.linked = call, part, link is not None
         ctx.set_materialize_grads(False)
         if part > 0:
-            return torch.empty(0, device=call.runner.plan.device)
+            return torch.empty(0, device=call.shaped.session.device)
         outputs = call.run_forward()
-        tangents = call.runner.captured.tangent_values
+        tangents = call.shaped.captured.tangent_values
         ctx.mark_non_differentiable(*[o for o, v in zip(outputs, tangents) if v is None])
         return outputs
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, *tangents):
+    def backward(ctx: Any, *tangents: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         gradients = ctx.call.run_backward(ctx.part, tangents)
-        link = torch.empty(0, device=ctx.call.runner.plan.device) if ctx.linked else None
+        link = torch.empty(0, device=ctx.call.shaped.session.device) if ctx.linked else None
         return (None, None, link, *gradients)

@@ -1,0 +1,91 @@
+"""The sessions of one model: one for each shape of its inputs, of which one holds the arena. What `wrap`, `step` and `infer` share."""
+
+import os
+from collections.abc import Callable, Hashable
+from typing import Generic, Protocol, TypeVar
+
+from regen._session.admission import Admission
+from regen._session.report import NotPlanned, PlanReport
+from regen._session.session import Session
+from regen.errors import UsageError
+
+
+class Shaped(Protocol):
+    """What a shape cache holds: a captured step for one shape of the inputs."""
+
+    @property
+    def session(self) -> Session:
+        """Plans, and holds the arena while compiled."""
+        ...
+
+    def make_ready(self) -> None:
+        """Takes the arena."""
+
+    def release(self) -> None:
+        """Gives the arena back."""
+
+    def report(self) -> PlanReport:
+        """What the plan decided."""
+        ...
+
+
+Entry = TypeVar("Entry", bound=Shaped)
+
+
+class ShapeCache(Generic[Entry]):
+    """One session for each shape of the inputs, of which one holds the arena."""
+
+    def __init__(self, admission: Admission | None = None) -> None:
+        """`admission`: of a job whose bytes may change between two steps."""
+        self.admission = admission
+        self.shapes: dict[Hashable, Entry] = {}
+        self.active: Entry | None = None
+
+    def shape_of(self, key: Hashable, make: Callable[[], Entry]) -> Entry:
+        """The entry of this shape. Outside of a hold: the daemon may have to make room for a new one."""
+        if key in self.shapes:
+            if self.admission is not None:
+                self.admission.tell()
+            return self.shapes[key]
+        self.release()  # measuring needs room, and quiet
+        for other in self.shapes.values():
+            other.session.improvement.stop()
+        made = self.shapes[key] = make()
+        if self.admission is not None:
+            self.admission.introduce(made.session)
+        return made
+
+    def activate(self, shaped: Entry) -> None:
+        """Inside a hold."""
+        if self.active is not shaped:
+            self.release()
+        self.pack_state()
+        shaped.make_ready()
+        self.active = shaped
+
+    def pack_state(self) -> None:
+        """Once no other session holds the arena, and before this one takes it: into one place what may have to leave."""
+
+    @property
+    def plan(self) -> PlanReport:
+        """What the plan in use decided: predicted and measured peak and time, the bound. `print` shows all of it."""
+        return NotPlanned() if self.active is None else self.active.report()
+
+    def save_plan(self, path: str | os.PathLike[str]) -> None:
+        """Writes the plan in use to a file, for `plan_file=path` next time.
+
+        Args:
+            path: where the file goes; one that is there is replaced.
+
+        Raises:
+            UsageError: no step has been planned yet.
+        """
+        if self.active is None:
+            raise UsageError("save_plan(): no step has been planned yet, expected a step first")
+        self.active.session.write_plan(path)
+
+    def release(self) -> None:
+        """Gives the arena back until the next batch."""
+        if self.active is not None:
+            self.active.release()
+            self.active = None
