@@ -57,13 +57,12 @@ Result<Budget> Budget::parse(std::string_view text) {
   return Budget(Kind::kBytes, static_cast<double>(bytes), quoted(text));
 }
 
-Result<Budget> Budget::from_number(double value) {
-  if (!(value > 0) || value > static_cast<double>(kMaxBytes)) {
-    return bad_input("budget=" + format_exact(value) +
-                     "; expected a positive number of bytes or a share between 0 and 1");
+Result<Budget> Budget::from_fraction(double fraction) {
+  if (!(fraction > 0) || fraction > 1) {
+    return bad_input("a budget of " + format_exact(fraction) +
+                     " of the unplanned peak, expected a fraction above 0 and at most 1");
   }
-  const Kind kind = value <= 1 ? Kind::kFraction : Kind::kBytes;
-  return Budget(kind, value, format_exact(value));
+  return Budget(Kind::kFraction, fraction, format_exact(fraction));
 }
 
 Budget Budget::from_bytes(Bytes bytes) {

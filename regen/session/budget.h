@@ -18,8 +18,8 @@ namespace regen::session {
 class Budget {
  public:
   static Result<Budget> parse(std::string_view text);
-  // A fraction up to 1, or bytes above.
-  static Result<Budget> from_number(double value);
+  // Above 0 and up to 1.
+  static Result<Budget> from_fraction(double fraction);
   static Budget from_bytes(Bytes bytes);
   static Budget of_device();
 

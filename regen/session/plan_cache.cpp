@@ -40,6 +40,7 @@ Result<PlannedStep> read(const std::string& path, const PlanKey& key,
   REGEN_ASSIGN(const std::string text, read_file(path, kMostBytes));
   REGEN_ASSIGN(StoredPlan stored, read_stored_plan(text, path));
   if (stored.key != key.text()) return bad_input(path + ": the plan has another key");
+  if (stored.origin.improvement) stored.origin.improvement->before_step.reset();  // of a process
   REGEN_ASSIGN(PlannedStep planned, recorded.accept(std::move(stored.plan), stored.origin));
   if (!fits(key, planned)) return bad_input(path + ": the plan does not fit the budget");
   return planned;

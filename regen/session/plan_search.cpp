@@ -98,6 +98,9 @@ Refusal refuse(const RecordedStep& recorded, const PlanRequest& request, const O
                const std::optional<PlannedStep>& least) {
   Refusal refusal;
   refusal.why = explain_infeasible(recorded.graph(), request.budget.value_or(kMaxBytes));
+  const StructuralBound& bound = refusal.why.bound;
+  if (bound.op.valid()) refusal.op = recorded.graph().name(bound.op);
+  for (const TensorId t : bound.live) refusal.tensors.emplace_back(recorded.graph().name(t));
   refusal.proven = refusal.why.proven || last.status == PlanStatus::kInfeasible;
   if (request.names_planner) refusal.planner = last.planner;
   if (least) refusal.least_budget = least->peak_bytes();

@@ -67,10 +67,11 @@ Result<std::unique_ptr<Session>> Session::open(const CapturedStep& captured, Set
                                                Surroundings surroundings) {
   // Before anything is measured: what can be said of a budget without the step's size.
   REGEN_TRY(allowed_bytes(settings.budget, surroundings.job, 0, *captured.device()));
-  REGEN_ASSIGN(RecordedStep recorded,
-               captured.record(recording_options(captured, settings, surroundings)));
+  const RecordingOptions options = recording_options(captured, settings, surroundings);
+  REGEN_ASSIGN(RecordedStep recorded, captured.record(options));
   std::unique_ptr<Session> session(
       new Session(std::move(recorded), std::move(settings), std::move(surroundings)));
+  session->measurements_ = options.measurements;
   REGEN_TRY(session->make_curve());
   return session;
 }
@@ -235,6 +236,14 @@ Result<bool> Session::plan_by(const std::vector<std::string>& planners, const Li
   release();
   planned_ = recorded_.take(found);
   return true;
+}
+
+Status Session::take_plan(Plan plan) {
+  const PlanOrigin origin{.planner = plan.planner, .lower_bound = recorded_.base_seconds()};
+  REGEN_ASSIGN(PlannedStep accepted, recorded_.accept(std::move(plan), origin));
+  release();
+  planned_ = std::move(accepted);
+  return {};
 }
 
 std::string Session::stored_plan() const {

@@ -57,6 +57,8 @@ class Session {
   Settings& settings() { return settings_; }
   const Settings& settings() const { return settings_; }
 
+  // The file of measurements that the recording used; empty: none.
+  const std::string& measurements() const { return measurements_; }
   // Of copies between the host and the device; given, or measured the first time.
   Result<Link> link() const { return recorded_.link().get(); }
   void set_link(const Link& link) { recorded_.set_link(std::make_shared<LinkSource>(link)); }
@@ -96,6 +98,8 @@ class Session {
   // What other planners find within the budget takes the place of the plan in use. False if they
   // find nothing.
   Result<bool> plan_by(const std::vector<std::string>& planners, const Limits& limits);
+  // A plan from outside takes the place of the plan in use.
+  Status take_plan(Plan plan);
   // The plan in use as text, for other ranks, and one that another rank has found.
   std::string stored_plan() const;
   Status take_stored_plan(std::string_view text);
@@ -128,6 +132,8 @@ class Session {
   // At most one search at a time, and one for each plan that was made in the foreground.
   Status search_beside();
   const std::shared_ptr<BackgroundSearch>& search() const { return search_; }
+  // The key of the plan that the search is, or was, to improve.
+  const std::string& searched_for() const { return searched_for_; }
   // Before step `number`, with no step under way: true when a better plan is in use now, to be
   // compiled.
   Result<bool> take_better_plan(std::int64_t number);
@@ -156,6 +162,7 @@ class Session {
   void note_bound(double bound);
 
   RecordedStep recorded_;
+  std::string measurements_;
   Settings settings_;
   Surroundings surroundings_;
   PlanCache cache_;

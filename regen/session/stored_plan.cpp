@@ -17,8 +17,12 @@ Json origin_json(const PlanOrigin& origin) {
             {"work", origin.work},         {"note", origin.note},
             {"searched", origin.searched}};
   if (origin.improvement) {
-    json["improvement"] = {{"search_seconds", origin.improvement->search_seconds},
-                           {"earlier_cost", origin.improvement->earlier_cost}};
+    Json& improvement = json["improvement"];
+    improvement["search_seconds"] = origin.improvement->search_seconds;
+    improvement["earlier_cost"] = origin.improvement->earlier_cost;
+    if (origin.improvement->before_step) {
+      improvement["before_step"] = *origin.improvement->before_step;
+    }
   }
   return json;
 }
@@ -44,6 +48,10 @@ Status read_improvement(const JsonCursor& object, PlanOrigin& origin) {
   Improvement improvement;
   REGEN_TRY(read_amount(field, "search_seconds", improvement.search_seconds));
   REGEN_TRY(read_amount(field, "earlier_cost", improvement.earlier_cost));
+  if (has_field(field, "before_step")) {
+    REGEN_ASSIGN(const JsonCursor step, required_field(field, "before_step"));
+    REGEN_ASSIGN(improvement.before_step, step.whole(0, std::numeric_limits<std::int64_t>::max()));
+  }
   origin.improvement = improvement;
   return {};
 }
