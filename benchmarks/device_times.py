@@ -4,10 +4,11 @@
 def recorded(call, device):
     """(what `call` returns, [(begin, end), ...]): kernels and copies on a GPU, or operators on a CPU, in seconds since 1970."""
     import torch  # the rest is needed where there is none
+    from torch.autograd import DeviceType  # pyright: ignore[reportPrivateImportUsage]
 
     on_gpu = device.startswith("cuda")
     activity = torch.profiler.ProfilerActivity.CUDA if on_gpu else torch.profiler.ProfilerActivity.CPU
-    kind = torch.autograd.DeviceType.CUDA if on_gpu else torch.autograd.DeviceType.CPU
+    kind = DeviceType.CUDA if on_gpu else DeviceType.CPU
     with torch.profiler.profile(activities=[activity]) as profile:
         result = call()
     events = profile.profiler.kineto_results.events()

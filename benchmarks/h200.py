@@ -28,12 +28,13 @@ sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / "python"), str
 import itertools
 
 import torch
-from regen._check import same_bits
+from torch.autograd import DeviceType  # pyright: ignore[reportPrivateImportUsage]
 
 import regen
 from benchmarks.checkpointed import checkpoint_blocks
 from benchmarks.moved_plan import moved_plan
 from examples.models import build
+from regen._check import same_bits
 
 GIB = float(1 << 30)
 EVERYTHING = "130GiB"
@@ -195,7 +196,7 @@ def kernels_of(step):
         torch.cuda.synchronize()
     rows = {}
     for event in profile.events():
-        if event.device_type == torch.autograd.DeviceType.CUDA:
+        if event.device_type == DeviceType.CUDA:
             row = rows.setdefault(event.name, [0.0, 0])
             row[0] += event.time_range.elapsed_us() / 1e3
             row[1] += 1

@@ -10,9 +10,9 @@ for folder in (ROOT, ROOT / "python"):
         sys.path.insert(0, str(folder))
 
 import torch
-from regen.capture import capture, save
 
 import regen
+from regen.capture import capture, save
 
 
 def add_budget_options(parser):

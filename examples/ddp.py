@@ -10,10 +10,10 @@ import os
 
 import torch
 import torch.distributed as dist
-from common import add_budget_options, finish, size, wrap
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
+from common import add_budget_options, finish, size, wrap
 from examples.models import build
 
 

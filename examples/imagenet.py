@@ -11,10 +11,10 @@ import os
 import time
 
 import torch
-from common import add_budget_options, finish, size, wrap
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
+from common import add_budget_options, finish, size, wrap
 from examples.models import FAMILIES, build
 
 ARCHITECTURES = [name for family in ("plain", "residual", "depthwise", "inception", "dense") for name in FAMILIES[family] if name != "mlp"]
@@ -73,7 +73,8 @@ def loaders(options, shape):
         generator = torch.Generator().manual_seed(options.seed)
         return [DataLoader(generated(n, shape, generator), options.batch_size, shuffle=shuffle) for n, shuffle in (
             (options.batch_size * max(1, options.steps), True), (options.batch_size, False))]
-    from torchvision import datasets, transforms
+    from torchvision import datasets, transforms  # pyright: ignore[reportMissingImports]
+
     normalize = transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
     size = shape[-1]
     views = {

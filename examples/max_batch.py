@@ -5,9 +5,9 @@
 
 import argparse
 
-import common  # noqa: F401  makes regen importable
 import torch
 
+import common  # noqa: F401  makes regen importable
 import regen
 from examples.models import build, names
 from regen import _runtime

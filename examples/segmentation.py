@@ -6,9 +6,9 @@
 import argparse
 
 import torch
-from common import add_budget_options, finish, wrap
 from torch.nn import functional as F
 
+from common import add_budget_options, finish, wrap
 from examples.models import build
 
 

@@ -15,12 +15,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "python"), str(ROOT)]
 
 import torch
-from regen._session.session import Session
-from regen.capture import capture_step
-from regen.options import Options
 from torch.nn import functional as F
 
 from examples.models import branches, recurrent, residual, transformers
+from regen._session.session import Session
+from regen.capture import capture_step
+from regen.options import Options
 
 
 def pictures(batch, size=112):

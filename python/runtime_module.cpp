@@ -15,7 +15,7 @@
 #include "python/runtime_state.h"
 #include "python/runtime_session.h"
 #include "regen/base/folder_lock.h"
-#include "regen/execute/memory_meter.h"
+#include "regen/execute/device/memory_meter.h"
 
 namespace py = pybind11;
 
@@ -33,12 +33,13 @@ void bind_model_watch(py::module_& module) {
 }
 
 void bind_memory(py::module_& module) {
-  module.def("install_memory_meter", [] { check(install_memory_meter()); });
-  module.def("remove_memory_meter", [] { check(remove_memory_meter()); });
-  module.def("reset_memory_peak",
-             [](const std::string& device) { check(reset_memory_peak(c10::Device(device))); });
+  module.def("install_memory_meter", [] { check(execute::install_memory_meter()); });
+  module.def("remove_memory_meter", [] { check(execute::remove_memory_meter()); });
+  module.def("reset_memory_peak", [](const std::string& device) {
+    check(execute::reset_memory_peak(c10::Device(device)));
+  });
   module.def("memory_use", [](const std::string& device) {
-    const MemoryUse use = value_or_raise(memory_use(c10::Device(device)));
+    const execute::MemoryUse use = value_or_raise(execute::memory_use(c10::Device(device)));
     py::dict dict;
     dict["allocated"] = use.allocated;
     dict["allocated_peak"] = use.allocated_peak;
@@ -48,10 +49,10 @@ void bind_memory(py::module_& module) {
     return dict;
   });
   module.def("device_name",
-             [](const std::string& name) { return value_or_raise(open_device(name))->name(); });
+             [](const std::string& name) { return value_or_raise(execute::open_device(name))->name(); });
   module.def("device_memory", [](const std::string& name) {
-    const auto device = value_or_raise(open_device(name));
-    const DeviceMemory memory = value_or_raise(device->memory());
+    const auto device = value_or_raise(execute::open_device(name));
+    const execute::DeviceMemory memory = value_or_raise(device->memory());
     return std::pair(memory.total, memory.free);
   });
   py::class_<FolderLock>(module, "FolderLock")

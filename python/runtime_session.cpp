@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "python/runtime_errors.h"
+#include "regen/published/planner_list.h"
 #include "regen/session/running_searches.h"
 
 namespace py = pybind11;
@@ -23,13 +24,13 @@ session::Retreat retreat_of(share::Depth depth) {
 }
 
 // The job holds its device while the work is done.
-session::DeviceScope scope_of(const std::shared_ptr<share::Holder>& job,
-                              const std::shared_ptr<ExecutionDevice>& device) {
+session::DeviceScope scope_of(const std::shared_ptr<share::DeviceLease>& job,
+                              const std::shared_ptr<execute::ExecutionDevice>& device) {
   if (!job) return {};
   return [job, device](const std::function<Status()>& work) -> Status {
     REGEN_TRY(job->begin());
     const Status status = work();
-    share::Afterwards afterwards;
+    share::ReleaseOptions afterwards;
     if (!device->torch_device().is_cpu()) afterwards.finish = [device] { device->finish(); };
     job->end(afterwards);
     return status;
@@ -65,7 +66,8 @@ RuntimeSession::RuntimeSession(const std::string& program, const std::string& de
   const py::gil_scoped_release unlocked;
   const auto captured = value_or_raise(session::CapturedStep::read(program, device));
   session::Surroundings surroundings;
-  surroundings.sample = [&](StorageId storage) {
+  surroundings.registry = &published::every_planner();
+  surroundings.sample = [&](execute::StorageId storage) {
     const auto found = samples.find(storage.index());
     return found == samples.end() ? at::Tensor() : found->second;
   };
@@ -136,6 +138,7 @@ void RuntimeSession::follow_limit(Bytes limit) {
 
 void RuntimeSession::search_beside() {
   check(session_->search_beside());
+  warn();
 }
 
 bool RuntimeSession::take_better_plan(std::int64_t number) {
@@ -152,7 +155,7 @@ void RuntimeSession::set_gate(std::shared_ptr<Gate> gate, double quantum_seconds
 void RuntimeSession::bind(
     const std::vector<std::tuple<std::size_t, at::Tensor, std::int64_t>>& tensors) {
   for (const auto& [storage, tensor, offset] : tensors) {
-    check(executor().bind(StorageId(storage), tensor, offset));
+    check(executor().bind(execute::StorageId(storage), tensor, offset));
   }
 }
 
@@ -167,21 +170,21 @@ void RuntimeSession::run(std::size_t part) {
 }
 
 Status RuntimeSession::run_as_job(std::size_t part) {
-  share::Holder::Run run(*job_);
+  share::DeviceLease::Run run(*job_);
   REGEN_TRY(run.begin());
-  run.afterwards.finish = [device = recorded().device()] { device->finish(); };
+  run.release_options.finish = [device = recorded().device()] { device->finish(); };
   REGEN_TRY(session_->running().executor().restore());  // it may have made room since
   return session_->running().run(part);
 }
 
 Bytes RuntimeSession::spill() {
-  Executor& own = executor();
+  execute::Executor& own = executor();
   const py::gil_scoped_release unlocked;
   return value_or_raise(own.spill());
 }
 
 void RuntimeSession::restore() {
-  Executor& own = executor();
+  execute::Executor& own = executor();
   const py::gil_scoped_release unlocked;
   check(own.restore());
 }

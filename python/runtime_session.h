@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "regen/session/session.h"
-#include "regen/share/holder.h"
+#include "regen/share/client/device_lease.h"
 
 namespace regen {
 
@@ -36,8 +36,8 @@ class MovableJobMemory final : public share::MovableMemory {
 
 // The job that this process is, and how it lives with others.
 struct SessionJob {
-  std::shared_ptr<share::Holder> job;  // null: no job
-  double quantum_seconds = kWindowSeconds;
+  std::shared_ptr<share::DeviceLease> job;  // null: no job
+  double quantum_seconds = execute::kQuantumSeconds;
   std::shared_ptr<MovableJobMemory> memory;  // null: the job's bytes do not change
   std::optional<Bytes> limit;                // what the job may use; absent: what it asked for
 };
@@ -58,7 +58,7 @@ class RuntimeSession {
   const session::RecordedStep& recorded() const { return session_->recorded(); }
   // Of the step that is compiled; else an error.
   session::CompiledStep& running();
-  Executor& executor() { return running().executor(); }
+  execute::Executor& executor() { return running().executor(); }
 
   void plan();
   bool plan_by(const std::vector<std::string>& planners, double seconds, std::int64_t work);
@@ -83,7 +83,7 @@ class RuntimeSession {
   // What went wrong without stopping the session, as warnings of Python.
   void warn();
 
-  std::shared_ptr<share::Holder> job_;
+  std::shared_ptr<share::DeviceLease> job_;
   std::unique_ptr<session::Session> session_;
 };
 

@@ -41,7 +41,7 @@ void bind_budget(py::module_& module) {
       .def_static("of_bytes", &Budget::from_bytes)
       .def_property_readonly("text", &Budget::text)
       .def("bytes", [](const Budget& self, Bytes unplanned, const std::string& device) {
-        return value_or_raise(self.bytes(unplanned, *value_or_raise(open_device(device))));
+        return value_or_raise(self.bytes(unplanned, *value_or_raise(execute::open_device(device))));
       });
 }
 
@@ -67,10 +67,10 @@ void bind_settings(py::module_& module) {
       .def_property(
           "algorithms",
           [](const Settings& self) {
-            return self.algorithms == Algorithms::kAny ? "any" : "default";
+            return self.algorithms == execute::Algorithms::kAny ? "any" : "default";
           },
           [](Settings& self, const std::string& text) {
-            self.algorithms = value_or_raise(parse_algorithms(text));
+            self.algorithms = value_or_raise(execute::parse_algorithms(text));
           })
       .def("background_seconds", &Settings::background_seconds, py::arg("on_cpu"));
   module.attr("BACKGROUND_SECONDS") = session::kBackgroundSeconds;
@@ -128,10 +128,10 @@ void bind_report(py::module_& module) {
 }
 
 void bind_search(py::module_& module) {
-  py::class_<BackgroundSearch, std::shared_ptr<BackgroundSearch>>(module, "BackgroundSearch")
-      .def_property_readonly("ended", &BackgroundSearch::ended)
-      .def("stop", &BackgroundSearch::stop)
-      .def("wait", &BackgroundSearch::wait, py::call_guard<py::gil_scoped_release>());
+  py::class_<search::BackgroundSearch, std::shared_ptr<search::BackgroundSearch>>(module, "BackgroundSearch")
+      .def_property_readonly("ended", &search::BackgroundSearch::ended)
+      .def("stop", &search::BackgroundSearch::stop)
+      .def("wait", &search::BackgroundSearch::wait, py::call_guard<py::gil_scoped_release>());
   module.def("num_searches", &session::num_searches);
   // A process that ends must not leave a thread behind.
   py::module_::import("atexit").attr("register")(py::cpp_function(
@@ -211,7 +211,7 @@ void bind_planning(Class& type) {
       .def("plan_json", [](const Self& s) { return write_plan(planned(s).plan()); })
       .def("graph_json",
            [](const Self& s) { return value_or_raise(write_regen_graph(s.recorded().graph())); })
-      .def("program_json", [](const Self& s) { return write_program(s.recorded().program()); })
+      .def("program_json", [](const Self& s) { return execute::write_program(s.recorded().program()); })
       .def("explanation", [](const Self& s) { return planned(s).explanation(); })
       .def("report_text", &Self::report_text, py::arg("measured_peak"),
            py::arg("measured_seconds"));
@@ -267,7 +267,7 @@ void bind_running(Class& type) {
       .def_property_readonly("spilled", [](Self& s) { return s.executor().spilled(); })
       .def("prepare_spill",
            [](Self& s) {
-             Executor& own = s.executor();
+             execute::Executor& own = s.executor();
              const py::gil_scoped_release unlocked;
              check(own.prepare_spill());
            })
@@ -287,7 +287,7 @@ void bind_running(Class& type) {
       .def("trace", &trace)
       .def("set_host_timing", [](Self& s, bool on) { s.executor().set_host_timing(on); })
       .def("take_host_time", [](Self& s) {
-        const HostTime time = s.executor().take_host_time();
+        const execute::HostTime time = s.executor().take_host_time();
         return std::tuple(time.seconds, time.call_seconds, time.calls);
       });
 }
@@ -296,7 +296,7 @@ std::unique_ptr<Self> open(const std::string& program, const std::string& device
                            const Settings& settings, const Self::Samples& samples,
                            const std::optional<std::string>& measurements,
                            const std::optional<Bytes>& fraction_of,
-                           std::shared_ptr<share::Holder> job, double quantum,
+                           std::shared_ptr<share::DeviceLease> job, double quantum,
                            std::shared_ptr<MovableJobMemory> memory,
                            const std::optional<Bytes>& limit) {
   const SessionJob own{std::move(job), quantum, std::move(memory), limit};
@@ -314,7 +314,7 @@ void bind_session(py::module_& module) {
   type.def(py::init(&open), py::arg("program"), py::arg("device"), py::arg("settings"),
            py::arg("samples"), py::kw_only(), py::arg("measurements") = py::none(),
            py::arg("fraction_of") = py::none(), py::arg("job") = py::none(),
-           py::arg("quantum") = kWindowSeconds, py::arg("memory") = py::none(),
+           py::arg("quantum") = execute::kQuantumSeconds, py::arg("memory") = py::none(),
            py::arg("limit") = py::none());
   bind_planning(type);
   bind_facts(type);

@@ -7,14 +7,14 @@ import threading
 
 import pytest
 import torch
-from bitwise import assert_same_bits, single_thread  # noqa: F401  a fixture
-from regen._capture import cache_folder, capture_cache, graph_key
-from regen.capture import capture, capture_step
 from torch import nn
 from torch.nn import functional as F
 from torch.optim import SGD, AdamW
 
+from bitwise import assert_same_bits, single_thread  # noqa: F401  a fixture
 from examples.models import build
+from regen._capture import cache_folder, capture_cache, graph_key
+from regen.capture import capture, capture_step
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ class Square(torch.autograd.Function):
         return x * x
 
     @staticmethod
-    def backward(ctx, gradient):
+    def backward(ctx, gradient):  # pyright: ignore[reportIncompatibleMethodOverride]
         (x,) = ctx.saved_tensors
         return gradient * x * 3  # not the true one: only this code says so
 

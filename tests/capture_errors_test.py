@@ -4,10 +4,10 @@ import re
 
 import pytest
 import torch
-from regen.capture import capture, capture_step
 from torch import nn
 
 import regen
+from regen.capture import capture, capture_step
 
 
 class Linear(nn.Module):

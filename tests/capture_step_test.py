@@ -4,15 +4,15 @@ import copy
 
 import pytest
 import torch
-from bitwise import assert_same_bits, assert_same_model, single_thread  # noqa: F401  a fixture
-from program_checks import check_rules, values_in
-from program_interpreter import Interpreter
-from regen.capture import capture_step
 from torch import nn
 from torch.nn import functional as F
 from torch.optim import SGD, Adam, AdamW
 
+from bitwise import assert_same_bits, assert_same_model, single_thread  # noqa: F401  a fixture
 from examples.models import build
+from program_checks import check_rules, values_in
+from program_interpreter import Interpreter
+from regen.capture import capture_step
 
 STEPS = 3
 

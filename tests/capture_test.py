@@ -9,15 +9,15 @@ import json
 
 import pytest
 import torch
-from bitwise import assert_same_bits, assert_same_model, single_thread  # noqa: F401  a fixture
-from program_checks import check_rules
-from program_interpreter import call
-from regen.capture import capture, save
 from torch import nn
 from torch.nn import functional as F
 from torch.utils._pytree import tree_leaves
 
+from bitwise import assert_same_bits, assert_same_model, single_thread  # noqa: F401  a fixture
 from examples.models import FAMILIES, build, names
+from program_checks import check_rules
+from program_interpreter import call
+from regen.capture import capture, save
 
 
 def two_passes(forward, loss_of, seed=5):
@@ -198,7 +198,7 @@ class OwnGradient(torch.autograd.Function):
         return x * x
 
     @staticmethod
-    def backward(ctx, gradient):
+    def backward(ctx, gradient):  # pyright: ignore[reportIncompatibleMethodOverride]
         return gradient * ctx.saved_tensors[0] * 2.5
 
 

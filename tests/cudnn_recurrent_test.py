@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from regen._capture.cudnn_recurrent import MODES, fake_recurrent
 from torch._subclasses.fake_tensor import FakeTensorMode
+
+from regen._capture.cudnn_recurrent import MODES, fake_recurrent
 
 
 def tensors(gates, memory):

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "regen/execute/direct_step.h"
-#include "regen/execute/memory_meter.h"
+#include "regen/execute/device/memory_meter.h"
+#include "regen/execute/run/direct_step.h"
 #include "regen/simulate/trace.h"
 
 namespace regen::cli {
@@ -25,7 +25,7 @@ Result<Bytes> start_afresh(PreparedStep& prepared) {
   if (prepared.data_used) REGEN_TRY(prepared.data->reload());
   prepared.data_used = true;
   const c10::Device device = prepared.device().torch_device();
-  REGEN_ASSIGN(const MemoryUse use, memory_use(device));
+  REGEN_ASSIGN(const execute::MemoryUse use, execute::memory_use(device));
   return use.allocated - prepared.data->bytes_on(device);
 }
 
@@ -37,10 +37,10 @@ Status measure(PreparedStep& prepared, const RunOptions& options, Bytes others,
   const c10::Device device = prepared.device().torch_device();
   const std::int64_t all = options.warm_up + options.steps;
   at::manual_seed(options.seed);
-  REGEN_TRY(reset_memory_peak(device));
+  REGEN_TRY(execute::reset_memory_peak(device));
   for (std::int64_t i = 0; i < all; ++i) {
     if (i > 0) forget();
-    if (i == options.warm_up) REGEN_TRY(reset_memory_peak(device));
+    if (i == options.warm_up) REGEN_TRY(execute::reset_memory_peak(device));
     prepared.device().synchronize();
     const double begin = seconds_now();
     REGEN_TRY(run(i + 1 == all));
@@ -48,7 +48,7 @@ Status measure(PreparedStep& prepared, const RunOptions& options, Bytes others,
     const bool traced = options.trace && i + 1 == all && options.steps > 1;
     if (i >= options.warm_up && !traced) measured.seconds.push_back(seconds_now() - begin);
   }
-  REGEN_ASSIGN(const MemoryUse use, memory_use(device));
+  REGEN_ASSIGN(const execute::MemoryUse use, execute::memory_use(device));
   measured.peak_bytes = use.allocated_peak - others + (device.is_cpu() ? 0 : measured.arena_bytes);
   measured.driver_bytes = device.is_cpu() ? 0 : use.driver - prepared.driver_bytes_before;
   return {};
@@ -57,7 +57,7 @@ Status measure(PreparedStep& prepared, const RunOptions& options, Bytes others,
 Result<session::CompiledStep> compile(PreparedStep& prepared, const session::PlannedStep& planned,
                                       bool debug) {
   REGEN_ASSIGN(session::CompiledStep step, planned.compile({.debug = debug}));
-  REGEN_TRY(bind(step.executor(), *prepared.data));
+  REGEN_TRY(execute::bind(step.executor(), *prepared.data));
   return step;
 }
 
@@ -71,7 +71,8 @@ double MeasuredRun::median() const {
 
 std::size_t MeasuredRun::unforeseen() const {
   std::size_t sum = 0;
-  for (const Deviation& deviation : deviations) sum += deviation.unforeseen + deviation.unasked;
+  for (const execute::Deviation& deviation : deviations)
+    sum += deviation.unforeseen + deviation.unasked;
   return sum;
 }
 
@@ -79,7 +80,7 @@ Result<MeasuredRun> run_planned(PreparedStep& prepared, const session::PlannedSt
                                 const RunOptions& options) {
   REGEN_ASSIGN(const Bytes others, start_afresh(prepared));
   REGEN_ASSIGN(session::CompiledStep step, compile(prepared, planned, options.debug));
-  Executor& executor = step.executor();
+  execute::Executor& executor = step.executor();
   MeasuredRun measured;
   measured.arena_bytes = executor.arena_bytes();
   measured.host_bytes = executor.host_bytes();
@@ -97,7 +98,7 @@ Result<MeasuredRun> run_planned(PreparedStep& prepared, const session::PlannedSt
 Result<MeasuredRun> run_directly(PreparedStep& prepared, const RunOptions& options) {
   REGEN_ASSIGN(const Bytes others, start_afresh(prepared));
   REGEN_ASSIGN(const auto step,
-               DirectStep::make(prepared.program(), *prepared.data, prepared.recorded.device()));
+               execute::DirectStep::make(prepared.program(), *prepared.data, prepared.recorded.device()));
   MeasuredRun measured;
   REGEN_TRY(measure(
       prepared, options, others, measured, [&](bool) { return step->run(); },
@@ -106,13 +107,13 @@ Result<MeasuredRun> run_directly(PreparedStep& prepared, const RunOptions& optio
   return measured;
 }
 
-Result<HostTime> host_time(PreparedStep& prepared, const session::PlannedStep& planned,
+Result<execute::HostTime> host_time(PreparedStep& prepared, const session::PlannedStep& planned,
                            std::int64_t steps) {
   REGEN_TRY(start_afresh(prepared));
   REGEN_ASSIGN(session::CompiledStep step, compile(prepared, planned, false));
   REGEN_TRY(step.run());
   step.executor().set_host_timing(true);
-  std::vector<HostTime> times;
+  std::vector<execute::HostTime> times;
   for (std::int64_t i = 0; i < steps; ++i) {
     step.executor().forget();
     prepared.device().synchronize();
@@ -121,14 +122,15 @@ Result<HostTime> host_time(PreparedStep& prepared, const session::PlannedStep& p
   }
   prepared.device().synchronize();
   const auto middle = times.begin() + steps / 2;
-  std::nth_element(times.begin(), middle, times.end(), [](const HostTime& a, const HostTime& b) {
-    return a.seconds - a.call_seconds < b.seconds - b.call_seconds;
-  });
+  std::nth_element(times.begin(), middle, times.end(),
+                   [](const execute::HostTime& a, const execute::HostTime& b) {
+                     return a.seconds - a.call_seconds < b.seconds - b.call_seconds;
+                   });
   return *middle;
 }
 
 Result<std::string> measured_trace(const PreparedStep& prepared, const Plan& plan,
-                                   const std::vector<StepTime>& times) {
+                                   const std::vector<execute::StepTime>& times) {
   SimulateOptions options;
   options.record = true;
   options.link = prepared.recorded.link().known().value_or(Link{});

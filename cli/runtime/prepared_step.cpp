@@ -4,22 +4,23 @@
 
 #include "cli/options.h"
 #include "cli/output.h"
-#include "regen/execute/memory_meter.h"
+#include "regen/execute/device/memory_meter.h"
 
 namespace regen::cli {
 namespace {
 
 // Inputs and constants may hold indices, on which a kernel's way depends; all else may be made up.
-at::Tensor sample_of(const ProgramData& data, const Program& program, StorageId storage) {
+at::Tensor sample_of(const execute::ProgramData& data, const execute::Program& program,
+                     execute::StorageId storage) {
   if (storage.index() >= data.size()) return {};
-  const Role role = program.storages[storage].role;
-  const bool matters = role == Role::kInput || role == Role::kConstant;
+  const execute::Role role = program.storages[storage].role;
+  const bool matters = role == execute::Role::kInput || role == execute::Role::kConstant;
   return matters ? data.tensor(storage) : at::Tensor();
 }
 
 Result<session::CapturedStep> load_captured(const ProgramArgument& argument) {
-  REGEN_ASSIGN(Program program, load_program(argument.folder));
-  auto device = open_device(argument.device.empty() ? program.device : argument.device);
+  REGEN_ASSIGN(execute::Program program, execute::load_program(argument.folder));
+  auto device = execute::open_device(argument.device.empty() ? program.device : argument.device);
   if (!device.ok()) return Error{device.error().code, "--device: " + device.error().message};
   return session::CapturedStep(std::move(program), std::move(*device));
 }
@@ -40,20 +41,20 @@ session::RecordingOptions recording_options(const ProgramArgument& argument,
 Status note_driver_bytes(PreparedStep& prepared) {
   const c10::Device device = prepared.device().torch_device();
   if (device.is_cpu()) return {};
-  REGEN_TRY(release_cached_memory(device));
-  REGEN_ASSIGN(const MemoryUse use, memory_use(device));
+  REGEN_TRY(execute::release_cached_memory(device));
+  REGEN_ASSIGN(const execute::MemoryUse use, execute::memory_use(device));
   prepared.driver_bytes_before = use.driver - use.reserved;
   return {};
 }
 
 Result<PreparedStep> prepare(const ProgramArgument& argument, const PrepareOptions& options) {
   REGEN_ASSIGN(const session::CapturedStep captured, load_captured(argument));
-  REGEN_TRY(install_memory_meter());
-  REGEN_ASSIGN(ProgramData data,
-               ProgramData::load(argument.folder, captured.program(),
+  REGEN_TRY(execute::install_memory_meter());
+  REGEN_ASSIGN(execute::ProgramData data,
+               execute::ProgramData::load(argument.folder, captured.program(),
                                  captured.device()->torch_device(), options.needs_data));
   session::RecordingOptions recording = recording_options(argument, options);
-  recording.sample = [&](StorageId storage) {
+  recording.sample = [&](execute::StorageId storage) {
     return sample_of(data, captured.program(), storage);
   };
   REGEN_ASSIGN(session::RecordedStep recorded, captured.record(recording));
@@ -77,7 +78,7 @@ void add_program(CLI::App& verb, ProgramArgument& argument) {
   verb.add_option("--cache", argument.cache, "Keep measurements in this file and use them again")
       ->type_name("FILE");
   add_parsed(
-      verb, "--algorithms", argument.algorithms, parse_algorithms, "default|any",
+      verb, "--algorithms", argument.algorithms, execute::parse_algorithms, "default|any",
       "Which algorithms ops may take: those of plain PyTorch (default), or any that give the "
       "same results up to rounding");
   add_parsed(verb, "--reserve", argument.reserve, parse_bytes, "BYTES",

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "regen/execute/program_data.h"
-#include "regen/session/recorded_step.h"
+#include "regen/execute/program/program_data.h"
+#include "regen/session/state/recorded_step.h"
 
 namespace regen::cli {
 
@@ -15,7 +15,7 @@ struct ProgramArgument {
   std::string device;  // empty: the one that the program was captured on
   std::int64_t repeats = 5;
   std::string cache;  // of measurements; empty: none
-  Algorithms algorithms = Algorithms::kDefault;
+  execute::Algorithms algorithms = execute::Algorithms::kDefault;
   Bytes reserve = 0;  // what a caller holds beside the step; part of the graph
 };
 
@@ -23,12 +23,12 @@ void add_program(CLI::App& verb, ProgramArgument& argument);
 
 struct PreparedStep {
   session::RecordedStep recorded;
-  std::optional<ProgramData> data;
+  std::optional<execute::ProgramData> data;
   bool data_used = false;         // a step has run on it
   Bytes driver_bytes_before = 0;  // on CUDA: what the driver counts without this step
 
-  const Program& program() const { return recorded.captured_program(); }
-  ExecutionDevice& device() const { return *recorded.device(); }
+  const execute::Program& program() const { return recorded.captured_program(); }
+  execute::ExecutionDevice& device() const { return *recorded.device(); }
   const Graph& graph() const { return recorded.graph(); }
 };
 

@@ -1,12 +1,14 @@
 #include "cli/runtime/step_plan.h"
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "cli/options.h"
 #include "cli/planner_options.h"
-#include "regen/planners/registry.h"
+#include "cli/planners.h"
 #include "regen/session/budget.h"
-#include "regen/session/plan_search.h"
+#include "regen/session/state/plan_search.h"
 
 namespace regen::cli {
 namespace {
@@ -35,11 +37,14 @@ Result<StepPlan> given_plan(const PreparedStep& prepared, const PlanArgument& ar
   return StepPlan{std::move(*accepted), "given", budget};
 }
 
-session::PlanRequest plan_request(const PlanArgument& argument, std::optional<Bytes> budget) {
+Result<session::PlanRequest> plan_request(const PlanArgument& argument,
+                                          std::optional<Bytes> budget) {
   session::PlanRequest request;
-  request.planners = {argument.planner};
+  std::vector<std::string> names{argument.planner};
   // Keeping everything needs no link, which takes time to measure.
-  if (argument.planner == "auto") request.planners = {"keep_all", "auto"};
+  if (argument.planner == "auto") names = {"keep_all", "auto"};
+  request.registry = &published::every_planner();
+  REGEN_ASSIGN(request.planners, request.registry->find_all(names));
   request.budget = budget;
   request.host_budget = argument.host_budget;
   request.limits = request.least_limits = argument.limits;
@@ -49,8 +54,8 @@ session::PlanRequest plan_request(const PlanArgument& argument, std::optional<By
 
 Result<StepPlan> search_plan(const PreparedStep& prepared, const PlanArgument& argument,
                              std::optional<Bytes> budget) {
-  REGEN_ASSIGN(session::Planning planning,
-               session::find_plan(prepared.recorded, plan_request(argument, budget)));
+  REGEN_ASSIGN(const session::PlanRequest request, plan_request(argument, budget));
+  REGEN_ASSIGN(session::Planning planning, session::find_plan(prepared.recorded, request));
   if (std::holds_alternative<session::Refusal>(planning)) {
     return to_error(std::get<session::Refusal>(planning));
   }

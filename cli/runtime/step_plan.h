@@ -7,7 +7,7 @@
 
 #include "cli/runtime/prepared_step.h"
 #include "regen/base/limit.h"
-#include "regen/session/planned_step.h"
+#include "regen/session/state/planned_step.h"
 
 namespace regen::cli {
 

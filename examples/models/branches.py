@@ -46,7 +46,7 @@ class GoogLeNet(nn.Module):
             if block == "M":
                 layers.append(nn.MaxPool2d(3, 2, padding=1))
             else:
-                layers.append(Inception(before, *scaled(block, width)))
+                layers.append(Inception(before, *scaled(block, width)))  # pyright: ignore[reportGeneralTypeIssues]
                 before = layers[-1].channels
         self.blocks = nn.Sequential(*layers)
         self.classifier = nn.Sequential(nn.Dropout(dropout), nn.Linear(before, classes))
@@ -94,7 +94,7 @@ class DenseNet(nn.Module):
         y = self.stem(x)
         for block, transition in zip(self.blocks, self.transitions):
             features = [y]
-            for layer in block:
+            for layer in block:  # pyright: ignore[reportGeneralTypeIssues]  a ModuleList
                 features.append(layer(features))
             y = transition(torch.cat(features, 1))
         return self.classifier(y.mean((2, 3)))

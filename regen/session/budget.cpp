@@ -4,7 +4,7 @@
 #include <cctype>
 #include <cmath>
 
-#include "regen/execute/memory_meter.h"
+#include "regen/execute/device/memory_meter.h"
 #include "regen/session/runtime_reserve.h"
 
 namespace regen::session {
@@ -35,9 +35,9 @@ std::string quoted(std::string_view text) {
 }
 
 // What a step that starts now could have: what is free, and what torch holds already.
-Result<Bytes> free_bytes(ExecutionDevice& device) {
-  REGEN_ASSIGN(const DeviceMemory memory, device.memory());
-  REGEN_ASSIGN(const MemoryUse use, memory_use(device.torch_device()));
+Result<Bytes> free_bytes(execute::ExecutionDevice& device) {
+  REGEN_ASSIGN(const execute::DeviceMemory memory, device.memory());
+  REGEN_ASSIGN(const execute::MemoryUse use, execute::memory_use(device.torch_device()));
   return std::max<Bytes>(1, memory.free + use.reserved - runtime_reserve(device).kernels);
 }
 
@@ -73,7 +73,7 @@ Budget Budget::of_device() {
   return Budget(Kind::kDevice, 0, "'device'");
 }
 
-Result<Bytes> Budget::bytes(Bytes unplanned, ExecutionDevice& device) const {
+Result<Bytes> Budget::bytes(Bytes unplanned, execute::ExecutionDevice& device) const {
   const auto whole = static_cast<double>(unplanned);
   switch (kind_) {
     case Kind::kFraction:
@@ -90,7 +90,7 @@ Result<Bytes> Budget::bytes(Bytes unplanned, ExecutionDevice& device) const {
 
 Result<std::optional<Bytes>> allowed_bytes(const std::optional<Budget>& budget,
                                            const std::optional<JobBytes>& job, Bytes unplanned,
-                                           ExecutionDevice& device) {
+                                           execute::ExecutionDevice& device) {
   if (!budget) return job ? std::optional(job->limit) : std::nullopt;
   REGEN_ASSIGN(const Bytes size, budget->bytes(unplanned, device));
   if (!job) return std::optional(size);

@@ -11,7 +11,7 @@
 
 #include "regen/base/result.h"
 #include "regen/base/units.h"
-#include "regen/execute/device.h"
+#include "regen/execute/device/device.h"
 
 namespace regen::session {
 
@@ -25,7 +25,7 @@ class Budget {
 
   bool is_device() const { return kind_ == Kind::kDevice; }
   // `unplanned`: of which a fraction is taken.
-  Result<Bytes> bytes(Bytes unplanned, ExecutionDevice& device) const;
+  Result<Bytes> bytes(Bytes unplanned, execute::ExecutionDevice& device) const;
   // As it was written, for messages.
   const std::string& text() const { return text_; }
 
@@ -54,6 +54,6 @@ struct JobBytes {
 // budget above what the job was admitted with is refused, unless it is the device's.
 Result<std::optional<Bytes>> allowed_bytes(const std::optional<Budget>& budget,
                                            const std::optional<JobBytes>& job, Bytes unplanned,
-                                           ExecutionDevice& device);
+                                           execute::ExecutionDevice& device);
 
 }  // namespace regen::session

@@ -5,18 +5,18 @@
 
 namespace regen::session {
 
-void JobMemory::set_arena(Executor* executor, Bytes persistent) {
+void JobMemory::set_arena(execute::Executor* executor, Bytes persistent) {
   const std::lock_guard lock(mutex_);
   executor_ = executor;
   persistent_ = persistent;
 }
 
-void JobMemory::clear_arena(const Executor* executor) {
+void JobMemory::clear_arena(const execute::Executor* executor) {
   const std::lock_guard lock(mutex_);
   if (executor_ == executor) executor_ = nullptr;
 }
 
-void JobMemory::set_state(std::shared_ptr<StateArena> state) {
+void JobMemory::set_state(std::shared_ptr<execute::StateArena> state) {
   const std::lock_guard lock(mutex_);
   state_ = std::move(state);
 }

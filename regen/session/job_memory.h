@@ -5,8 +5,8 @@
 #include <memory>
 #include <mutex>
 
-#include "regen/execute/executor.h"
-#include "regen/execute/state_arena.h"
+#include "regen/execute/run/executor.h"
+#include "regen/execute/placement/state_arena.h"
 
 namespace regen::session {
 
@@ -29,11 +29,11 @@ struct RoomMade {
 class JobMemory {
  public:
   // Of the step that is compiled. `persistent` bytes stay when its arena is spilled.
-  void set_arena(Executor* executor, Bytes persistent);
+  void set_arena(execute::Executor* executor, Bytes persistent);
   // When the step goes; another one's arena stays.
-  void clear_arena(const Executor* executor);
+  void clear_arena(const execute::Executor* executor);
   // Null: the state does not leave.
-  void set_state(std::shared_ptr<StateArena> state);
+  void set_state(std::shared_ptr<execute::StateArena> state);
 
   // Every part is tried, also after one that could not go; the first error is reported.
   RoomMade make_room(Retreat depth);
@@ -46,8 +46,8 @@ class JobMemory {
   Bytes left_bytes() const;
 
   std::mutex mutex_;
-  Executor* executor_ = nullptr;
-  std::shared_ptr<StateArena> state_;
+  execute::Executor* executor_ = nullptr;
+  std::shared_ptr<execute::StateArena> state_;
   Bytes persistent_ = 0;
 };
 

@@ -73,7 +73,7 @@ Status in_scope(const DeviceScope& scope, const std::function<Status()>& work) {
   return scope ? scope(work) : work();
 }
 
-LinkSource::LinkSource(std::shared_ptr<ExecutionDevice> device, LinkSourceOptions options)
+LinkSource::LinkSource(std::shared_ptr<execute::ExecutionDevice> device, LinkSourceOptions options)
     : device_(std::move(device)), options_(std::move(options)) {}
 
 std::optional<Link> LinkSource::known() const {
@@ -108,7 +108,7 @@ Result<Link> LinkSource::measure() {
   }
   Link link;
   REGEN_TRY(in_scope(options_.scope, [&]() -> Status {
-    REGEN_ASSIGN(link, options_.measure ? options_.measure(*device_) : measure_link(*device_));
+    REGEN_ASSIGN(link, options_.measure ? options_.measure(*device_) : execute::measure_link(*device_));
     return {};
   }));
   return options_.folder.empty() ? link : store(options_.folder, path, device_->name(), link);

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "regen/cost/device.h"
-#include "regen/execute/device.h"
-#include "regen/execute/link.h"
+#include "regen/execute/device/device.h"
+#include "regen/execute/record/link.h"
 
 namespace regen::session {
 
@@ -24,14 +24,14 @@ struct LinkSourceOptions {
   std::string folder = "";  // has links.json, of earlier processes; empty: none
   DeviceScope scope = {};
   // Other than measure_link(), for tests.
-  std::function<Result<Link>(ExecutionDevice&)> measure = {};
+  std::function<Result<Link>(execute::ExecutionDevice&)> measure = {};
 };
 
 // Any thread may ask.
 class LinkSource {
  public:
   explicit LinkSource(const Link& given) : link_(given) {}
-  LinkSource(std::shared_ptr<ExecutionDevice> device, LinkSourceOptions options);
+  LinkSource(std::shared_ptr<execute::ExecutionDevice> device, LinkSourceOptions options);
 
   // Measured the first time, where no file of the folder knows it. Of processes that measure at the
   // same time, what the first to write has found counts for all, so that all plan alike.
@@ -43,7 +43,7 @@ class LinkSource {
   Result<Link> find();
   Result<Link> measure();
 
-  const std::shared_ptr<ExecutionDevice> device_;
+  const std::shared_ptr<execute::ExecutionDevice> device_;
   const LinkSourceOptions options_;
   mutable std::mutex mutex_;
   std::optional<Link> link_;

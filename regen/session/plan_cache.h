@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "regen/base/limit.h"
-#include "regen/session/planned_step.h"
+#include "regen/session/state/planned_step.h"
 
 namespace regen::session {
 

@@ -170,7 +170,7 @@ void add_memory(const MemoryReport& memory, Lines& lines) {
 
 }  // namespace
 
-PlanOrigin origin_of(const Outcome& outcome) {
+PlanOrigin origin_of(const search::Outcome& outcome) {
   return {.planner = outcome.planner,
           .status = outcome.status,
           .lower_bound = outcome.lower_bound,
@@ -180,7 +180,7 @@ PlanOrigin origin_of(const Outcome& outcome) {
 }
 
 bool PlanReport::proven_best() const {
-  return origin.status == PlanStatus::kOptimal || cost <= lower_bound * (1 + kSame);
+  return origin.status == search::PlanStatus::kOptimal || cost <= lower_bound * (1 + kSame);
 }
 
 PlanReport make_report(const Graph& graph, const Plan& plan, const Simulation& simulation,

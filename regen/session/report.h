@@ -8,7 +8,7 @@
 
 #include "regen/base/units.h"
 #include "regen/plan/plan.h"
-#include "regen/planners/planner.h"
+#include "regen/search/judge.h"
 #include "regen/simulate/simulate.h"
 
 namespace regen::session {
@@ -26,7 +26,7 @@ struct Improvement {
 // that search: nothing that decides whether a plan may run is in here.
 struct PlanOrigin {
   std::string planner;
-  PlanStatus status = PlanStatus::kFeasible;
+  search::PlanStatus status = search::PlanStatus::kFeasible;
   double lower_bound = 0;
   double seconds = 0;
   std::int64_t work = 0;
@@ -37,7 +37,7 @@ struct PlanOrigin {
   bool operator==(const PlanOrigin&) const = default;
 };
 
-PlanOrigin origin_of(const Outcome& outcome);
+PlanOrigin origin_of(const search::Outcome& outcome);
 
 // Planned tensors on the device when the backward pass begins.
 struct KeptTensors {

@@ -12,14 +12,14 @@ class Searches {
     static Searches searches;
     return searches;
   }
-  void add(const std::shared_ptr<BackgroundSearch>& search) {
+  void add(const std::shared_ptr<search::BackgroundSearch>& search) {
     const std::lock_guard lock(mutex_);
     std::erase_if(searches_, [](const auto& known) { return known.expired(); });
     searches_.push_back(search);
   }
-  std::vector<std::shared_ptr<BackgroundSearch>> alive() {
+  std::vector<std::shared_ptr<search::BackgroundSearch>> alive() {
     const std::lock_guard lock(mutex_);
-    std::vector<std::shared_ptr<BackgroundSearch>> found;
+    std::vector<std::shared_ptr<search::BackgroundSearch>> found;
     for (const auto& known : searches_) {
       if (auto search = known.lock()) found.push_back(std::move(search));
     }
@@ -28,12 +28,12 @@ class Searches {
 
  private:
   std::mutex mutex_;
-  std::vector<std::weak_ptr<BackgroundSearch>> searches_;
+  std::vector<std::weak_ptr<search::BackgroundSearch>> searches_;
 };
 
 }  // namespace
 
-void note_search(const std::shared_ptr<BackgroundSearch>& search) {
+void note_search(const std::shared_ptr<search::BackgroundSearch>& search) {
   Searches::of_process().add(search);
 }
 

@@ -5,12 +5,12 @@
 #include <cstddef>
 #include <memory>
 
-#include "regen/planners/background_search.h"
+#include "regen/search/services/background_search.h"
 
 namespace regen::session {
 
 // Remembers the search for as long as it lives.
-void note_search(const std::shared_ptr<BackgroundSearch>& search);
+void note_search(const std::shared_ptr<search::BackgroundSearch>& search);
 
 // How many searches there are.
 std::size_t num_searches();

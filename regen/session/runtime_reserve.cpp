@@ -16,11 +16,11 @@ constexpr RuntimeReserve kCuda{.allocations = Bytes{8} << 20,
 
 }  // namespace
 
-RuntimeReserve runtime_reserve(const ExecutionDevice& device) {
+RuntimeReserve runtime_reserve(const execute::ExecutionDevice& device) {
   return device.torch_device().is_cpu() ? kCpu : kCuda;
 }
 
-Bytes note_library_bytes(const ExecutionDevice& device, Bytes taken) {
+Bytes note_library_bytes(const execute::ExecutionDevice& device, Bytes taken) {
   static std::mutex mutex;
   static std::map<std::string, Bytes> most;
   const std::lock_guard lock(mutex);

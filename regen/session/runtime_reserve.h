@@ -3,7 +3,7 @@
 #pragma once
 
 #include "regen/base/units.h"
-#include "regen/execute/device.h"
+#include "regen/execute/device/device.h"
 
 namespace regen::session {
 
@@ -21,11 +21,11 @@ struct RuntimeReserve {
   bool operator==(const RuntimeReserve&) const = default;
 };
 
-RuntimeReserve runtime_reserve(const ExecutionDevice& device);
+RuntimeReserve runtime_reserve(const execute::ExecutionDevice& device);
 
 // Libraries (cuBLAS) take memory at their first call and keep it. Notes what a recording has seen
 // them take and returns the most that any recording of this process has seen on the device: a later
 // recording finds the memory taken already and sees nothing.
-Bytes note_library_bytes(const ExecutionDevice& device, Bytes taken);
+Bytes note_library_bytes(const execute::ExecutionDevice& device, Bytes taken);
 
 }  // namespace regen::session

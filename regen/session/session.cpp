@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "regen/base/file.h"
-#include "regen/execute/memory_meter.h"
+#include "regen/execute/device/memory_meter.h"
 #include "regen/plan/plan_json.h"
 #include "regen/session/stored_plan.h"
 
@@ -87,11 +87,13 @@ Status Session::make_curve() {
   }
   REGEN_ASSIGN(const Link link, recorded_.link().get());
   REGEN_ASSIGN(const auto host, host_budget());
-  AddressOptions quick = recorded_.addresses();
+  search::AddressOptions quick = recorded_.addresses();
   quick.pack_work = kQuickPackWork;
-  REGEN_ASSIGN(curve_,
-               PlanCurve::make(settings_.planners, recorded_.problem(most, host, link), quick,
-                               settings_.limits_within(kCurveSeconds)));
+  REGEN_ASSIGN(const auto planners, registry().find_all(settings_.planners));
+  search::Problem problem = recorded_.problem(most, host, link);
+  problem.registry = surroundings_.registry;
+  REGEN_ASSIGN(curve_, search::PlanCurve::make(planners, problem, quick,
+                                               settings_.limits_within(kCurveSeconds)));
   return {};
 }
 
@@ -115,7 +117,7 @@ Result<bool> Session::fits() const {
 
 Result<std::optional<Bytes>> Session::host_budget() const {
   if (!settings_.host_budget) return std::optional<Bytes>();
-  REGEN_ASSIGN(const auto host, open_device("cpu"));
+  REGEN_ASSIGN(const auto host, execute::open_device("cpu"));
   REGEN_ASSIGN(const Bytes bytes, settings_.host_budget->bytes(0, *host));
   return std::optional(bytes);
 }
@@ -134,9 +136,19 @@ Result<PlanKey> Session::key() const {
   return key;
 }
 
+const search::Registry& Session::registry() const {
+  static const search::Registry kOwn = [] {
+    search::Registry own;
+    search::register_search_planners(own);
+    return own;
+  }();
+  return surroundings_.registry == nullptr ? kOwn : *surroundings_.registry;
+}
+
 Result<PlanRequest> Session::request() const {
   PlanRequest request;
-  request.planners = settings_.planners;
+  REGEN_ASSIGN(request.planners, registry().find_all(settings_.planners));
+  request.registry = surroundings_.registry;
   REGEN_ASSIGN(request.budget, budget());
   REGEN_ASSIGN(request.host_budget, host_budget());
   request.limits = settings_.first_limits(recorded_.on_cpu());
@@ -186,7 +198,7 @@ Result<PlannedStep> Session::given_plan() const {
 Result<PlannedStep> Session::search_for_plan() {
   REGEN_ASSIGN(const PlanRequest wanted, request());
   if (curve_ && wanted.budget) {
-    if (const Outcome* known = curve_->within(*wanted.budget)) return recorded_.take(*known);
+    if (const search::Outcome* known = curve_->within(*wanted.budget)) return recorded_.take(*known);
   }
   REGEN_ASSIGN(Planning planning, find_plan(recorded_, wanted));
   if (std::holds_alternative<Refusal>(planning)) {
@@ -202,9 +214,9 @@ Result<PlannedStep> Session::search_for_plan() {
 // Among the plans for all bytes that the job may be given.
 void Session::note(const PlannedStep& planned) {
   if (!curve_) return;
-  Outcome outcome;
+  search::Outcome outcome;
   outcome.planner = planned.report().origin.planner;
-  outcome.status = PlanStatus::kFeasible;
+  outcome.status = search::PlanStatus::kFeasible;
   outcome.plan = planned.plan();
   outcome.simulation = planned.simulation();
   outcome.base_cost = recorded_.base_seconds();
@@ -229,10 +241,10 @@ Result<bool> Session::take_least_plan() {
 
 Result<bool> Session::plan_by(const std::vector<std::string>& planners, const Limits& limits) {
   REGEN_ASSIGN(PlanRequest wanted, request());
-  wanted.planners = planners;
+  REGEN_ASSIGN(wanted.planners, registry().find_all(planners));
   wanted.limits = limits;
-  REGEN_ASSIGN(const Outcome found, session::search(recorded_, wanted));
-  if (!regen::has_plan(found)) return false;
+  REGEN_ASSIGN(const search::Outcome found, search_plan(recorded_, wanted));
+  if (!search::has_plan(found)) return false;
   release();
   planned_ = recorded_.take(found);
   return true;
@@ -269,7 +281,7 @@ std::vector<CurvePoint> Session::points() const {
   if (!settings_.plan_file.empty() && planned_) {
     points.push_back({predicted_peak(), planned().report().cost});
   } else if (curve_) {
-    for (const Outcome& plan : curve_->plans()) {
+    for (const search::Outcome& plan : curve_->plans()) {
       points.push_back({plan.simulation.peak_bytes, plan.simulation.cost});
     }
   }
@@ -314,7 +326,7 @@ Status Session::follow_limit(Bytes limit) {
     return {};
   }
   release();
-  return release_cached_memory(recorded_.device()->torch_device());  // other jobs wait for it
+  return execute::release_cached_memory(recorded_.device()->torch_device());  // other jobs wait for it
 }
 
 void Session::confirm() {

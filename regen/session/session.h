@@ -18,18 +18,20 @@
 #include <string>
 #include <vector>
 
-#include "regen/planners/background_search.h"
-#include "regen/planners/plan_curve.h"
-#include "regen/session/compiled_step.h"
+#include "regen/search/services/background_search.h"
+#include "regen/search/services/plan_curve.h"
+#include "regen/session/state/compiled_step.h"
 #include "regen/session/plan_cache.h"
-#include "regen/session/plan_search.h"
+#include "regen/session/state/plan_search.h"
 #include "regen/session/settings.h"
 
 namespace regen::session {
 
 // What a session depends on beside the step and its settings.
 struct Surroundings {
-  std::function<at::Tensor(StorageId)> sample = {};  // as RecordingOptions::sample
+  // The planners that settings may name; must outlive the session. Null: those of search/.
+  const search::Registry* registry = nullptr;
+  std::function<at::Tensor(execute::StorageId)> sample = {};  // as RecordingOptions::sample
   std::optional<std::string> measurements;  // their file; absent: one in the cache folder
   DeviceScope scope = {};                   // around work on the device that is no step
   std::optional<JobBytes> job;
@@ -131,7 +133,7 @@ class Session {
 
   // At most one search at a time, and one for each plan that was made in the foreground.
   Status search_beside();
-  const std::shared_ptr<BackgroundSearch>& search() const { return search_; }
+  const std::shared_ptr<search::BackgroundSearch>& search() const { return search_; }
   // The key of the plan that the search is, or was, to improve.
   const std::string& searched_for() const { return searched_for_; }
   // Before step `number`, with no step under way: true when a better plan is in use now, to be
@@ -149,16 +151,20 @@ class Session {
   Status make_curve();
   Result<std::optional<Bytes>> host_budget() const;
   Result<PlanKey> key() const;
+  const search::Registry& registry() const;
   Result<PlanRequest> request() const;
   Result<PlannedStep> given_plan() const;
   Result<PlannedStep> find();
   Result<PlannedStep> search_for_plan();
   void note(const PlannedStep& planned);
-  void note(const Outcome& outcome);
+  void note(const search::Outcome& outcome);
   void save(const PlanKey& key);
   void confirm();
-  Status judge_search(const BackgroundSearch& search, std::int64_t number);
-  void swap_in(const Outcome& found, std::int64_t number);
+  Status begin_search();
+  Result<search::Problem> problem_of(const PlanRequest& wanted) const;
+  void warn_of_search(const Error& error);
+  Status judge_search(const search::BackgroundSearch& search, std::int64_t number);
+  void swap_in(const search::Outcome& found, std::int64_t number);
   void note_bound(double bound);
 
   RecordedStep recorded_;
@@ -168,16 +174,16 @@ class Session {
   PlanCache cache_;
   Bytes fraction_base_ = 0;
   Bytes caller_bytes_ = 0;
-  std::optional<PlanCurve> curve_;
+  std::optional<search::PlanCurve> curve_;
   std::optional<PlannedStep> planned_;
   std::string planned_for_;
   std::optional<Refusal> refusal_;
   std::optional<CompiledStep> compiled_;
   std::shared_ptr<Gate> gate_;
-  double quantum_seconds_ = kWindowSeconds;
+  double quantum_seconds_ = execute::kQuantumSeconds;
   std::optional<Bytes> limit_in_use_;
   std::function<void(Bytes)> on_ready_;
-  std::shared_ptr<BackgroundSearch> search_;
+  std::shared_ptr<search::BackgroundSearch> search_;
   std::string searched_for_;  // the key of the plan that is, or was, to be improved
   std::vector<std::string> warnings_;
 };

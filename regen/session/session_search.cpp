@@ -25,14 +25,30 @@ Status Session::search_beside() {
   searched_for_ = planned_for_;
   const PlanReport& report = planned_->report();
   if (report.proven_best() || report.origin.searched >= seconds) return {};
-  REGEN_ASSIGN(const PlanRequest wanted, request());
-  REGEN_ASSIGN(const Link link, recorded_.link().get());
-  search_ = std::make_shared<BackgroundSearch>(
-      recorded_.shared_graph(), settings_.planners,
-      recorded_.problem(wanted.budget, wanted.host_budget, link), recorded_.addresses(),
-      settings_.background_limits(recorded_.on_cpu()));
+  const Status begun = begin_search();
+  if (!begun.ok()) warn_of_search(begun.error());
+  return {};
+}
+
+Status Session::begin_search() {
+  REGEN_ASSIGN(PlanRequest wanted, request());
+  REGEN_ASSIGN(search::Problem problem, problem_of(wanted));
+  search_ = std::make_shared<search::BackgroundSearch>(
+      recorded_.shared_graph(), std::move(wanted.planners), std::move(problem),
+      recorded_.addresses(), settings_.background_limits(recorded_.on_cpu()));
   note_search(search_);
   return {};
+}
+
+Result<search::Problem> Session::problem_of(const PlanRequest& wanted) const {
+  REGEN_ASSIGN(const Link link, recorded_.link().get());
+  search::Problem problem = recorded_.problem(wanted.budget, wanted.host_budget, link);
+  problem.registry = wanted.registry;
+  return problem;
+}
+
+void Session::warn_of_search(const Error& error) {
+  warnings_.push_back(one_line(error.message) + "; the plan in use stays");
 }
 
 void Session::stop_search() {
@@ -47,7 +63,7 @@ Result<bool> Session::take_better_plan(std::int64_t number) {
   const auto before = planned_->shared_report();
   const Status judged = judge_search(*ended, number);
   if (!judged.ok()) {
-    warnings_.push_back(one_line(judged.error().message) + "; the plan in use stays");
+    warn_of_search(judged.error());
     return false;
   }
   REGEN_ASSIGN(const bool may_keep, fits());
@@ -58,13 +74,12 @@ Result<bool> Session::take_better_plan(std::int64_t number) {
   return planned_->report().cost != before->cost;
 }
 
-Status Session::judge_search(const BackgroundSearch& search, std::int64_t number) {
+Status Session::judge_search(const search::BackgroundSearch& search, std::int64_t number) {
   if (!search.outcome().ok()) return search.outcome().error();
-  const Outcome& found = *search.outcome();
+  const search::Outcome& found = *search.outcome();
   REGEN_ASSIGN(const PlanRequest wanted, request());
-  REGEN_ASSIGN(const Link link, recorded_.link().get());
-  const Problem problem = recorded_.problem(wanted.budget, wanted.host_budget, link);
-  REGEN_ASSIGN(const bool better, is_better(problem, found, planned_->plan()));
+  REGEN_ASSIGN(const search::Problem problem, problem_of(wanted));
+  REGEN_ASSIGN(const bool better, search::is_better(problem, found, planned_->plan()));
   if (better) {
     swap_in(found, number);
   } else {
@@ -73,7 +88,7 @@ Status Session::judge_search(const BackgroundSearch& search, std::int64_t number
   return {};
 }
 
-void Session::swap_in(const Outcome& found, std::int64_t number) {
+void Session::swap_in(const search::Outcome& found, std::int64_t number) {
   const double before = planned_->report().cost;
   release();
   note(found);
@@ -92,8 +107,8 @@ void Session::note_bound(double bound) {
   planned_->know(origin);
 }
 
-void Session::note(const Outcome& outcome) {
-  if (curve_ && regen::has_plan(outcome)) curve_->add(outcome);
+void Session::note(const search::Outcome& outcome) {
+  if (curve_ && search::has_plan(outcome)) curve_->add(outcome);
 }
 
 void Session::save(const PlanKey& key) {

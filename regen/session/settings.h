@@ -8,7 +8,7 @@
 
 #include "regen/base/limit.h"
 #include "regen/cost/device.h"
-#include "regen/execute/record.h"
+#include "regen/execute/record/record.h"
 #include "regen/session/budget.h"
 
 namespace regen::session {
@@ -38,7 +38,7 @@ struct Settings {
   std::optional<double> improve;  // seconds of search beside the training; absent: on a GPU
   bool cuda_graphs = false;       // launch equal stretches as a whole
   bool releasable = false;        // the arena may leave the device
-  Algorithms algorithms = Algorithms::kDefault;
+  execute::Algorithms algorithms = execute::Algorithms::kDefault;
   Bytes search_bytes = kBackgroundBytes;  // host memory of the search beside the training
 
   // How long a better plan is searched for while the steps go on; 0: not at all. Not on a CPU

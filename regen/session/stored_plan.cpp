@@ -27,10 +27,10 @@ Json origin_json(const PlanOrigin& origin) {
   return json;
 }
 
-Result<PlanStatus> read_status(const JsonCursor& object) {
+Result<search::PlanStatus> read_status(const JsonCursor& object) {
   std::string text;
   REGEN_TRY(read_text(object, "status", text));
-  for (const PlanStatus status : {PlanStatus::kOptimal, PlanStatus::kFeasible}) {
+  for (const search::PlanStatus status : {search::PlanStatus::kOptimal, search::PlanStatus::kFeasible}) {
     if (text == to_string(status)) return status;
   }
   return object.error("status '" + text.substr(0, 40) + "' found, expected optimal or feasible");

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "regen/base/result.h"
-#include "regen/session/planned_step.h"
+#include "regen/session/state/planned_step.h"
 
 namespace regen::session {
 

@@ -1,6 +1,7 @@
 """The regen binary, and a plan that it wrote."""
 
 import pytest
+
 from regen_program import regen  # noqa: F401, a fixture
 
 

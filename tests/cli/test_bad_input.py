@@ -6,6 +6,7 @@ import os
 import subprocess
 
 import pytest
+
 from regen_program import BINARY
 
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from test_verbs import SWAP_PLAN, SWAPS
 
 GIB = 2**30

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+
 from regen_program import BINARY, ROOT, Regen
 
 RUNTIME = BINARY.with_name("regen-runtime")

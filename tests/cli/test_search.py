@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from regen_program import BINARY
 from test_terminal import complete, on_terminal
 from test_verbs import batches

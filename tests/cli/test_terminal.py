@@ -5,6 +5,7 @@ import pty
 import subprocess
 
 import pytest
+
 from regen_program import BINARY
 from test_verbs import VERBS
 

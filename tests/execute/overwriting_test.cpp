@@ -8,15 +8,15 @@
 
 #include <filesystem>
 
-#include "regen/execute/device_cpu.h"
-#include "regen/execute/overwriting.h"
-#include "regen/execute/program_values.h"
-#include "regen/execute/record.h"
-#include "regen/execute/step_graph.h"
-#include "regen/execute/uninitialized_memory.h"
+#include "regen/execute/device/cpu/device_cpu.h"
+#include "regen/execute/placement/uninitialized_memory.h"
+#include "regen/execute/program/overwriting.h"
+#include "regen/execute/program/program_values.h"
+#include "regen/execute/program/step_graph.h"
+#include "regen/execute/record/record.h"
 #include "small_program.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 using testing::ElementsAre;
@@ -194,4 +194,4 @@ TEST(Overwriting, TheCacheKnowsIt) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::execute

@@ -22,7 +22,6 @@ import itertools
 
 import device_times
 import share_crew
-
 from examples.models import build
 from examples.models.registry import RELATIVES
 

@@ -6,9 +6,9 @@ import time
 
 import pytest
 import torch
-from regen._check import same_bits
 
 import regen
+from regen._check import same_bits
 
 MIB = 1 << 20
 WIDTH = 1 << 14

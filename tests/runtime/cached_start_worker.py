@@ -9,10 +9,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "python")]
 
 import torch
-from regen._capture import capture_cache
 
 import regen
 from examples.models import build
+from regen._capture import capture_cache
 
 
 def main(kind, cache):

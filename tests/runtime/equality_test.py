@@ -13,12 +13,12 @@ import os
 
 import pytest
 import torch
-from deep_models import build_deep
-from regen._check import same_bits
 
 import regen
+from deep_models import build_deep
 from examples.models import FAMILIES, names
 from regen import _runtime
+from regen._check import same_bits
 
 STEPS = 3
 EXHAUSTIVE = os.environ.get("REGEN_EXHAUSTIVE") == "1"

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from eventually import eventually
 from regen.share._batches import Batches
-
 from tests.runtime.feed_cuda_worker import BATCH, Noise, digest
 
 WORKER = Path(__file__).with_name("feed_cuda_worker.py")

@@ -4,9 +4,9 @@ import re
 
 import pytest
 import torch
-from deep_models import BATCHES
 
 import regen
+from deep_models import BATCHES
 from examples.models import build
 
 

@@ -5,11 +5,11 @@ import io
 
 import pytest
 import torch
-from regen._step import TrainingStep
 from torch.nn import functional as F
 
 import regen
 from regen import _runtime
+from regen._step import TrainingStep
 from regen.share import PackedState
 
 OPTIMIZERS = {

@@ -9,12 +9,12 @@ import re
 
 import pytest
 import torch
-from deep_models import build_deep
-from regen._check import same_bits
 from step_test import assert_same_training, in_use, plain_step, sgd
 
 import regen
+from deep_models import build_deep
 from regen import _runtime
+from regen._check import same_bits
 
 MODELS = ["resnet50", "gpt2_medium", "lstm", "gcn", "vae", "in_place"]
 BOTH = os.environ.get("REGEN_EXHAUSTIVE") == "1"

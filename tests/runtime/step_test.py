@@ -9,14 +9,14 @@ import os
 
 import pytest
 import torch
-from deep_models import build_deep
-from regen._check import same_bits
 from torch import nn
 from torch.nn import functional as F
 
 import regen
+from deep_models import build_deep
 from examples.models import names
 from regen import _runtime
+from regen._check import same_bits
 
 MODELS = names() if os.environ.get("REGEN_EXHAUSTIVE") == "1" else ["resnet50", "denoising_autoencoder", "vit", "lstm", "moe", "in_place"]
 LINKS = {"recompute": ("checkmate", None), "swap": ("vdnn", (1e12, 1e12, 2e12)), "both": ("vdnn", (1e8, 1e8, 2e8))}

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from small_training import assert_same, batch, make, train
 
 

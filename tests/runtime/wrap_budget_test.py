@@ -6,11 +6,11 @@ import pathlib
 
 import pytest
 import torch
-from small_training import assert_same, batch, check, in_use, make, pair, train, will_it_fit, wrap
 from torch.nn import functional as F
 
 import regen
 from regen import _runtime
+from small_training import assert_same, batch, check, in_use, make, pair, train, will_it_fit, wrap
 
 LINK = (50e9, 50e9, 93e9)
 

@@ -4,11 +4,11 @@ import copy
 
 import pytest
 import torch
-from small_training import assert_same, batch, in_use, make, pair, train, wrap
 from torch import nn
 from torch.nn import functional as F
 
 from regen import _runtime
+from small_training import assert_same, batch, in_use, make, pair, train, wrap
 
 # Any loss, any optimizer.
 
@@ -148,7 +148,7 @@ def test_hooks_on_parameters():
 
 def test_hooks_on_the_module():
     plain, wrapped = pair()
-    calls = {plain: [], wrapped: []}
+    calls = {plain: [], wrapped: []}  # pyright: ignore[reportUnhashable]
     for model in (plain, wrapped):
         model.register_forward_pre_hook(lambda m, args: (args[0] * 0.5,))
         model.register_forward_hook(lambda m, args, out: out * 3)

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from small_training import Net, assert_same, batch, in_use, make, pair, wrap
 from torch import nn
 from torch.nn import functional as F
 
 import regen
+from small_training import Net, assert_same, batch, in_use, make, pair, wrap
 
 # Wrong orders of things.
 

@@ -5,9 +5,10 @@ import pickle
 
 import pytest
 import torch
-from small_training import Heads, assert_same, batch, make, pair, train
 from torch import nn
 from torch.nn import functional as F
+
+from small_training import Heads, assert_same, batch, make, pair, train
 
 # Inputs and outputs.
 

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "regen/execute/device_cpu.h"
+#include "regen/execute/device/cpu/device_cpu.h"
 #include "regen/session/runtime_reserve.h"
 
 namespace regen::session {
@@ -14,8 +14,8 @@ using testing::HasSubstr;
 
 constexpr Bytes kUnplanned = 1'000'000;
 
-Bytes bytes_of(const Budget& budget, CpuDeviceOptions options = {}) {
-  const auto device = make_cpu_device(options);
+Bytes bytes_of(const Budget& budget, execute::CpuDeviceOptions options = {}) {
+  const auto device = execute::make_cpu_device(options);
   const auto bytes = budget.bytes(kUnplanned, *device);
   EXPECT_TRUE(bytes.ok()) << bytes.error().message;
   return *bytes;
@@ -72,7 +72,7 @@ TEST(Budget, IsRefusedWithWhatWasExpected) {
 
 Result<std::optional<Bytes>> allowed(const std::optional<Budget>& budget,
                                      const std::optional<JobBytes>& job) {
-  const auto device = make_cpu_device();
+  const auto device = execute::make_cpu_device();
   return allowed_bytes(budget, job, kUnplanned, *device);
 }
 
@@ -96,7 +96,7 @@ TEST(AllowedBytes, AreNotMoreThanTheJobWasAdmittedWith) {
 }
 
 TEST(RuntimeReserve, LibrariesAreRememberedAtTheirMost) {
-  const auto device = make_cpu_device();
+  const auto device = execute::make_cpu_device();
   const Bytes before = note_library_bytes(*device, 0);
   EXPECT_EQ(note_library_bytes(*device, before + 100), before + 100);
   EXPECT_EQ(note_library_bytes(*device, 7), before + 100);

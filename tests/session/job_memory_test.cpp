@@ -57,9 +57,9 @@ TEST(JobMemory, TheStateLeavesAlsoWhereTheArenaCannot) {
   const auto memory = std::make_shared<JobMemory>();
   auto session = compiled(false, memory);
   const at::Tensor weight = at::ones({1000});
-  auto state = StateArena::pack({weight}, {}, *open_device("cpu"));
+  auto state = execute::StateArena::pack({weight}, {}, *execute::open_device("cpu"));
   ASSERT_TRUE(state.ok()) << state.error().message;
-  const std::shared_ptr<StateArena> shared = std::move(*state);
+  const std::shared_ptr<execute::StateArena> shared = std::move(*state);
   memory->set_state(shared);
   const Bytes before = memory->make_room(Retreat::kNothing).left;
   const RoomMade room = memory->make_room(Retreat::kState);

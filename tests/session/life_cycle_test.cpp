@@ -15,6 +15,7 @@ using testing::HasSubstr;
 
 PlanRequest within(std::optional<Bytes> budget) {
   PlanRequest request;
+  request.planners = {&search::own_planner("auto")};
   request.budget = budget;
   request.limits.work = request.least_limits.work = 50'000;
   return request;
@@ -29,17 +30,18 @@ PlannedStep plan_within(const RecordedStep& recorded, std::optional<Bytes> budge
 
 // All that two steps leave behind.
 std::vector<at::Tensor> run(const PlannedStep& planned, const std::string& folder) {
-  auto data = ProgramData::load(folder, planned.recorded().captured_program(), c10::kCPU);
+  auto data = execute::ProgramData::load(folder, planned.recorded().captured_program(), c10::kCPU);
   EXPECT_TRUE(data.ok()) << data.error().message;
   auto compiled = planned.compile({.debug = true});
   EXPECT_TRUE(compiled.ok()) << compiled.error().message;
-  EXPECT_TRUE(bind(compiled->executor(), *data).ok());
+  EXPECT_TRUE(execute::bind(compiled->executor(), *data).ok());
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(compiled->run().ok());
   EXPECT_EQ(compiled->memory().unforeseen, 0U);
   EXPECT_GT(compiled->memory().arena_bytes, 0);
   std::vector<at::Tensor> left;
   for (std::size_t s = 0; s < data->size(); ++s) {
-    if (data->tensor(StorageId(s)).defined()) left.push_back(data->tensor(StorageId(s)).clone());
+    const at::Tensor& tensor = data->tensor(execute::StorageId(s));
+    if (tensor.defined()) left.push_back(tensor.clone());
   }
   return left;
 }
@@ -54,13 +56,13 @@ static_assert(!std::is_copy_constructible_v<CompiledStep>);
 TEST(LifeCycle, FromACapturedProgramToARunningStep) {
   const std::string folder = save_program(make_chain({.update = true}), "life_cycle");
   const auto captured =
-      CapturedStep(*load_program(folder), make_cpu_device()).record({.repeats = 1});
+      CapturedStep(*execute::load_program(folder), execute::make_cpu_device()).record({.repeats = 1});
   ASSERT_TRUE(captured.ok()) << captured.error().message;
   RecordedStep recorded = *captured;
   recorded.set_link(std::make_shared<LinkSource>(kTestLink));
   const PlannedStep everything = plan_within(recorded, std::nullopt);
   EXPECT_EQ(everything.report().recomputed, 0U);
-  EXPECT_GE(everything.peak_bytes(), recorded.unplanned_bytes());
+  EXPECT_GE(everything.peak_bytes(), recorded.bound_bytes());
   ASSERT_TRUE(everything.report().kept.has_value());
   EXPECT_GT(everything.report().kept->bytes, 0);
 
@@ -84,7 +86,7 @@ TEST(LifeCycle, FromACapturedProgramToARunningStep) {
 
 TEST(LifeCycle, TextThatIsNoProgramIsRefused) {
   EXPECT_FALSE(CapturedStep::read("{}", "cpu").ok());
-  const std::string text = write_program(make_chain());
+  const std::string text = execute::write_program(make_chain());
   EXPECT_TRUE(CapturedStep::read(text).ok());
   EXPECT_THAT(CapturedStep::read(text, "abacus").error().message, HasSubstr("abacus"));
 }
@@ -163,10 +165,10 @@ TEST(Refusal, NamesTheOpTheTensorsAndTheLeastBudget) {
 
 TEST(LinkSource, KeepsWhatAnotherProcessMeasuredAtTheSameTime) {
   const std::string folder = fresh_folder("links");
-  const auto device = make_cpu_device();
+  const auto device = execute::make_cpu_device();
   const std::string path = folder + "/links.json";
   LinkSourceOptions options{.folder = folder};
-  options.measure = [&](ExecutionDevice&) -> Result<Link> {
+  options.measure = [&](execute::ExecutionDevice&) -> Result<Link> {
     Json file = Json::object();
     file[device->name()] = {1.0, 2.0, 3.0};
     file["another device"] = {4.0, 5.0, 6.0};
@@ -175,7 +177,7 @@ TEST(LinkSource, KeepsWhatAnotherProcessMeasuredAtTheSameTime) {
     return Link{7, 8, 9};
   };
   EXPECT_EQ(*LinkSource(device, options).get(), (Link{1, 2, 3}));
-  options.measure = [](ExecutionDevice&) -> Result<Link> {
+  options.measure = [](execute::ExecutionDevice&) -> Result<Link> {
     ADD_FAILURE() << "it is in the file";
     return Link{};
   };
@@ -187,10 +189,10 @@ TEST(LinkSource, KeepsWhatAnotherProcessMeasuredAtTheSameTime) {
 
 TEST(LinkSource, WritesAFileThatCannotBeReadAgain) {
   const std::string folder = fresh_folder("links");
-  const auto device = make_cpu_device();
+  const auto device = execute::make_cpu_device();
   int measured = 0;
   LinkSourceOptions options{.folder = folder};
-  options.measure = [&](ExecutionDevice&) -> Result<Link> {
+  options.measure = [&](execute::ExecutionDevice&) -> Result<Link> {
     ++measured;
     return Link{7, 8, 9};
   };

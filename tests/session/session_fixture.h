@@ -8,12 +8,17 @@
 #include <string>
 #include <utility>
 
-#include "regen/execute/device_cpu.h"
-#include "regen/execute/program_data.h"
+#include "regen/execute/device/cpu/device_cpu.h"
+#include "regen/execute/program/program_data.h"
+#include "regen/published/planner_list.h"
 #include "regen/session/session.h"
 #include "tests/execute/small_program.h"
 
 namespace regen::session {
+
+using execute::ChainOptions;
+using execute::make_chain;
+using execute::save_program;
 
 inline constexpr Link kTestLink{1e9, 1e9, 2e9};
 
@@ -29,9 +34,8 @@ inline std::string fresh_folder(const std::string& name) {
   return path;
 }
 
-inline CapturedStep captured_chain(const ChainOptions& options = {.update = true},
-                                   std::shared_ptr<ExecutionDevice> device = make_cpu_device()) {
-  return CapturedStep(make_chain(options), std::move(device));
+inline CapturedStep captured_chain(const ChainOptions& options = {.update = true}) {
+  return CapturedStep(make_chain(options), execute::make_cpu_device());
 }
 
 inline RecordedStep recorded_chain(const ChainOptions& options = {.update = true},
@@ -52,6 +56,7 @@ inline Settings test_settings(const std::string& budget) {
 
 inline std::unique_ptr<Session> open_session(const CapturedStep& captured, Settings settings,
                                              Surroundings surroundings = {}) {
+  if (surroundings.registry == nullptr) surroundings.registry = &published::every_planner();
   auto session = Session::open(captured, std::move(settings), std::move(surroundings));
   EXPECT_TRUE(session.ok()) << session.error().message;
   return std::move(*session);

@@ -3,6 +3,7 @@
 import signal
 
 import pytest
+
 from regen_program import regen  # noqa: F401, a fixture
 from share_daemon import Daemon
 

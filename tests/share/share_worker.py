@@ -12,10 +12,10 @@ for folder in (ROOT, ROOT / "python", ROOT / "tests" / "support"):
     sys.path.insert(0, str(folder))
 
 import torch
-from small_training import batch, make
 from torch.nn import functional as F
 
 import regen
+from small_training import batch, make
 
 # Every operator is a quantum of its own: a job can be stopped anywhere.
 EVERYWHERE = 1e-9

@@ -15,14 +15,14 @@ import time
 
 import pytest
 import torch
+
+import regen
 import wire
 from eventually import eventually
+from examples.models import build
 from regen._check import same_bits
 from regen_program import BINARY
 from share_daemon import Daemon
-
-import regen
-from examples.models import build
 
 WORKER = pathlib.Path(__file__).parent / "admission_worker.py"
 # Model and batch: activations are most of their memory.

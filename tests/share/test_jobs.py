@@ -12,18 +12,18 @@ import time
 
 import pytest
 import torch
+from torch import nn
+from torch.nn import functional as F
+
+import regen
 import wire
 from eventually import eventually
+from regen import _runtime
 from regen._check import same_bits
 from regen._session import job as job_module
 from regen_program import BINARY
 from share_daemon import Daemon
 from small_training import Heads, Net, batch, make, pair, train
-from torch import nn
-from torch.nn import functional as F
-
-import regen
-from regen import _runtime
 
 WORKER = pathlib.Path(__file__).parent / "share_worker.py"
 EXHAUSTIVE = os.environ.get("REGEN_EXHAUSTIVE") == "1"

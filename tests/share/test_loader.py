@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from eventually import eventually
-from regen.share._batches import Batches
 from torch.utils.data import DataLoader, IterableDataset
 
 import regen.share
+from eventually import eventually
 from regen import _runtime
+from regen.share._batches import Batches
 
 ROOT = Path(__file__).resolve().parents[2]
 context = multiprocessing.get_context("fork")

@@ -10,6 +10,7 @@ import threading
 import uuid
 
 import pytest
+
 import wire
 from eventually import eventually
 from regen_program import BINARY

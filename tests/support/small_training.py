@@ -5,12 +5,12 @@ import functools
 import gc
 
 import torch
-from regen._check import same_bits
 from torch import nn
 from torch.nn import functional as F
 
 import regen
 from regen import _runtime
+from regen._check import same_bits
 
 # Planners get a counted amount of work, so that they are quick and give the same plans every time.
 wrap, will_it_fit, check = (functools.partial(f, work_limit=20_000) for f in (regen.wrap, regen.will_it_fit, regen.check))

@@ -1,0 +1,32 @@
+"""`import regen` finds the package, also where the C++ folder `regen/` of the repository is nearer."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CODE = "import regen; print(regen.step.__module__, regen.__file__)"
+
+
+def imported(folder, **environment):
+    """What a Python program that is started in `folder` gets."""
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run([sys.executable, "-c", CODE], cwd=folder, env={**inherited, **environment}, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    module, file = done.stdout.split()
+    assert module == "regen._step"
+    return pathlib.Path(file).resolve()
+
+
+def test_the_package_is_nearer_than_the_folder_of_the_sources():
+    """A namespace package, as which Python sees `regen/`, never hides a package, wherever both are in the path."""
+    assert imported(ROOT, PYTHONPATH=str(ROOT / "python")) == ROOT / "python" / "regen" / "__init__.py"
+
+
+def test_programs_of_the_virtual_environment_find_the_package():
+    """tools/setup.sh names the package's folder in the environment's site-packages."""
+    if pathlib.Path(sys.prefix).resolve() != (ROOT / ".venv").resolve():
+        return  # another environment has the package installed, or PYTHONPATH
+    for folder in (ROOT, ROOT / "tests"):
+        assert imported(folder) == ROOT / "python" / "regen" / "__init__.py"
