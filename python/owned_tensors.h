@@ -21,7 +21,7 @@ class OwnedTensors {
   // the state, and a parameter with a key. `expected`: the tensors as they were added. Binds all,
   // or returns the number of the first that is missing or not as expected, and binds none; else -1.
   std::ptrdiff_t bind(RuntimeSession& session, const pybind11::list& places,
-                               const pybind11::list& expected) const;
+                      const pybind11::list& expected) const;
   // The first of these that has another shape, strides or type now, or -1.
   std::ptrdiff_t first_change(const std::vector<at::Tensor>& tensors) const;
 

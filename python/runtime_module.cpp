@@ -11,9 +11,9 @@
 #include "python/model_watch.h"
 #include "python/owned_tensors.h"
 #include "python/runtime_errors.h"
+#include "python/runtime_session.h"
 #include "python/runtime_share.h"
 #include "python/runtime_state.h"
-#include "python/runtime_session.h"
 #include "regen/base/folder_lock.h"
 #include "regen/execute/device/memory_meter.h"
 
@@ -48,8 +48,9 @@ void bind_memory(py::module_& module) {
     dict["driver"] = use.driver;
     return dict;
   });
-  module.def("device_name",
-             [](const std::string& name) { return value_or_raise(execute::open_device(name))->name(); });
+  module.def("device_name", [](const std::string& name) {
+    return value_or_raise(execute::open_device(name))->name();
+  });
   module.def("device_memory", [](const std::string& name) {
     const auto device = value_or_raise(execute::open_device(name));
     const execute::DeviceMemory memory = value_or_raise(device->memory());

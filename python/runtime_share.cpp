@@ -11,10 +11,10 @@
 
 #include "python/runtime_errors.h"
 #include "python/runtime_session.h"
-#include "regen/execute/device/device.h"
 #include "regen/base/preemption_gate.h"
-#include "regen/share/protocol/environment.h"
+#include "regen/execute/device/device.h"
 #include "regen/share/client/device_lease.h"
+#include "regen/share/protocol/environment.h"
 
 namespace py = pybind11;
 
@@ -97,8 +97,8 @@ void bind_share(py::module_& module) {
   py::class_<FunctionGate, Gate, std::shared_ptr<FunctionGate>>(module, "FunctionGate")
       .def(py::init<py::function, py::function>());
   py::class_<share::MovableMemory, std::shared_ptr<share::MovableMemory>>(module, "MovableMemory");
-  py::class_<MovableJobMemory, share::MovableMemory, std::shared_ptr<MovableJobMemory>>(
-      module, "JobMemory")
+  py::class_<MovableJobMemory, share::MovableMemory, std::shared_ptr<MovableJobMemory>>(module,
+                                                                                        "JobMemory")
       .def(py::init<>())
       .def_property_readonly("problem", &MovableJobMemory::problem)
       .def(

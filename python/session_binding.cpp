@@ -35,9 +35,8 @@ void bind_budget(py::module_& module) {
   py::class_<Budget>(module, "Budget")
       .def_static("parse",
                   [](const std::string& text) { return value_or_raise(Budget::parse(text)); })
-      .def_static(
-          "fraction",
-          [](double fraction) { return value_or_raise(Budget::from_fraction(fraction)); })
+      .def_static("fraction",
+                  [](double fraction) { return value_or_raise(Budget::from_fraction(fraction)); })
       .def_static("of_bytes", &Budget::from_bytes)
       .def_property_readonly("text", &Budget::text)
       .def("bytes", [](const Budget& self, Bytes unplanned, const std::string& device) {
@@ -128,7 +127,8 @@ void bind_report(py::module_& module) {
 }
 
 void bind_search(py::module_& module) {
-  py::class_<search::BackgroundSearch, std::shared_ptr<search::BackgroundSearch>>(module, "BackgroundSearch")
+  py::class_<search::BackgroundSearch, std::shared_ptr<search::BackgroundSearch>>(
+      module, "BackgroundSearch")
       .def_property_readonly("ended", &search::BackgroundSearch::ended)
       .def("stop", &search::BackgroundSearch::stop)
       .def("wait", &search::BackgroundSearch::wait, py::call_guard<py::gil_scoped_release>());
@@ -167,8 +167,9 @@ std::vector<std::tuple<std::string, double, double>> trace(Self& self) {
 
 template <typename Class>
 void bind_planning(Class& type) {
-  type.def_property_readonly("settings", [](Self& s) -> Settings& { return s.session().settings(); },
-                             py::return_value_policy::reference_internal)
+  type.def_property_readonly(
+          "settings", [](Self& s) -> Settings& { return s.session().settings(); },
+          py::return_value_policy::reference_internal)
       .def_property(
           "caller_bytes", [](const Self& s) { return s.session().caller_bytes(); },
           [](Self& s, Bytes bytes) { s.session().set_caller_bytes(bytes); })
@@ -211,7 +212,8 @@ void bind_planning(Class& type) {
       .def("plan_json", [](const Self& s) { return write_plan(planned(s).plan()); })
       .def("graph_json",
            [](const Self& s) { return value_or_raise(write_regen_graph(s.recorded().graph())); })
-      .def("program_json", [](const Self& s) { return execute::write_program(s.recorded().program()); })
+      .def("program_json",
+           [](const Self& s) { return execute::write_program(s.recorded().program()); })
       .def("explanation", [](const Self& s) { return planned(s).explanation(); })
       .def("report_text", &Self::report_text, py::arg("measured_peak"),
            py::arg("measured_seconds"));
@@ -221,14 +223,16 @@ template <typename Class>
 void bind_facts(Class& type) {
   type.def_property_readonly("fingerprint",
                              [](const Self& s) { return s.recorded().graph().fingerprint(); })
-      .def_property_readonly("fixed_bytes", [](const Self& s) { return s.recorded().fixed_bytes(); })
+      .def_property_readonly("fixed_bytes",
+                             [](const Self& s) { return s.recorded().fixed_bytes(); })
       .def_property_readonly("unplanned_bytes",
                              [](const Self& s) { return s.recorded().unplanned_bytes(); })
-      .def_property_readonly("bound_bytes", [](const Self& s) { return s.recorded().bound_bytes(); })
+      .def_property_readonly("bound_bytes",
+                             [](const Self& s) { return s.recorded().bound_bytes(); })
       .def_property_readonly("base_seconds",
                              [](const Self& s) { return s.recorded().base_seconds(); })
-      .def_property_readonly(
-          "reserve_bytes", [](const Self& s) { return s.recorded().reserve().allocations; })
+      .def_property_readonly("reserve_bytes",
+                             [](const Self& s) { return s.recorded().reserve().allocations; })
       .def_property_readonly("measurements",
                              [](const Self& s) { return s.session().measurements(); })
       .def_property_readonly("limit", [](const Self& s) { return s.session().limit_in_use(); })

@@ -206,13 +206,14 @@ Status check_diff(const Arguments& arguments, PreparedStep& prepared, const Step
     if (!difference.empty()) difference += " between the plan and keep_all";
   }
   if (arguments.json) {
-    REGEN_TRY(print_json({{"program", prepared.program().name},
-                          {"planner", plan.plan().planner},
-                          {"equal", difference.empty()},
-                          {"compared", kept.left.size()},
-                          {"other_algorithms", takes_other_algorithms(prepared.graph(), plan.plan())},
-                          {"difference", difference},
-                          {"checksum", hex(checksum(kept.left))}}));
+    REGEN_TRY(
+        print_json({{"program", prepared.program().name},
+                    {"planner", plan.plan().planner},
+                    {"equal", difference.empty()},
+                    {"compared", kept.left.size()},
+                    {"other_algorithms", takes_other_algorithms(prepared.graph(), plan.plan())},
+                    {"difference", difference},
+                    {"checksum", hex(checksum(kept.left))}}));
   }
   // Not infeasible, but like it an answer that is a no: status 1.
   if (!difference.empty()) return infeasible(difference + ", expected the same bits");

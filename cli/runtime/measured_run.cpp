@@ -97,8 +97,8 @@ Result<MeasuredRun> run_planned(PreparedStep& prepared, const session::PlannedSt
 
 Result<MeasuredRun> run_directly(PreparedStep& prepared, const RunOptions& options) {
   REGEN_ASSIGN(const Bytes others, start_afresh(prepared));
-  REGEN_ASSIGN(const auto step,
-               execute::DirectStep::make(prepared.program(), *prepared.data, prepared.recorded.device()));
+  REGEN_ASSIGN(const auto step, execute::DirectStep::make(prepared.program(), *prepared.data,
+                                                          prepared.recorded.device()));
   MeasuredRun measured;
   REGEN_TRY(measure(
       prepared, options, others, measured, [&](bool) { return step->run(); },
@@ -108,7 +108,7 @@ Result<MeasuredRun> run_directly(PreparedStep& prepared, const RunOptions& optio
 }
 
 Result<execute::HostTime> host_time(PreparedStep& prepared, const session::PlannedStep& planned,
-                           std::int64_t steps) {
+                                    std::int64_t steps) {
   REGEN_TRY(start_afresh(prepared));
   REGEN_ASSIGN(session::CompiledStep step, compile(prepared, planned, false));
   REGEN_TRY(step.run());

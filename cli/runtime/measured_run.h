@@ -44,7 +44,7 @@ Result<MeasuredRun> run_directly(PreparedStep& prepared, const RunOptions& optio
 // What the executor's loop takes beside the operators it calls: of some steps of the plan, the one
 // in the middle.
 Result<execute::HostTime> host_time(PreparedStep& prepared, const session::PlannedStep& planned,
-                           std::int64_t steps);
+                                    std::int64_t steps);
 
 // The real timeline of a step in the form of simulate/trace.h; memory as simulated, which follows
 // from the plan alone.

@@ -52,7 +52,7 @@ Result<PreparedStep> prepare(const ProgramArgument& argument, const PrepareOptio
   REGEN_TRY(execute::install_memory_meter());
   REGEN_ASSIGN(execute::ProgramData data,
                execute::ProgramData::load(argument.folder, captured.program(),
-                                 captured.device()->torch_device(), options.needs_data));
+                                          captured.device()->torch_device(), options.needs_data));
   session::RecordingOptions recording = recording_options(argument, options);
   recording.sample = [&](execute::StorageId storage) {
     return sample_of(data, captured.program(), storage);

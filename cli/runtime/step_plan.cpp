@@ -70,8 +70,9 @@ void add_plan_arguments(CLI::App& verb, PlanArgument& argument) {
   CLI::Option* file =
       verb.add_option("PLAN", argument.file, "A plan for it (default: one is found)")
           ->type_name("");
-  verb.add_option("--budget", argument.budget,
-                  "Device bytes, everything counted: 8GiB, 16e9, 50% of what keeping all takes, or device")
+  verb.add_option(
+          "--budget", argument.budget,
+          "Device bytes, everything counted: 8GiB, 16e9, 50% of what keeping all takes, or device")
       ->type_name("BYTES");
   add_parsed(verb, "--host-budget", argument.host_budget, parse_bytes, "BYTES",
              "Host bytes for moved tensors");

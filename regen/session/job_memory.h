@@ -5,8 +5,8 @@
 #include <memory>
 #include <mutex>
 
-#include "regen/execute/run/executor.h"
 #include "regen/execute/placement/state_arena.h"
+#include "regen/execute/run/executor.h"
 
 namespace regen::session {
 

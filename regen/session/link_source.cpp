@@ -108,7 +108,8 @@ Result<Link> LinkSource::measure() {
   }
   Link link;
   REGEN_TRY(in_scope(options_.scope, [&]() -> Status {
-    REGEN_ASSIGN(link, options_.measure ? options_.measure(*device_) : execute::measure_link(*device_));
+    REGEN_ASSIGN(link,
+                 options_.measure ? options_.measure(*device_) : execute::measure_link(*device_));
     return {};
   }));
   return options_.folder.empty() ? link : store(options_.folder, path, device_->name(), link);

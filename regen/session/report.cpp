@@ -211,17 +211,15 @@ bool same_work(const PlanReport& one, const PlanReport& other) {
 
 std::string to_text(const RunReport& report) {
   const PlanReport& plan = report.plan;
-  Lines lines("plan by " + plan.origin.planner + " (" +
-              std::string(to_string(plan.origin.status)) + "), " + std::to_string(plan.steps) +
-              " steps");
+  Lines lines("plan by " + plan.origin.planner + " (" + std::string(to_string(plan.origin.status)) +
+              "), " + std::to_string(plan.steps) + " steps");
   lines.add("budget", budget_text(report));
   lines.add("peak", peak_text(report));
   lines.add("time", time_text(report));
   add_decisions(plan, lines);
   add_search(report, lines);
   if (plan.in_place > 0) {
-    lines.add("in place",
-              std::to_string(plan.in_place) + " ops write over what they read last");
+    lines.add("in place", std::to_string(plan.in_place) + " ops write over what they read last");
   }
   if (plan.other_algorithms > 0) {
     lines.add("algorithms",

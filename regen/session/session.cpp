@@ -198,7 +198,8 @@ Result<PlannedStep> Session::given_plan() const {
 Result<PlannedStep> Session::search_for_plan() {
   REGEN_ASSIGN(const PlanRequest wanted, request());
   if (curve_ && wanted.budget) {
-    if (const search::Outcome* known = curve_->within(*wanted.budget)) return recorded_.take(*known);
+    if (const search::Outcome* known = curve_->within(*wanted.budget))
+      return recorded_.take(*known);
   }
   REGEN_ASSIGN(Planning planning, find_plan(recorded_, wanted));
   if (std::holds_alternative<Refusal>(planning)) {
@@ -326,7 +327,8 @@ Status Session::follow_limit(Bytes limit) {
     return {};
   }
   release();
-  return execute::release_cached_memory(recorded_.device()->torch_device());  // other jobs wait for it
+  return execute::release_cached_memory(
+      recorded_.device()->torch_device());  // other jobs wait for it
 }
 
 void Session::confirm() {

@@ -20,10 +20,10 @@
 
 #include "regen/search/services/background_search.h"
 #include "regen/search/services/plan_curve.h"
-#include "regen/session/state/compiled_step.h"
 #include "regen/session/plan_cache.h"
-#include "regen/session/state/plan_search.h"
 #include "regen/session/settings.h"
+#include "regen/session/state/compiled_step.h"
+#include "regen/session/state/plan_search.h"
 
 namespace regen::session {
 

@@ -12,9 +12,12 @@ constexpr std::string_view kFormat = "regen-stored-plan";
 constexpr int kVersion = 1;
 
 Json origin_json(const PlanOrigin& origin) {
-  Json json{{"planner", origin.planner},   {"status", std::string(to_string(origin.status))},
-            {"lower_bound", origin.lower_bound}, {"seconds", origin.seconds},
-            {"work", origin.work},         {"note", origin.note},
+  Json json{{"planner", origin.planner},
+            {"status", std::string(to_string(origin.status))},
+            {"lower_bound", origin.lower_bound},
+            {"seconds", origin.seconds},
+            {"work", origin.work},
+            {"note", origin.note},
             {"searched", origin.searched}};
   if (origin.improvement) {
     Json& improvement = json["improvement"];
@@ -30,7 +33,8 @@ Json origin_json(const PlanOrigin& origin) {
 Result<search::PlanStatus> read_status(const JsonCursor& object) {
   std::string text;
   REGEN_TRY(read_text(object, "status", text));
-  for (const search::PlanStatus status : {search::PlanStatus::kOptimal, search::PlanStatus::kFeasible}) {
+  for (const search::PlanStatus status :
+       {search::PlanStatus::kOptimal, search::PlanStatus::kFeasible}) {
     if (text == to_string(status)) return status;
   }
   return object.error("status '" + text.substr(0, 40) + "' found, expected optimal or feasible");

@@ -37,8 +37,7 @@ class ChainMaker {
     ValueId weight;
     ValueId mask;
     ValueId normed_input;
-    std::vector<ValueId>
-        norm;  // weight, bias, running mean and variance; saved mean and inverse
+    std::vector<ValueId> norm;  // weight, bias, running mean and variance; saved mean and inverse
     ValueId gradient;
   };
 
@@ -142,8 +141,8 @@ ProgramMaker::ProgramMaker(std::string name) {
   program_.device = "cpu";
 }
 
-ValueId ProgramMaker::bring(const std::string& name, Role role,
-                                    std::vector<std::int64_t> sizes, c10::ScalarType dtype) {
+ValueId ProgramMaker::bring(const std::string& name, Role role, std::vector<std::int64_t> sizes,
+                            c10::ScalarType dtype) {
   std::vector<std::int64_t> strides(sizes.size());
   std::int64_t elements = 1;
   for (std::size_t i = sizes.size(); i-- > 0;) {
@@ -156,7 +155,7 @@ ValueId ProgramMaker::bring(const std::string& name, Role role,
 }
 
 std::vector<ValueId> ProgramMaker::call(const std::string& op, std::vector<Json> args,
-                                                std::vector<bool> results, Json kwargs) {
+                                        std::vector<bool> results, Json kwargs) {
   const std::size_t dot = op.find('.');
   Node node;
   node.name = op.substr(6, dot == std::string::npos ? dot : dot - 6) +

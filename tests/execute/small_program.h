@@ -15,11 +15,10 @@ class ProgramMaker {
 
   // Contiguous, of float32 unless said otherwise.
   ValueId bring(const std::string& name, Role role, std::vector<std::int64_t> sizes,
-                        c10::ScalarType dtype = c10::ScalarType::Float);
+                c10::ScalarType dtype = c10::ScalarType::Float);
   // Calls op ("aten::mm" or "aten::add_.Tensor"); `results` says which results are read later.
   std::vector<ValueId> call(const std::string& op, std::vector<Json> args,
-                                    std::vector<bool> results = {true},
-                                    Json kwargs = Json::object());
+                            std::vector<bool> results = {true}, Json kwargs = Json::object());
   ValueId call1(const std::string& op, std::vector<Json> args) {
     return call(op, std::move(args))[0];
   }

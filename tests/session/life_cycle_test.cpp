@@ -55,8 +55,8 @@ static_assert(!std::is_copy_constructible_v<CompiledStep>);
 
 TEST(LifeCycle, FromACapturedProgramToARunningStep) {
   const std::string folder = save_program(make_chain({.update = true}), "life_cycle");
-  const auto captured =
-      CapturedStep(*execute::load_program(folder), execute::make_cpu_device()).record({.repeats = 1});
+  const auto captured = CapturedStep(*execute::load_program(folder), execute::make_cpu_device())
+                            .record({.repeats = 1});
   ASSERT_TRUE(captured.ok()) << captured.error().message;
   RecordedStep recorded = *captured;
   recorded.set_link(std::make_shared<LinkSource>(kTestLink));
@@ -77,9 +77,9 @@ TEST(LifeCycle, FromACapturedProgramToARunningStep) {
   const auto found = run(tight, folder);
   ASSERT_EQ(expected.size(), found.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    EXPECT_EQ(std::memcmp(expected[i].const_data_ptr(), found[i].const_data_ptr(),
-                          expected[i].nbytes()),
-              0)
+    EXPECT_EQ(
+        std::memcmp(expected[i].const_data_ptr(), found[i].const_data_ptr(), expected[i].nbytes()),
+        0)
         << i;
   }
 }

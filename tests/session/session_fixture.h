@@ -27,8 +27,8 @@ inline constexpr Link kNoLink{};
 
 inline std::string fresh_folder(const std::string& name) {
   const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-  const std::string path = testing::TempDir() + "/" + test->test_suite_name() + "_" +
-                           test->name() + "_" + name;
+  const std::string path =
+      testing::TempDir() + "/" + test->test_suite_name() + "_" + test->name() + "_" + name;
   std::filesystem::remove_all(path);
   std::filesystem::create_directories(path);
   return path;
@@ -40,8 +40,8 @@ inline CapturedStep captured_chain(const ChainOptions& options = {.update = true
 
 inline RecordedStep recorded_chain(const ChainOptions& options = {.update = true},
                                    const Link& link = kTestLink) {
-  auto recorded = captured_chain(options).record(
-      {.repeats = 1, .link = std::make_shared<LinkSource>(link)});
+  auto recorded =
+      captured_chain(options).record({.repeats = 1, .link = std::make_shared<LinkSource>(link)});
   EXPECT_TRUE(recorded.ok()) << recorded.error().message;
   return *recorded;
 }

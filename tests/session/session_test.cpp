@@ -87,8 +87,13 @@ TEST_F(CachedSessions, AHostileFileIsIgnoredAndReplaced) {
   const std::string good = *read_file(path);
   const Json whole = *parse_json(good, path);
 
-  std::vector<std::string> files{"", "{}", "[1]", "null", good.substr(0, good.size() / 2),
-                                 std::string(1000, '['), "\xff\xfe\x00garbage",
+  std::vector<std::string> files{"",
+                                 "{}",
+                                 "[1]",
+                                 "null",
+                                 good.substr(0, good.size() / 2),
+                                 std::string(1000, '['),
+                                 "\xff\xfe\x00garbage",
                                  R"({"plan": "{}", "report": {}})",
                                  R"({"plan": 3, "report": null})"};
   const auto with = [&](auto change) {
@@ -310,10 +315,10 @@ void expect_search_warning(Session& session, const std::string& what) {
 
 TEST(Session, ASearchThatFailsIsAWarning) {
   search::Registry registry = published::every_planner();
-  registry.add({"throws", "For this test",
-                [](const search::Problem&, Effort&) -> Result<search::Proposal> {
-                  throw std::runtime_error("out of\nluck");
-                }});
+  registry.add(
+      {"throws", "For this test", [](const search::Problem&, Effort&) -> Result<search::Proposal> {
+         throw std::runtime_error("out of\nluck");
+       }});
   auto session = to_be_improved(registry);
   const auto report = session->planned().shared_report();
   session->settings().planners = {"throws"};

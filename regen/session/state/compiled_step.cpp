@@ -6,11 +6,11 @@ namespace regen::session {
 
 Result<CompiledStep> PlannedStep::compile(const CompileOptions& options) const {
   const execute::ExecutorOptions made{.reserve = recorded_.reserve().allocations,
-                             .debug = options.debug,
-                             .releasable = options.releasable,
-                             .capture = recorded_.cuda_graphs()};
-  REGEN_ASSIGN(auto executor, execute::Executor::compile(recorded_.recording(), recorded_.step(), plan_,
-                                                recorded_.device(), made));
+                                      .debug = options.debug,
+                                      .releasable = options.releasable,
+                                      .capture = recorded_.cuda_graphs()};
+  REGEN_ASSIGN(auto executor, execute::Executor::compile(recorded_.recording(), recorded_.step(),
+                                                         plan_, recorded_.device(), made));
   return CompiledStep(*this, std::move(executor), options.memory);
 }
 

@@ -21,7 +21,8 @@ Result<search::Problem> problem_for(const RecordedStep& recorded, const PlanRequ
 }
 
 bool cheaper(const search::Outcome& one, const search::Outcome& other) {
-  return !search::has_plan(other) || (search::has_plan(one) && one.simulation.cost < other.simulation.cost);
+  return !search::has_plan(other) ||
+         (search::has_plan(one) && one.simulation.cost < other.simulation.cost);
 }
 
 // Where others may be asked, keeping everything says nothing about the least budget.
@@ -61,7 +62,8 @@ class LeastPlans {
 
 std::string least_key(const RecordedStep& recorded, const PlanRequest& request,
                       const search::Planner& planner, const Link& link) {
-  std::string key = std::string(planner.name) + " " + std::to_string(recorded.graph().fingerprint());
+  std::string key =
+      std::string(planner.name) + " " + std::to_string(recorded.graph().fingerprint());
   key += " " + std::to_string(request.least_limits.work);
   key += " " + (request.host_budget ? std::to_string(*request.host_budget) : "-");
   for (const double rate : {link.to_host, link.to_device, link.both}) {
@@ -98,8 +100,8 @@ Result<PlannedStep> take_known(const RecordedStep& recorded, const search::Outco
   return recorded.accept(*outcome.plan, origin);
 }
 
-Refusal refuse(const RecordedStep& recorded, const PlanRequest& request, const search::Outcome& last,
-               const std::optional<PlannedStep>& least) {
+Refusal refuse(const RecordedStep& recorded, const PlanRequest& request,
+               const search::Outcome& last, const std::optional<PlannedStep>& least) {
   Refusal refusal;
   refusal.why = explain_infeasible(recorded.graph(), request.budget.value_or(kMaxBytes));
   const StructuralBound& bound = refusal.why.bound;

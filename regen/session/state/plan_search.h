@@ -18,8 +18,8 @@ struct PlanRequest {
   const search::Registry* registry = nullptr;    // as search::Problem::registry
   std::optional<Bytes> budget;                   // absent: no limit
   std::optional<Bytes> host_budget;
-  Limits limits;        // for each planner
-  Limits least_limits;  // for the search for the least budget
+  Limits limits;               // for each planner
+  Limits least_limits;         // for the search for the least budget
   bool names_planner = false;  // a refusal names the planner that gave up
 };
 

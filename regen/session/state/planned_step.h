@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "regen/plan/plan.h"
-#include "regen/session/state/recorded_step.h"
 #include "regen/session/report.h"
+#include "regen/session/state/recorded_step.h"
 #include "regen/simulate/simulate.h"
 
 namespace regen::session {

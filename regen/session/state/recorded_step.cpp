@@ -66,7 +66,8 @@ bool moves_tensors(const Plan& plan) {
 
 Result<RecordedStep> CapturedStep::record(const RecordingOptions& options) const {
   auto link = options.link;
-  if (!link) link = std::make_shared<LinkSource>(device_, LinkSourceOptions{.scope = options.scope});
+  if (!link)
+    link = std::make_shared<LinkSource>(device_, LinkSourceOptions{.scope = options.scope});
   RecordedStep recorded(*this, std::move(link));
   Bytes libraries = 0;
   REGEN_TRY(in_scope(options.scope, [&]() -> Status {
@@ -81,8 +82,8 @@ Result<Bytes> RecordedStep::run_recording(const RecordingOptions& options) {
   const c10::Device where = device()->torch_device();
   REGEN_ASSIGN(const execute::MemoryUse before, execute::memory_use(where));
   REGEN_ASSIGN(execute::Recording recording,
-               execute::record_with_file(captured_.program(), *device(), record_options(options, on_cpu()),
-                                options.measurements));
+               execute::record_with_file(captured_.program(), *device(),
+                                         record_options(options, on_cpu()), options.measurements));
   recording_ = std::make_shared<const execute::Recording>(std::move(recording));
   if (on_cpu() || !options.counts_libraries) return Bytes{0};
   return library_bytes(*device(), before.allocated, options.releasable);
@@ -114,7 +115,7 @@ Bytes RecordedStep::generator_state_bytes() const {
 }
 
 search::Problem RecordedStep::problem(std::optional<Bytes> budget, std::optional<Bytes> host_budget,
-                              const Link& link) const {
+                                      const Link& link) const {
   search::Problem problem;
   problem.graph = &graph();
   problem.link = link;
@@ -144,8 +145,7 @@ Result<PlannedStep> RecordedStep::accept(Plan plan, const PlanOrigin& origin) co
     REGEN_ASSIGN(judge.link, link_->get());
   }
   REGEN_ASSIGN(const Simulation simulation, simulate(graph(), plan, judge));
-  auto report =
-      std::make_shared<const PlanReport>(make_report(graph(), plan, simulation, origin));
+  auto report = std::make_shared<const PlanReport>(make_report(graph(), plan, simulation, origin));
   return PlannedStep(*this, std::move(plan), simulation, std::move(report));
 }
 

@@ -7,13 +7,13 @@
 #include <optional>
 #include <string>
 
-#include "regen/execute/record/record.h"
 #include "regen/execute/program/step_graph.h"
+#include "regen/execute/record/record.h"
 #include "regen/search/services/addressed_plan.h"
-#include "regen/session/state/captured_step.h"
 #include "regen/session/link_source.h"
 #include "regen/session/report.h"
 #include "regen/session/runtime_reserve.h"
+#include "regen/session/state/captured_step.h"
 
 namespace regen::session {
 
@@ -62,7 +62,7 @@ class RecordedStep {
   Bytes generator_state_bytes() const;
 
   search::Problem problem(std::optional<Bytes> budget, std::optional<Bytes> host_budget,
-                  const Link& link) const;
+                          const Link& link) const;
   search::AddressOptions addresses() const { return {.alignment = device()->alignment()}; }
 
   // A plan that a search of this process has found; it was judged already.

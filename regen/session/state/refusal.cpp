@@ -9,8 +9,8 @@ std::string to_text(const Refusal& refusal) {
     text = "no plan was found" + by + ": " + text;
   }
   if (refusal.least_budget) {
-    text += "; the least budget found to work is " + format_grouped(*refusal.least_budget) +
-            " bytes";
+    text +=
+        "; the least budget found to work is " + format_grouped(*refusal.least_budget) + " bytes";
   }
   if (refusal.caller_bytes > 0) {
     text += "; to all of these add " + format_grouped(refusal.caller_bytes) +
