@@ -16,10 +16,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   add_compile_options(-Wno-restrict)
 endif()
 
-# g++ 13 takes an empty std::optional of a struct with vectors for an uninitialised one, and warns of copies of vectors of
-# one element that it takes for empty.
+# g++ 13 takes an empty std::optional of a struct with vectors for an uninitialised one.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
-  add_compile_options(-Wno-maybe-uninitialized -Wno-array-bounds)
+  add_compile_options(-Wno-maybe-uninitialized)
 endif()
 
 if(REGEN_SANITIZE)

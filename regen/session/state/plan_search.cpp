@@ -27,12 +27,12 @@ bool cheaper(const search::Outcome& one, const search::Outcome& other) {
 
 // Where others may be asked, keeping everything says nothing about the least budget.
 std::vector<const search::Planner*> planners_for_least(const PlanRequest& request) {
-  if (request.planners.size() == 1) return request.planners;
-  std::vector<const search::Planner*> others;
+  const bool only_one = request.planners.size() == 1;
+  std::vector<const search::Planner*> asked;
   for (const search::Planner* planner : request.planners) {
-    if (planner->name != kKeepAll) others.push_back(planner);
+    if (only_one || planner->name != kKeepAll) asked.push_back(planner);
   }
-  return others;
+  return asked;
 }
 
 // Plans of least budgets that this process knows. One without a plan was searched for in vain.
