@@ -263,7 +263,7 @@ TEST(AlgorithmSearch, WhatWasMeasuredWithoutAlternativesIsMeasuredAgain) {
   EXPECT_EQ(chain.graph().variants(chain.op("choosy")).size(), 3u);
 }
 
-TEST(search::Problem, OfAConvolutionIsWithoutBiasAndWantedGradients) {
+TEST(Problem, OfAConvolutionIsWithoutBiasAndWantedGradients) {
   ProgramMaker maker("convolutions");
   const ValueId x = maker.bring("x", Role::kInput, {2, 3, 8, 8});
   const ValueId w = maker.bring("w", Role::kParameter, {4, 3, 3, 3});
