@@ -7,7 +7,7 @@
 
 #include "regen/base/random.h"
 #include "regen/graph/builder.h"
-#include "regen/graph/formats.h"
+#include "regen/published/graph_formats.h"
 
 namespace regen {
 namespace {
@@ -35,36 +35,37 @@ Graph layered_graph(std::size_t num_ops) {
   return *std::move(builder).build();
 }
 
-void BM_ReadGraph(benchmark::State& state, GraphFormat format) {
-  const auto text = write_graph(layered_graph(static_cast<std::size_t>(state.range(0))), format);
+void BM_ReadGraph(benchmark::State& state, published::GraphFormat format) {
+  const auto text =
+      published::write_graph(layered_graph(static_cast<std::size_t>(state.range(0))), format);
   for (auto _ : state) {
-    auto graph = read_graph(*text, "bench");
+    auto graph = published::read_graph(*text, "bench");
     if (!graph.ok()) return state.SkipWithError(graph.error().message.c_str());
     benchmark::DoNotOptimize(graph);
   }
   state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(text->size()));
 }
-BENCHMARK_CAPTURE(BM_ReadGraph, regen, GraphFormat::kRegen)
+BENCHMARK_CAPTURE(BM_ReadGraph, regen, published::GraphFormat::kRegen)
     ->Arg(1000)
     ->Arg(10'000)
     ->Arg(100'000)
     ->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(BM_ReadGraph, lower_sets, GraphFormat::kLowerSets)
+BENCHMARK_CAPTURE(BM_ReadGraph, lower_sets, published::GraphFormat::kLowerSets)
     ->Arg(10'000)
     ->Unit(benchmark::kMillisecond);
 
-void BM_WriteGraph(benchmark::State& state, GraphFormat format) {
+void BM_WriteGraph(benchmark::State& state, published::GraphFormat format) {
   const Graph graph = layered_graph(static_cast<std::size_t>(state.range(0)));
   for (auto _ : state) {
-    auto text = write_graph(graph, format);
+    auto text = published::write_graph(graph, format);
     if (!text.ok()) return state.SkipWithError(text.error().message.c_str());
     benchmark::DoNotOptimize(text);
   }
 }
-BENCHMARK_CAPTURE(BM_WriteGraph, regen, GraphFormat::kRegen)
+BENCHMARK_CAPTURE(BM_WriteGraph, regen, published::GraphFormat::kRegen)
     ->Arg(10'000)
     ->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(BM_WriteGraph, dot, GraphFormat::kDot)
+BENCHMARK_CAPTURE(BM_WriteGraph, dot, published::GraphFormat::kDot)
     ->Arg(10'000)
     ->Unit(benchmark::kMillisecond);
 

@@ -9,9 +9,11 @@
 #include <string>
 
 #include "regen/base/file.h"
-#include "regen/graph/formats.h"
-#include "regen/planners/lower_set_published.h"
-#include "regen/planners/planner.h"
+#include "regen/published/graph_formats.h"
+#include "regen/published/lower_sets/lower_set_published.h"
+#include "regen/published/options.h"
+#include "regen/published/planner_list.h"
+#include "regen/search/judge.h"
 
 namespace regen {
 namespace {
@@ -27,7 +29,7 @@ const Graph* published_graph(std::size_t index) {
   if (!graphs.contains(index)) {
     const auto text = read_file(path);
     if (!text.ok()) return nullptr;
-    graphs.emplace(index, read_graph(*text, path).value());
+    graphs.emplace(index, published::read_graph(*text, path).value());
   }
   return &graphs.at(index);
 }
@@ -42,18 +44,19 @@ void published(benchmark::State& state, bool whole) {
   const Graph* graph = published_graph(static_cast<std::size_t>(state.range(0)));
   if (graph == nullptr) return state.SkipWithError("no reference data");
   state.SetLabel(kGraphs[static_cast<std::size_t>(state.range(0))]);
-  const LowerSetNodes nodes = lower_set_nodes(*graph, /*with_loss=*/true);
+  const published::LowerSetNodes nodes = published::lower_set_nodes(*graph, /*with_loss=*/true);
   Effort effort;
   const auto make = [&] {
-    return whole ? *LowerSetFamily::all(nodes, 1'000'000, std::size_t{1} << 30, effort)
-                 : LowerSetFamily::pruned(nodes);
+    return whole ? *published::LowerSetFamily::all(nodes, 1'000'000, std::size_t{1} << 30, effort)
+                 : published::LowerSetFamily::pruned(nodes);
   };
-  const LowerSetFamily first = make();
-  const Bytes least = smallest_published_budget(nodes, first, effort).value();
+  const published::LowerSetFamily first = make();
+  const Bytes least = published::smallest_published_budget(nodes, first, effort).value();
   const Bytes budget = between(least, 2 * first.bytes(first.size() - 1), state.range(1));
   for (auto _ : state) {
-    const LowerSetFamily family = make();
-    const auto answer = solve_published(nodes, family, budget, Preference::kTime, effort);
+    const published::LowerSetFamily family = make();
+    const auto answer =
+        published::solve_published(nodes, family, budget, published::Preference::kTime, effort);
     state.counters["overhead"] = answer.strategy->overhead;
   }
   state.counters["sets"] = static_cast<double>(first.size());
@@ -61,18 +64,25 @@ void published(benchmark::State& state, bool whole) {
 }
 
 void by_default(benchmark::State& state, const char* planner) {
+  const search::Planner& entry = *published::every_planner().find(planner).value();
   const Graph* graph = published_graph(static_cast<std::size_t>(state.range(0)));
   if (graph == nullptr) return state.SkipWithError("no reference data");
   state.SetLabel(kGraphs[static_cast<std::size_t>(state.range(0))]);
-  const Outcome lean =
-      solve(planner, {.graph = graph, .options = {.prefer = Preference::kMemory}}).value();
-  const Outcome keep = solve("keep_all", {.graph = graph}).value();
+  const search::Outcome lean =
+      search::solve(
+          entry,
+          {.graph = graph,
+           .options = {.extra = published::Options{.prefer = published::Preference::kMemory}}})
+          .value();
+  const search::Outcome keep =
+      search::solve(search::own_planner("keep_all"), {.graph = graph}).value();
   const Bytes budget =
       between(lean.simulation.peak_bytes, keep.simulation.peak_bytes, state.range(1));
   for (auto _ : state) {
-    const Outcome outcome = solve(planner, {.graph = graph, .budget = budget}).value();
+    const search::Outcome outcome =
+        search::solve(entry, {.graph = graph, .budget = budget}).value();
     state.counters["overhead"] = outcome.simulation.cost - outcome.base_cost;
-    state.counters["optimal"] = outcome.status == PlanStatus::kOptimal ? 1 : 0;
+    state.counters["optimal"] = outcome.status == search::PlanStatus::kOptimal ? 1 : 0;
   }
   state.counters["activations_MB"] = static_cast<double>(budget - graph->fixed_bytes()) / 1e6;
 }

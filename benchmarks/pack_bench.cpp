@@ -10,8 +10,8 @@
 
 #include "regen/base/file.h"
 #include "regen/base/random.h"
-#include "regen/plan/lifetimes_csv.h"
-#include "regen/plan/pack.h"
+#include "regen/plan/pack/lifetimes_csv.h"
+#include "regen/plan/pack/pack.h"
 
 namespace regen {
 namespace {

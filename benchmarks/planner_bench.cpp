@@ -4,7 +4,8 @@
 #include "regen/base/random.h"
 #include "regen/graph/builder.h"
 #include "regen/plan/addresses.h"
-#include "regen/planners/planner.h"
+#include "regen/search/judge.h"
+#include "regen/search/registry.h"
 
 namespace regen {
 namespace {
@@ -56,7 +57,7 @@ const Graph& large_graph() {
 void plan_with(benchmark::State& state, const char* planner) {
   double overhead = 0;
   for (auto _ : state) {
-    const auto outcome = solve(planner, {.graph = &large_graph()});
+    const auto outcome = search::solve(search::own_planner(planner), {.graph = &large_graph()});
     overhead = outcome->simulation.overhead;
   }
   state.counters["ops"] = static_cast<double>(large_graph().num_ops());
@@ -81,7 +82,8 @@ BENCHMARK(BM_ChenGreedy)->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_Griewank)->Unit(benchmark::kMillisecond)->Iterations(1);
 
 void pack_plan_of(benchmark::State& state, const char* planner) {
-  const Plan plan = *solve(planner, {.graph = &large_graph()}).value().plan;
+  const Plan plan =
+      *search::solve(search::own_planner(planner), {.graph = &large_graph()}).value().plan;
   double ratio = 0;
   for (auto _ : state) {
     const auto addressed = with_addresses(large_graph(), plan);

@@ -4,7 +4,8 @@
 #include "regen/models/zoo.h"
 #include "regen/plan/addresses.h"
 #include "regen/plan/validate.h"
-#include "regen/planners/planner.h"
+#include "regen/search/judge.h"
+#include "regen/search/registry.h"
 #include "regen/simulate/simulate.h"
 
 namespace regen {
@@ -18,7 +19,7 @@ const Graph& large_graph() {
 
 const Plan& large_plan() {
   static const Plan plan = [] {
-    return *solve("chen_sqrt", {.graph = &large_graph()}).value().plan;
+    return *search::solve(search::own_planner("chen_sqrt"), {.graph = &large_graph()}).value().plan;
   }();
   return plan;
 }
@@ -39,7 +40,8 @@ BENCHMARK(BM_Simulate)->Unit(benchmark::kMillisecond);
 // ResNet-50 has several readers for each tensor.
 void BM_SimulateResNet50(benchmark::State& state) {
   const Graph graph = zoo_graph("ResNet50").value();
-  const Plan plan = *solve("chen_sqrt", {.graph = &graph}).value().plan;
+  const Plan plan =
+      *search::solve(search::own_planner("chen_sqrt"), {.graph = &graph}).value().plan;
   for (auto _ : state) benchmark::DoNotOptimize(simulate(graph, plan));
   count_steps(state, plan);
 }

@@ -9,12 +9,13 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/planner_options.h"
+#include "cli/planners.h"
 #include "cli/verbs.h"
 #include "regen/base/parallel.h"
 #include "regen/base/progress.h"
 #include "regen/plan/explain.h"
-#include "regen/planners/batch_curve.h"
-#include "regen/planners/planner.h"
+#include "regen/search/judge.h"
+#include "regen/search/services/batch_curve.h"
 
 namespace regen::cli {
 namespace {
@@ -29,7 +30,7 @@ struct Arguments {
   std::string planner = "auto";
   std::int64_t points = 12;
   std::optional<std::int64_t> batch;
-  PlannerOptions options;
+  PlannerArguments options;
   Limits limits;
   std::int64_t threads = 0;
   bool json = false;
@@ -38,13 +39,14 @@ struct Arguments {
 // One budget: the best plan, and what the memory up to the next budget buys.
 struct Point {
   Bytes budget = 0;
-  Outcome outcome;
+  search::Outcome outcome;
   std::optional<double> per_gib;  // cost saved by each further GiB
   bool knee = false;
-  std::optional<LargestBatch> largest;  // absent if the graph has no batch
+  std::optional<search::LargestBatch> largest;  // absent if the graph has no batch
 
   bool found() const {
-    return outcome.status == PlanStatus::kOptimal || outcome.status == PlanStatus::kFeasible;
+    return outcome.status == search::PlanStatus::kOptimal ||
+           outcome.status == search::PlanStatus::kFeasible;
   }
 };
 
@@ -52,7 +54,8 @@ constexpr double kGib = 1024.0 * 1024 * 1024;
 
 Result<std::vector<Point>> even_budgets(const Arguments& arguments, const LoadedGraph& loaded) {
   const Bytes low = structural_bound(loaded.graph).bytes;
-  REGEN_ASSIGN(const Outcome kept, solve("keep_all", {.graph = &loaded.graph}));
+  REGEN_ASSIGN(const search::Outcome kept,
+               search::solve(search::own_planner("keep_all"), {.graph = &loaded.graph}));
   const Bytes high = std::max(low, kept.simulation.peak_bytes);
   std::vector<Point> points(static_cast<std::size_t>(arguments.points));
   for (std::size_t i = 0; i < points.size(); ++i) {
@@ -62,16 +65,18 @@ Result<std::vector<Point>> even_budgets(const Arguments& arguments, const Loaded
   return points;
 }
 
-Status solve_points(const Arguments& arguments, const LoadedGraph& loaded, const Limits& limits,
+Status solve_points(const Arguments& arguments, const LoadedGraph& loaded,
+                    const search::Planner& planner, const Limits& limits,
                     std::vector<Point>& points) {
-  std::vector<std::optional<Result<Outcome>>> outcomes(points.size());
+  std::vector<std::optional<Result<search::Outcome>>> outcomes(points.size());
   Progress progress("advise", points.size());
   parallel_for(points.size(), static_cast<int>(arguments.threads), [&](std::size_t i) {
-    const Problem problem{.graph = &loaded.graph,
-                          .link = loaded.link,
-                          .budget = points[i].budget,
-                          .options = arguments.options};
-    outcomes[i] = solve(arguments.planner, problem, limits);
+    const search::Problem problem{.graph = &loaded.graph,
+                                  .link = loaded.link,
+                                  .budget = points[i].budget,
+                                  .options = arguments.options.resolved(),
+                                  .registry = &published::every_planner()};
+    outcomes[i] = search::solve(planner, problem, limits);
     progress.advance();
   });
   for (std::size_t i = 0; i < points.size(); ++i) {
@@ -88,37 +93,38 @@ void carry_over(std::vector<Point>& points) {
     if (!last.found()) continue;
     if (point.found() && point.outcome.simulation.cost <= last.outcome.simulation.cost) continue;
     const double bound = point.outcome.lower_bound;
-    const BoundKind kind = point.outcome.bound_kind;
+    const search::BoundKind kind = point.outcome.bound_kind;
     point.outcome = last.outcome;
     point.outcome.lower_bound = bound;
     point.outcome.bound_kind = kind;
   }
   for (std::size_t i = points.size() - 1; i > 0; --i) {
-    const Outcome& more = points[i].outcome;
-    Outcome& less = points[i - 1].outcome;
+    const search::Outcome& more = points[i].outcome;
+    search::Outcome& less = points[i - 1].outcome;
     if (less.bound_kind != more.bound_kind) continue;
     less.lower_bound = std::max(less.lower_bound, more.lower_bound);
   }
 }
 
 Status find_batches(const Arguments& arguments, const LoadedGraph& loaded,
-                    const BatchedGraph& batched, Limits limits, std::vector<Point>& points) {
+                    const BatchedGraph& batched, const search::Planner& planner, Limits limits,
+                    std::vector<Point>& points) {
   if (!batched.graph_at) return {};
   limits.work = std::max<std::int64_t>(1, limits.work / kBatchShare);
   limits.seconds /= static_cast<double>(kBatchShare);
-  const BatchCurveProblem problem{.graph_at = batched.graph_at,
-                                  .batch = batched.batch,
-                                  .link = loaded.link,
-                                  .options = arguments.options,
-                                  .limits = limits};
-  std::vector<BatchBudget> budgets;
+  const search::BatchCurveProblem problem{.graph_at = batched.graph_at,
+                                          .batch = batched.batch,
+                                          .link = loaded.link,
+                                          .options = arguments.options.resolved(),
+                                          .limits = limits};
+  std::vector<search::BatchBudget> budgets;
   for (const Point& point : points) {
-    const bool fits =
-        point.found() && within_one_forward_pass(loaded.graph, point.outcome.simulation.cost);
+    const bool fits = point.found() &&
+                      search::within_one_forward_pass(loaded.graph, point.outcome.simulation.cost);
     budgets.push_back({point.budget, fits});
   }
-  REGEN_ASSIGN(const std::vector<LargestBatch> largest,
-               largest_batches(arguments.planner, problem, budgets));
+  REGEN_ASSIGN(const std::vector<search::LargestBatch> largest,
+               search::largest_batches(planner, problem, budgets));
   for (std::size_t i = 0; i < points.size(); ++i) points[i].largest = largest[i];
   return {};
 }
@@ -174,7 +180,7 @@ Json point_json(const Point& point) {
           {"max_batch_settled", point.largest ? Json(point.largest->settled) : Json(nullptr)}};
 }
 
-std::string batch_text(const std::optional<LargestBatch>& largest) {
+std::string batch_text(const std::optional<search::LargestBatch>& largest) {
   if (!largest) return "";
   if (largest->batch == 0) return "none";
   return (largest->settled ? "" : ">= ") + format_grouped(largest->batch);
@@ -222,14 +228,16 @@ std::string table_text(const LoadedGraph& loaded, const std::vector<Point>& poin
 Status run_advise(const Arguments& arguments) {
   REGEN_ASSIGN(const LoadedGraph loaded, load_graph(arguments.graph));
   REGEN_ASSIGN(const BatchedGraph batched, batched_graph(arguments.graph, loaded, arguments.batch));
+  REGEN_TRY(arguments.options.check({{arguments.planner}}));
+  REGEN_ASSIGN(const search::Planner* planner, find_planner(arguments.planner));
   const InterruptGuard guard;
   Limits limits = limits_or(arguments.limits, kDefaultWork);
   limits.interrupt = guard.flag();
   REGEN_ASSIGN(std::vector<Point> points, even_budgets(arguments, loaded));
-  REGEN_TRY(solve_points(arguments, loaded, limits, points));
+  REGEN_TRY(solve_points(arguments, loaded, *planner, limits, points));
   carry_over(points);
   price(points);
-  REGEN_TRY(find_batches(arguments, loaded, batched, limits, points));
+  REGEN_TRY(find_batches(arguments, loaded, batched, *planner, limits, points));
   if (!arguments.json) return print(table_text(loaded, points) + batch_note(batched));
   Json rows = Json::array();
   for (const Point& point : points) rows.push_back(point_json(point));

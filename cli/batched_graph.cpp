@@ -21,7 +21,7 @@ Result<BatchedGraph> of_zoo(const GraphArgument& argument) {
 
 }  // namespace
 
-GraphAtBatch zoo_at_batch(const GraphArgument& argument, const std::string& name) {
+search::GraphAtBatch zoo_at_batch(const GraphArgument& argument, const std::string& name) {
   return [argument, name](std::int64_t batch) -> Result<Graph> {
     GraphArgument at_batch = argument;
     at_batch.text = "zoo:" + name + "@" + std::to_string(batch);

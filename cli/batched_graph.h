@@ -6,15 +6,15 @@
 #include <string>
 
 #include "cli/options.h"
-#include "regen/planners/max_batch.h"
+#include "regen/search/services/max_batch.h"
 
 namespace regen::cli {
 
 struct BatchedGraph {
-  GraphAtBatch graph_at;   // empty if the batch is not known
-  std::int64_t batch = 0;  // of the graph as it was loaded
-  bool scaled = false;     // in proportion, not built anew
-  std::string why_not;     // one line for people, where the batch is not known
+  search::GraphAtBatch graph_at;  // empty if the batch is not known
+  std::int64_t batch = 0;         // of the graph as it was loaded
+  bool scaled = false;            // in proportion, not built anew
+  std::string why_not;            // one line for people, where the batch is not known
 };
 
 // Models of the zoo are built anew; a graph of a file is scaled if its attributes or `batch`, which
@@ -23,6 +23,6 @@ Result<BatchedGraph> batched_graph(const GraphArgument& argument, const LoadedGr
                                    const std::optional<std::int64_t>& batch);
 
 // zoo:NAME at a batch, with the costs that the argument asks for.
-GraphAtBatch zoo_at_batch(const GraphArgument& argument, const std::string& name);
+search::GraphAtBatch zoo_at_batch(const GraphArgument& argument, const std::string& name);
 
 }  // namespace regen::cli

@@ -1,5 +1,6 @@
 // regen completion: a script that teaches a shell the verbs, options, planners and models.
 #include "cli/completion.h"
+#include "cli/planners.h"
 
 #include <map>
 #include <memory>
@@ -11,7 +12,7 @@
 #include "cli/verbs.h"
 #include "regen/cost/device.h"
 #include "regen/models/zoo.h"
-#include "regen/planners/registry.h"
+#include "regen/search/registry.h"
 
 namespace regen::cli {
 namespace {
@@ -23,7 +24,8 @@ struct Arguments {
 
 std::vector<std::string> planner_words() {
   std::vector<std::string> words;
-  for (const PlannerEntry& entry : planner_registry()) words.emplace_back(entry.name);
+  for (const search::Planner& planner : published::every_planner().planners())
+    words.emplace_back(planner.name);
   return words;
 }
 

@@ -5,7 +5,7 @@
 #include "cli/options.h"
 #include "cli/verbs.h"
 #include "regen/base/file.h"
-#include "regen/graph/formats.h"
+#include "regen/published/graph_formats.h"
 
 namespace regen::cli {
 namespace {
@@ -13,18 +13,19 @@ namespace {
 struct Arguments {
   GraphArgument graph;
   std::string output;
-  std::optional<GraphFormat> format;
+  std::optional<published::GraphFormat> format;
 };
 
 Status run_convert(const Arguments& arguments) {
-  const auto format = arguments.format ? arguments.format : format_of_path(arguments.output);
+  const auto format =
+      arguments.format ? arguments.format : published::format_of_path(arguments.output);
   if (!format) {
     return bad_input("convert: the name '" + arguments.output +
                      "' does not say which format is meant, expected --to regen, lower-sets, "
                      "monet or dot");
   }
   REGEN_ASSIGN(const LoadedGraph loaded, load_graph(arguments.graph));
-  REGEN_ASSIGN(const std::string content, write_graph(loaded.graph, *format));
+  REGEN_ASSIGN(const std::string content, published::write_graph(loaded.graph, *format));
   return write_file(arguments.output, content);
 }
 
@@ -38,7 +39,7 @@ void add_convert(CLI::App& app, Action& action) {
   add_graph(verb, arguments->graph);
   add_output(verb, arguments->output, "Write the graph here; - is standard output");
   verb.get_option("--output")->required();
-  add_parsed(verb, "--to", arguments->format, parse_format, "FORMAT",
+  add_parsed(verb, "--to", arguments->format, published::parse_format, "FORMAT",
              "regen, lower-sets, monet or dot (default: by the file's extension)");
   set_action<Arguments>(verb, action, arguments, run_convert);
 }

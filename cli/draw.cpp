@@ -8,7 +8,7 @@
 #include "cli/schedule_picture.h"
 #include "cli/verbs.h"
 #include "regen/base/file.h"
-#include "regen/graph/formats.h"
+#include "regen/published/graph_formats.h"
 #include "regen/simulate/simulate.h"
 
 namespace regen::cli {
@@ -28,7 +28,7 @@ constexpr std::size_t kMostDrawnOps = 5000;
 
 // Graphviz lays small graphs out itself; large ones get their places here.
 Result<ChildResult> run_graphviz(const Graph& graph, const std::string& format) {
-  REGEN_ASSIGN(const std::string dot, write_graph(graph, GraphFormat::kDot));
+  REGEN_ASSIGN(const std::string dot, published::write_graph(graph, published::GraphFormat::kDot));
   std::vector<std::string> command{"dot", "-T" + format, "-Efontsize=9", "-Efontcolor=#555555",
                                    "-Ecolor=#777777"};
   if (graph.num_ops() <= kMostOpsForDot) return run_child(command, dot);

@@ -3,10 +3,10 @@
 #include <optional>
 #include <string>
 
-#include "cli/memory_price_text.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/planner_options.h"
+#include "cli/shadow_price_text.h"
 #include "cli/verbs.h"
 #include "regen/plan/explain.h"
 #include "regen/simulate/simulate.h"
@@ -29,9 +29,9 @@ struct Arguments {
   std::size_t max_rows() const { return static_cast<std::size_t>(rows); }
 };
 
-MemoryPrice price_at(const Arguments& arguments, const LoadedGraph& loaded, Bytes budget) {
+search::ShadowPrice price_at(const Arguments& arguments, const LoadedGraph& loaded, Bytes budget) {
   Effort effort(limits_or(arguments.limits, kDefaultWork));
-  return price_memory(loaded.graph, loaded.link, budget, arguments.more, effort);
+  return search::price_memory(loaded.graph, loaded.link, budget, arguments.more, effort);
 }
 
 // Why no plan is better, within the budget or else within what this plan needs: text or JSON.
@@ -46,7 +46,7 @@ WhyNotBetter why_not_better(const Arguments& arguments, const LoadedGraph& loade
   if (!simulation.ok()) {  // it moves tensors, and at which speed was not said
     return {"not known: " + simulation.error().message + ", expected --device NAME\n", nullptr};
   }
-  const MemoryPrice price = price_at(arguments, loaded, budget);
+  const search::ShadowPrice price = price_at(arguments, loaded, budget);
   const PricedPlan priced{loaded.graph, price, &plan, simulation->cost};
   if (arguments.json) return {"", price_json(priced, arguments.max_rows())};
   return {price_text(priced, arguments.max_rows()), nullptr};
@@ -68,7 +68,7 @@ Status explain_plan(const Arguments& arguments, const LoadedGraph& loaded,
                  why.text);
   }
   Json json = to_json(graph, plan, explanation);
-  json["memory_price"] = why.json;
+  json["shadow_prices"] = why.json;
   return print_json(json);
 }
 
@@ -83,12 +83,12 @@ Status explain_budget(const Arguments& arguments, const LoadedGraph& loaded, Byt
     if (arguments.json) REGEN_TRY(print_json(json));
     return infeasible(verdict.message);
   }
-  const MemoryPrice price = price_at(arguments, loaded, budget);
+  const search::ShadowPrice price = price_at(arguments, loaded, budget);
   const PricedPlan priced{graph, price};
   if (!arguments.json) {
     return print(verdict.message + "\n\n" + price_text(priced, arguments.max_rows()));
   }
-  json["memory_price"] = price_json(priced, arguments.max_rows());
+  json["shadow_prices"] = price_json(priced, arguments.max_rows());
   return print_json(json);
 }
 

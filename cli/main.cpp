@@ -1,5 +1,5 @@
 // The program `regen`.
-#include "cli/program.h"
+#include "cli/application.h"
 #include "cli/runtime_verbs.h"
 #include "cli/verbs.h"
 

@@ -8,11 +8,12 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/planner_options.h"
+#include "cli/planners.h"
 #include "cli/verbs.h"
 #include "regen/base/parallel.h"
 #include "regen/base/progress.h"
-#include "regen/planners/max_batch.h"
-#include "regen/planners/registry.h"
+#include "regen/search/registry.h"
+#include "regen/search/services/max_batch.h"
 
 namespace regen::cli {
 namespace {
@@ -21,20 +22,20 @@ struct Arguments {
   GraphArgument graph;
   std::string memory;
   std::vector<std::string> planners{"keep_all", "chen_sqrt", "chen_greedy"};
-  PlannerOptions options;
+  PlannerArguments options;
   Limits limits;
-  BatchGrid grid;
+  search::BatchGrid grid;
   bool no_compute_cap = false;
   std::int64_t threads = 0;
   bool json = false;
 };
 
-Result<BatchGrid> parse_grid(std::string_view text) {
+Result<search::BatchGrid> parse_grid(std::string_view text) {
   const std::size_t colon = text.find(':');
   const auto start = whole_number(1, kMaxBatch)(text.substr(0, colon));
   const auto step = whole_number(
       1, kMaxBatch)(colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1));
-  if (start.ok() && step.ok()) return BatchGrid{*start, *step};
+  if (start.ok() && step.ok()) return search::BatchGrid{*start, *step};
   return bad_input("bad grid '" + std::string(text.substr(0, 60)) +
                    "', expected START:STEP such as 4:8, both at least 1");
 }
@@ -70,9 +71,9 @@ Result<Link> link_of(const GraphArgument& argument, const std::string& model) {
   return loaded.link;
 }
 
-Result<MaxBatchProblem> make_problem(const Arguments& arguments, const std::string& model,
-                                     Bytes memory) {
-  MaxBatchProblem problem{.memory = memory, .options = arguments.options};
+Result<search::MaxBatchProblem> make_problem(const Arguments& arguments, const std::string& model,
+                                             Bytes memory) {
+  search::MaxBatchProblem problem{.memory = memory, .options = arguments.options.resolved()};
   problem.graph_at = zoo_at_batch(arguments.graph, model);
   REGEN_ASSIGN(problem.link, link_of(arguments.graph, model));
   problem.compute_cap = !arguments.no_compute_cap;
@@ -81,29 +82,31 @@ Result<MaxBatchProblem> make_problem(const Arguments& arguments, const std::stri
   return problem;
 }
 
-Result<std::vector<MaxBatchAnswer>> solve_all(const Arguments& arguments, MaxBatchProblem problem) {
+Result<std::vector<search::MaxBatchAnswer>> solve_all(const Arguments& arguments,
+                                                      search::MaxBatchProblem problem) {
   const InterruptGuard guard;
   problem.limits.interrupt = guard.flag();
-  for (const std::string& planner : arguments.planners) REGEN_TRY(find_planner(planner));
-  std::vector<std::optional<Result<MaxBatchAnswer>>> results(arguments.planners.size());
+  REGEN_ASSIGN(const std::vector<const search::Planner*> planners,
+               published::every_planner().find_all(arguments.planners));
+  std::vector<std::optional<Result<search::MaxBatchAnswer>>> results(arguments.planners.size());
   Progress progress("max-batch", results.size());
   parallel_for(results.size(), static_cast<int>(arguments.threads), [&](std::size_t i) {
-    results[i] = max_batch(arguments.planners[i], problem);
+    results[i] = search::max_batch(*planners[i], problem);
     progress.advance();
   });
-  std::vector<MaxBatchAnswer> answers;
+  std::vector<search::MaxBatchAnswer> answers;
   for (auto& result : results) {
-    REGEN_ASSIGN(MaxBatchAnswer answer, std::move(*result));
+    REGEN_ASSIGN(search::MaxBatchAnswer answer, std::move(*result));
     answers.push_back(std::move(answer));
   }
   return answers;
 }
 
-Json answers_json(const std::string& model, Bytes memory, Accounting accounting,
-                  const std::vector<MaxBatchAnswer>& answers) {
+Json answers_json(const std::string& model, Bytes memory, std::string_view accounting,
+                  const std::vector<search::MaxBatchAnswer>& answers) {
   Json results = Json::array();
   Json excluded = Json::array();
-  for (const MaxBatchAnswer& answer : answers) {
+  for (const search::MaxBatchAnswer& answer : answers) {
     if (answer.max_batch == 0) {
       excluded.push_back({{"planner", answer.planner}, {"limited_by", answer.limited_by}});
       continue;
@@ -118,19 +121,19 @@ Json answers_json(const std::string& model, Bytes memory, Accounting accounting,
   }
   return {{"model", model},
           {"memory_bytes", memory},
-          {"accounting", to_string(accounting)},
+          {"accounting", accounting},
           {"results", std::move(results)},
           {"excluded", std::move(excluded)}};
 }
 
-std::string answers_text(const std::vector<MaxBatchAnswer>& answers) {
+std::string answers_text(const std::vector<search::MaxBatchAnswer>& answers) {
   Table table({{"planner"},
                {"max batch", Table::Align::kRight},
                {"at most", Table::Align::kRight},
                {"peak", Table::Align::kRight},
                {"overhead", Table::Align::kRight},
                {"limited by"}});
-  for (const MaxBatchAnswer& answer : answers) {
+  for (const search::MaxBatchAnswer& answer : answers) {
     const bool fits = answer.max_batch > 0;
     table.add({answer.planner, fits ? format_grouped(answer.max_batch) : "none",
                format_grouped(answer.upper_bound), fits ? format_bytes(answer.peak_bytes) : "",
@@ -140,11 +143,11 @@ std::string answers_text(const std::vector<MaxBatchAnswer>& answers) {
 }
 
 // Done when any planner can train something; proven impossible when no plan at all could.
-Status verdict(const std::string& model, Bytes memory, const BatchGrid& grid,
-               const std::vector<MaxBatchAnswer>& answers) {
+Status verdict(const std::string& model, Bytes memory, const search::BatchGrid& grid,
+               const std::vector<search::MaxBatchAnswer>& answers) {
   bool impossible = true;
   bool interrupted = false;
-  for (const MaxBatchAnswer& answer : answers) {
+  for (const search::MaxBatchAnswer& answer : answers) {
     if (answer.max_batch > 0) return {};
     impossible = impossible && answer.limited_by == "structural_bound";
     interrupted = interrupted || answer.limited_by == "interrupted";
@@ -157,12 +160,14 @@ Status verdict(const std::string& model, Bytes memory, const BatchGrid& grid,
 }
 
 Status run_max_batch(const Arguments& arguments) {
+  REGEN_TRY(arguments.options.check(arguments.planners));
   REGEN_ASSIGN(const std::string model, model_name(arguments.graph.text));
   REGEN_ASSIGN(const Bytes memory, memory_bytes(arguments));
-  REGEN_ASSIGN(const MaxBatchProblem problem, make_problem(arguments, model, memory));
-  REGEN_ASSIGN(const std::vector<MaxBatchAnswer> answers, solve_all(arguments, problem));
+  REGEN_ASSIGN(const search::MaxBatchProblem problem, make_problem(arguments, model, memory));
+  REGEN_ASSIGN(const std::vector<search::MaxBatchAnswer> answers, solve_all(arguments, problem));
   if (arguments.json) {
-    REGEN_TRY(print_json(answers_json(model, memory, arguments.options.accounting, answers)));
+    REGEN_TRY(
+        print_json(answers_json(model, memory, arguments.options.accounting_name(), answers)));
   } else {
     REGEN_TRY(print(answers_text(answers)));
   }

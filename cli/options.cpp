@@ -9,10 +9,10 @@
 #include "regen/base/file.h"
 #include "regen/base/text.h"
 #include "regen/cost/cost_model.h"
-#include "regen/graph/formats.h"
 #include "regen/plan/plan_json.h"
-#include "regen/plan/stage_matrices.h"
 #include "regen/plan/validate.h"
+#include "regen/published/checkmate/stage_matrices.h"
+#include "regen/published/graph_formats.h"
 
 namespace regen::cli {
 namespace {
@@ -38,7 +38,7 @@ Result<Graph> load_file_graph(const GraphArgument& argument) {
   }
   const std::string path = argument.text == "-" ? "/dev/stdin" : argument.text;
   REGEN_ASSIGN(const std::string content, read_file(path, kMaxFileBytes));
-  return read_graph(content, argument.text);
+  return published::read_graph(content, argument.text);
 }
 
 // The link that `regen profile` measured and wrote into the graph; none in other graphs.
@@ -53,8 +53,8 @@ Result<Link> measured_link(const Graph& graph) {
   };
   const Link link{number("to_host"), number("to_device"), number("both")};
   if (link.can_move() && link.both >= std::max(link.to_host, link.to_device)) return link;
-  return bad_input("graph '" + graph.name() + "': attributes.link: " +
-                   on_one_line(entry.dump(), 80) +
+  return bad_input("graph '" + graph.name() +
+                   "': attributes.link: " + on_one_line(entry.dump(), 80) +
                    ", expected to_host and to_device above 0, and both at least each of them");
 }
 
@@ -209,8 +209,8 @@ void add_output(CLI::App& verb, std::string& path, const std::string& descriptio
 
 Result<Plan> load_plan(const std::string& path, const Graph& graph) {
   if (std::filesystem::is_directory(path)) {
-    REGEN_ASSIGN(const StageMatrices matrices, read_stage_matrices(path));
-    auto plan = plan_from_matrices(graph, matrices);
+    REGEN_ASSIGN(const published::StageMatrices matrices, published::read_stage_matrices(path));
+    auto plan = published::plan_from_matrices(graph, matrices);
     if (!plan.ok()) return in_file(path, plan.error());
     return plan;
   }

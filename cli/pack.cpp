@@ -6,8 +6,8 @@
 #include "cli/output.h"
 #include "cli/verbs.h"
 #include "regen/base/file.h"
-#include "regen/plan/lifetimes_csv.h"
-#include "regen/plan/pack.h"
+#include "regen/plan/pack/lifetimes_csv.h"
+#include "regen/plan/pack/pack.h"
 
 namespace regen::cli {
 namespace {

@@ -6,14 +6,15 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/planner_options.h"
+#include "cli/planners.h"
 #include "cli/schedule_text.h"
 #include "cli/search_log.h"
 #include "cli/verbs.h"
 #include "regen/base/file.h"
 #include "regen/plan/explain.h"
 #include "regen/plan/plan_json.h"
-#include "regen/plan/stage_matrices.h"
-#include "regen/planners/addressed_plan.h"
+#include "regen/published/checkmate/stage_matrices.h"
+#include "regen/search/services/addressed_plan.h"
 
 namespace regen::cli {
 namespace {
@@ -23,7 +24,7 @@ struct Arguments {
   BudgetArgument budget;
   Limits limits;
   std::string planner = "auto";
-  PlannerOptions options;
+  PlannerArguments options;
   bool progress = false;
   std::string output;
   std::string schedule;
@@ -44,25 +45,26 @@ struct Packed {
 
 // A solved problem and what the report says beside the planner's own outcome.
 struct Report {
-  Outcome outcome;
+  search::Outcome outcome;
   std::optional<Bytes> budget;
   Bytes structural_bound = 0;
   std::optional<Packed> packed;
-  Accounting accounting = Accounting::kPlain;
+  std::string_view accounting = "plain";
 
   bool found() const {
-    return outcome.status == PlanStatus::kOptimal || outcome.status == PlanStatus::kFeasible;
+    return outcome.status == search::PlanStatus::kOptimal ||
+           outcome.status == search::PlanStatus::kFeasible;
   }
 };
 
 Json report_json(const Graph& graph, const Report& report) {
-  const Outcome& outcome = report.outcome;
+  const search::Outcome& outcome = report.outcome;
   const Simulation& simulation = outcome.simulation;
   const bool planned = outcome.plan.has_value();
   Json json{
       {"graph", graph.name()},
       {"planner", outcome.planner},
-      {"accounting", to_string(report.accounting)},
+      {"accounting", report.accounting},
       {"status", to_string(outcome.status)},
       {"cost", json_or_null(planned, json_number(simulation.cost))},
       {"base_cost", json_number(outcome.base_cost)},
@@ -105,7 +107,7 @@ std::string memory_text(const Graph& graph, const Report& report) {
 
 std::string report_text(const LoadedGraph& loaded, const Report& report) {
   const Graph& graph = loaded.graph;
-  const Outcome& outcome = report.outcome;
+  const search::Outcome& outcome = report.outcome;
   const Simulation& simulation = outcome.simulation;
   std::vector<std::pair<std::string, std::string>> lines{
       {"graph", loaded.label + ": " + std::to_string(graph.num_ops()) + " ops, " +
@@ -138,8 +140,8 @@ Status weigh_addresses(const LoadedGraph& loaded, Report& report) {
 }
 
 Error no_plan_error(const Graph& graph, const Report& report) {
-  const Outcome& outcome = report.outcome;
-  if (outcome.status == PlanStatus::kInfeasible) {
+  const search::Outcome& outcome = report.outcome;
+  if (outcome.status == search::PlanStatus::kInfeasible) {
     return infeasible(outcome.note.empty() ? "no plan fits" : outcome.note);
   }
   return limit_reached("planner " + outcome.planner + " found no plan for '" + graph.name() +
@@ -148,15 +150,17 @@ Error no_plan_error(const Graph& graph, const Report& report) {
 }
 
 // Ctrl-C is one more limit: the best plan so far is the answer, and the note says why it is.
-Result<Outcome> solve_until_interrupted(const Arguments& arguments, const Problem& problem) {
+Result<search::Outcome> solve_until_interrupted(const Arguments& arguments,
+                                                const search::Problem& problem) {
   const InterruptGuard guard;
   Limits limits = arguments.limits;
   limits.interrupt = guard.flag();
-  REGEN_ASSIGN(Outcome outcome, arguments.addresses
-                                    ? solve_addressed(arguments.planner, problem, {}, limits)
-                                    : solve(arguments.planner, problem, limits));
-  const bool proven =
-      outcome.status == PlanStatus::kOptimal || outcome.status == PlanStatus::kInfeasible;
+  REGEN_ASSIGN(const search::Planner* planner, find_planner(arguments.planner));
+  REGEN_ASSIGN(search::Outcome outcome, arguments.addresses
+                                            ? search::solve_addressed(*planner, problem, {}, limits)
+                                            : search::solve(*planner, problem, limits));
+  const bool proven = outcome.status == search::PlanStatus::kOptimal ||
+                      outcome.status == search::PlanStatus::kInfeasible;
   const bool said = outcome.note.find("interrupted") != std::string::npos;  // by the planner itself
   if (guard.interrupted() && !proven && !said) {
     outcome.note += (outcome.note.empty() ? "" : "; ") + std::string("interrupted");
@@ -165,21 +169,23 @@ Result<Outcome> solve_until_interrupted(const Arguments& arguments, const Proble
 }
 
 Result<Report> solve_problem(const Arguments& arguments, const LoadedGraph& loaded) {
-  Report report{.accounting = arguments.options.accounting};
+  Report report{.accounting = arguments.options.accounting_name()};
   REGEN_ASSIGN(report.budget, resolve_budget(arguments.budget, loaded));
   SearchLog log(loaded.graph.cost_unit(), arguments.progress);
-  const Problem problem{.graph = &loaded.graph,
-                        .link = loaded.link,
-                        .budget = report.budget,
-                        .host_budget = arguments.budget.host,
-                        .options = arguments.options,
-                        .observer = log.observer()};
+  const search::Problem problem{.graph = &loaded.graph,
+                                .link = loaded.link,
+                                .budget = report.budget,
+                                .host_budget = arguments.budget.host,
+                                .options = arguments.options.resolved(),
+                                .observer = log.observer(),
+                                .registry = &published::every_planner()};
   REGEN_ASSIGN(report.outcome, solve_until_interrupted(arguments, problem));
   report.structural_bound = structural_bound(loaded.graph).bytes;
   return report;
 }
 
 Status run_plan(const Arguments& arguments) {
+  REGEN_TRY(arguments.options.check({{arguments.planner}}));
   REGEN_ASSIGN(const LoadedGraph loaded, load_graph(arguments.graph));
   REGEN_ASSIGN(Report report, solve_problem(arguments, loaded));
   if (report.found() && arguments.addresses) REGEN_TRY(weigh_addresses(loaded, report));
@@ -191,9 +197,9 @@ Status run_plan(const Arguments& arguments) {
     REGEN_TRY(write_schedule_file(loaded.graph, *report.outcome.plan, arguments.schedule));
   }
   if (report.found() && !arguments.matrices.empty()) {
-    REGEN_ASSIGN(const StageMatrices matrices,
-                 matrices_from_plan(loaded.graph, *report.outcome.plan));
-    REGEN_TRY(write_stage_matrices(matrices, arguments.matrices));
+    REGEN_ASSIGN(const published::StageMatrices matrices,
+                 published::matrices_from_plan(loaded.graph, *report.outcome.plan));
+    REGEN_TRY(published::write_stage_matrices(matrices, arguments.matrices));
   }
   const bool plan_printed = report.found() && arguments.output == "-";
   if (arguments.json && !plan_printed) {

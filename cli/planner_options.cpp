@@ -1,10 +1,13 @@
 #include "cli/planner_options.h"
 
+#include <algorithm>
 #include <limits>
 #include <span>
 #include <utility>
 
 #include "cli/options.h"
+#include "cli/planners.h"
+#include "regen/published/checkmate/artifact_accounting.h"
 
 namespace regen::cli {
 namespace {
@@ -29,7 +32,7 @@ Result<double> parse_gap(std::string_view text) {
 
 template <typename Choice>
 std::vector<std::string> words_of() {
-  const std::span<const std::string_view> names = choice_names<Choice>();
+  const std::span<const std::string_view> names = search::choice_names<Choice>();
   return {names.begin(), names.end()};
 }
 
@@ -44,10 +47,73 @@ CLI::Option* add_choice(CLI::App& verb, const std::string& name, Choice& target,
   return add_parsed(verb, name, target, one_of<Choice>(std::move(choices)), "NAME", description);
 }
 
+// Which planners take an option; those that are not listed are for all.
+struct OptionOwners {
+  std::string_view option;
+  std::vector<std::string_view> planners;
+};
+
+const std::vector<OptionOwners>& option_owners() {
+  static const std::vector<OptionOwners> kOwners{
+      {"--greedy-points", {"chen_greedy", "chen_greedy_noap"}},
+      {"--slots", {"griewank"}},
+      {"--keep-gradients", {"checkmate", "checkmate_lp", "lp_bound", "str", "str_lp", "auto"}},
+      {"--keep-order", {"auto"}},
+      {"--gap", {"checkmate", "str", "monet"}},
+      {"--schedule", {"checkmate", "lp_bound"}},
+      {"--rounding", {"checkmate_lp"}},
+      {"--samples", {"checkmate_lp"}},
+      {"--prefer", {"lower_sets", "lower_sets_approx", "chen_cuts"}},
+      {"--model", {"lower_sets", "lower_sets_approx", "chen_cuts", "str"}},
+      {"--mode", {"monet"}},
+      {"--seed", {"checkmate", "checkmate_lp", "str", "str_lp", "monet", "auto"}},
+  };
+  return kOwners;
+}
+
+std::string joined(std::span<const std::string_view> words) {
+  std::string text;
+  for (const std::string_view word : words) text += (text.empty() ? "" : ", ") + std::string(word);
+  return text;
+}
+
 }  // namespace
 
-void add_planner_options(CLI::App& verb, PlannerOptions& options) {
-  add_choice(verb, "--accounting", options.accounting,
+search::PlannerOptions PlannerArguments::resolved() const {
+  search::PlannerOptions resolved = options;
+  resolved.accounting = as_artifact ? &published::artifact_accounting() : nullptr;
+  resolved.extra = published;
+  return resolved;
+}
+
+std::string_view PlannerArguments::accounting_name() const {
+  return as_artifact ? "checkmate" : "plain";
+}
+
+Status PlannerArguments::check(std::span<const std::string> names) const {
+  std::vector<std::string_view> asked;
+  for (const std::string& name : names) {
+    REGEN_ASSIGN(const search::Planner* planner, find_planner(name));
+    asked.push_back(planner->name);
+  }
+  for (const OptionOwners& owners : option_owners()) {
+    if (verb->get_option(std::string(owners.option))->count() == 0) continue;
+    const bool taken = std::ranges::any_of(asked, [&](std::string_view name) {
+      return std::ranges::find(owners.planners, name) != owners.planners.end();
+    });
+    if (taken) continue;
+    return bad_input(std::string(owners.option) + ": planner " + joined(asked) +
+                     " does not take it, expected " + joined(owners.planners));
+  }
+  return {};
+}
+
+void add_planner_options(CLI::App& verb, PlannerArguments& arguments) {
+  arguments.verb = &verb;
+  search::PlannerOptions& options = arguments.options;
+  published::Options& published = arguments.published;
+  add_parsed(verb, "--accounting", arguments.as_artifact,
+             one_of<bool>({{"plain", false}, {"checkmate", true}}), "NAME",
              "plain (default), or checkmate: as the published artifact counts");
   add_parsed(verb, "--greedy-points", options.greedy_points, number_as<int>(1, 100'000), "N",
              "chen_greedy: how many segment sizes are tried (default 60)");
@@ -60,18 +126,18 @@ void add_planner_options(CLI::App& verb, PlannerOptions& options) {
                 "auto: ops first run in the order of the graph");
   add_parsed(verb, "--gap", options.gap, parse_gap, "X",
              "Exact planners stop when the gap is this small (default 0)");
-  add_choice(verb, "--schedule", options.schedule,
+  add_choice(verb, "--schedule", published.schedule,
              "checkmate: which schedules are searched: frontier (default), cover_all, cover_last");
   add_choice(verb, "--rounding", options.rounding,
              "checkmate_lp: sweep (default), half, random_threshold or randomised");
   add_parsed(verb, "--samples", options.samples, number_as<int>(1, 1'000'000), "N",
              "checkmate_lp: random draws (default 100)");
-  add_choice(verb, "--prefer", options.prefer,
+  add_choice(verb, "--prefer", published.prefer,
              "lower sets: time (default), or memory: cache little, recompute much");
-  add_choice(verb, "--model", options.model,
+  add_choice(verb, "--model", published.model,
              "lower sets, str: count liveness (default), or as published while planning");
   add_parsed(
-      verb, "--mode", options.monet_mode, parse_monet_mode, "WORDS",
+      verb, "--mode", published.monet_mode, published::parse_monet_mode, "WORDS",
       "monet: all (default), or words of inplace, conv, multiway, newnode, normal and ablation "
       "joined by _");
   add_parsed(verb, "--seed", options.seed, number_as<std::uint64_t>(0, kAnyInteger), "N",
@@ -93,11 +159,11 @@ Limits limits_or(const Limits& asked, std::int64_t work) {
 }
 
 std::vector<std::string> planner_option_words(const std::string& option) {
-  if (option == "--accounting") return words_of<Accounting>();
-  if (option == "--schedule") return words_of<ImposedSchedule>();
-  if (option == "--rounding") return words_of<Rounding>();
-  if (option == "--prefer") return words_of<Preference>();
-  if (option == "--model") return words_of<PlanningModel>();
+  if (option == "--accounting") return {"plain", "checkmate"};
+  if (option == "--schedule") return words_of<published::ImposedSchedule>();
+  if (option == "--rounding") return words_of<search::Rounding>();
+  if (option == "--prefer") return words_of<published::Preference>();
+  if (option == "--model") return words_of<published::PlanningModel>();
   return {};
 }
 

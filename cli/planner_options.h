@@ -2,16 +2,32 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "regen/base/limit.h"
-#include "regen/planners/planner.h"
+#include "regen/published/options.h"
+#include "regen/search/planner.h"
 
 namespace regen::cli {
 
-// Declares every field of PlannerOptions as an option. `options` must live as long as the app.
-void add_planner_options(CLI::App& verb, PlannerOptions& options);
+// What the user set, before it is known for which planner.
+struct PlannerArguments {
+  search::PlannerOptions options;
+  published::Options published;
+  bool as_artifact = false;  // --accounting checkmate
+
+  const CLI::App* verb = nullptr;  // where they were declared
+
+  search::PlannerOptions resolved() const;
+  std::string_view accounting_name() const;
+  // Refuses an option that was given and that none of the planners takes.
+  Status check(std::span<const std::string> planners) const;
+};
+
+// Declares every planner's options. `arguments` must live as long as the app.
+void add_planner_options(CLI::App& verb, PlannerArguments& arguments);
 
 // --time-limit and --work-limit.
 void add_limits(CLI::App& verb, Limits& limits);

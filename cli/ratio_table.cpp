@@ -53,7 +53,7 @@ std::vector<RatioRow> ratio_rows(const std::vector<SweepPoint>& points,
     }
     const auto found = best.find(point.budget);
     if (!point.found() || found == best.end()) continue;
-    const bool optimal = found->second->status == PlanStatus::kOptimal;
+    const bool optimal = found->second->status == search::PlanStatus::kOptimal;
     const double least = optimal ? found->second->simulation.cost : found->second->lower_bound;
     if (least <= 0 || point.simulation.cost <= 0) continue;
     add_ratio(rows.back(), logarithms.back(), point.simulation.cost / least, optimal);

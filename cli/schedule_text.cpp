@@ -3,30 +3,30 @@
 #include "cli/output.h"
 #include "regen/base/file.h"
 #include "regen/base/json.h"
-#include "regen/plan/schedule_run.h"
-#include "regen/plan/schedule_text.h"
+#include "regen/published/lower_sets/format/schedule_run.h"
+#include "regen/published/lower_sets/format/schedule_text.h"
 
 namespace regen::cli {
 namespace {
 
 // The file that a graph came from. Of any other graph the numbers of blocks would be made up.
-Result<LowerSetFile> file_of(const Graph& graph) {
+Result<published::LowerSetFile> file_of(const Graph& graph) {
   const auto attributes = parse_json(graph.attributes(), "");
   if (!attributes.ok() || !attributes->is_object() || !attributes->contains("lower_sets")) {
     return bad_input("graph '" + graph.name() +
                      "' is not from a lower-set file, expected one for a schedule of compute and "
                      "forget orders");
   }
-  return lower_sets_from_graph(graph);
+  return published::lower_sets_from_graph(graph);
 }
 
 }  // namespace
 
 Status simulate_schedule(const Graph& graph, const std::string& text, const std::string& path,
                          bool json) {
-  REGEN_ASSIGN(const LowerSetFile file, file_of(graph));
-  REGEN_ASSIGN(const Schedule schedule, read_schedule(text, path));
-  REGEN_ASSIGN(const ScheduleRun run, run_schedule(file, schedule, path));
+  REGEN_ASSIGN(const published::LowerSetFile file, file_of(graph));
+  REGEN_ASSIGN(const published::Schedule schedule, published::read_schedule(text, path));
+  REGEN_ASSIGN(const published::ScheduleRun run, published::run_schedule(file, schedule, path));
   const double overhead = run.base_cost > 0 ? run.overhead_cost / run.base_cost : 0;
   if (json) {
     return print_json({{"graph", graph.name()},
@@ -53,8 +53,8 @@ Status simulate_schedule(const Graph& graph, const std::string& text, const std:
 }
 
 Status write_schedule_file(const Graph& graph, const Plan& plan, const std::string& path) {
-  REGEN_ASSIGN(const Schedule schedule, schedule_from_plan(graph, plan));
-  return write_file(path, write_schedule(schedule));
+  REGEN_ASSIGN(const published::Schedule schedule, published::schedule_from_plan(graph, plan));
+  return write_file(path, published::write_schedule(schedule));
 }
 
 }  // namespace regen::cli

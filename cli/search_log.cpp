@@ -20,7 +20,7 @@ SearchLog::~SearchLog() {
   if (news_ && (asked_ || written_)) write();
 }
 
-SearchObserver SearchLog::observer() {
+search::SearchObserver SearchLog::observer() {
   if (!asked_ && !progress_wanted()) return {};
   return [this](double seconds, std::optional<double> incumbent, double lower_bound) {
     tell(seconds, incumbent, lower_bound);

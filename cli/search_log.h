@@ -7,7 +7,7 @@
 #include <string>
 
 #include "regen/base/units.h"
-#include "regen/planners/planner.h"
+#include "regen/search/planner.h"
 
 namespace regen::cli {
 
@@ -22,7 +22,7 @@ class SearchLog {
   SearchLog& operator=(const SearchLog&) = delete;
 
   // Empty when nothing is shown, so that planners need not call it. The log must outlive it.
-  SearchObserver observer();
+  search::SearchObserver observer();
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -8,8 +8,8 @@
 #include "cli/verbs.h"
 #include "regen/base/file.h"
 #include "regen/plan/plan_json.h"
-#include "regen/plan/schedule_text.h"
 #include "regen/plan/validate.h"
+#include "regen/published/lower_sets/format/schedule_text.h"
 #include "regen/simulate/simulate.h"
 #include "regen/simulate/trace.h"
 
@@ -67,7 +67,7 @@ Status run_simulate(const Arguments& arguments) {
   REGEN_ASSIGN(const LoadedGraph loaded, load_graph(arguments.graph));
   if (!std::filesystem::is_directory(arguments.plan)) {
     REGEN_ASSIGN(const std::string text, read_file(arguments.plan, kMaxFileBytes));
-    if (looks_like_schedule(text)) {
+    if (published::looks_like_schedule(text)) {
       if (!arguments.trace.empty()) return bad_input("--trace: a schedule has no times to draw");
       if (!arguments.output.empty()) return bad_input("--output: a schedule is not a plan");
       return simulate_schedule(loaded.graph, text, arguments.plan, arguments.json);

@@ -9,6 +9,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/planner_options.h"
+#include "cli/planners.h"
 #include "cli/plotting.h"
 #include "cli/ratio_table.h"
 #include "cli/sweep_points.h"
@@ -17,8 +18,8 @@
 #include "regen/base/parallel.h"
 #include "regen/base/progress.h"
 #include "regen/plan/explain.h"
-#include "regen/planners/planner.h"
-#include "regen/planners/registry.h"
+#include "regen/search/judge.h"
+#include "regen/search/registry.h"
 
 namespace regen::cli {
 namespace {
@@ -28,7 +29,7 @@ struct Arguments {
   std::vector<std::string> planners{"keep_all", "chen_sqrt", "chen_greedy"};
   BudgetRange budgets;
   std::optional<BudgetRange> activation_budgets;
-  PlannerOptions options;
+  PlannerArguments options;
   Limits limits;
   std::int64_t threads = 0;
   bool ratios = false;
@@ -38,15 +39,19 @@ struct Arguments {
   bool json = false;
 };
 
-Problem problem_for(const Arguments& arguments, const LoadedGraph& loaded) {
-  return {.graph = &loaded.graph, .link = loaded.link, .options = arguments.options};
+search::Problem problem_for(const Arguments& arguments, const LoadedGraph& loaded) {
+  return {.graph = &loaded.graph,
+          .link = loaded.link,
+          .options = arguments.options.resolved(),
+          .registry = &published::every_planner()};
 }
 
 // From what every plan needs to what keeping everything takes.
 Result<BudgetRange> automatic_range(const Arguments& arguments, const LoadedGraph& loaded,
                                     BudgetRange range) {
   range.low = structural_bound(loaded.graph).bytes;
-  REGEN_ASSIGN(const Outcome keep_all, solve("keep_all", problem_for(arguments, loaded)));
+  REGEN_ASSIGN(const search::Outcome keep_all,
+               search::solve(search::own_planner("keep_all"), problem_for(arguments, loaded)));
   range.high = std::max(*range.low, keep_all.simulation.peak_bytes);
   return range;
 }
@@ -64,11 +69,12 @@ Result<std::vector<Bytes>> budget_points(const Arguments& arguments, const Loade
 Result<std::vector<std::string>> planner_names(const Arguments& arguments) {
   std::vector<std::string> names;
   for (const std::string& name : arguments.planners) {
-    REGEN_ASSIGN(const PlannerEntry* entry, find_planner(name));
+    REGEN_ASSIGN(const search::Planner* entry, find_planner(name));
     names.emplace_back(entry->name);
   }
+  REGEN_TRY(arguments.options.check(names));
   if (!arguments.ratios) return names;
-  REGEN_ASSIGN(const PlannerEntry* reference, find_planner(arguments.reference));
+  REGEN_ASSIGN(const search::Planner* reference, find_planner(arguments.reference));
   if (std::find(names.begin(), names.end(), reference->name) == names.end()) {
     names.emplace_back(reference->name);
   }
@@ -77,10 +83,11 @@ Result<std::vector<std::string>> planner_names(const Arguments& arguments) {
 
 Status solve_point(const Arguments& arguments, const LoadedGraph& loaded, const Limits& limits,
                    SweepPoint& point) {
-  Problem problem = problem_for(arguments, loaded);
+  search::Problem problem = problem_for(arguments, loaded);
   problem.budget = point.budget;
   point.begun = true;
-  REGEN_ASSIGN(Outcome outcome, solve(point.planner, problem, limits));
+  REGEN_ASSIGN(const search::Planner* planner, find_planner(point.planner));
+  REGEN_ASSIGN(search::Outcome outcome, search::solve(*planner, problem, limits));
   point.status = outcome.status;
   point.simulation = std::move(outcome.simulation);
   point.lower_bound = outcome.lower_bound;
@@ -140,7 +147,7 @@ Status print_points(const Arguments& arguments, const std::vector<SweepPoint>& p
   std::vector<RatioRow> rows;
   std::string reference;
   if (arguments.ratios) {
-    REGEN_ASSIGN(const PlannerEntry* entry, find_planner(arguments.reference));
+    REGEN_ASSIGN(const search::Planner* entry, find_planner(arguments.reference));
     reference = entry->name;
     rows = ratio_rows(points, reference);
   }

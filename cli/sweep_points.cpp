@@ -7,7 +7,7 @@ namespace {
 
 // A bound on the cost says something unless there is no plan to bound.
 bool has_bound(const SweepPoint& point) {
-  return point.begun && point.status != PlanStatus::kInfeasible;
+  return point.begun && point.status != search::PlanStatus::kInfeasible;
 }
 
 Json point_json(const SweepPoint& point) {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "regen/base/json.h"
-#include "regen/planners/planner.h"
+#include "regen/search/planner.h"
 
 namespace regen::cli {
 
@@ -13,7 +13,7 @@ namespace regen::cli {
 struct SweepPoint {
   std::string planner;
   Bytes budget = 0;
-  PlanStatus status = PlanStatus::kUnknown;
+  search::PlanStatus status = search::PlanStatus::kUnknown;
   Simulation simulation;
   double lower_bound = 0;
   double gap = 0;
@@ -21,7 +21,9 @@ struct SweepPoint {
   std::string note;
   bool begun = false;  // false: Ctrl-C came first
 
-  bool found() const { return status == PlanStatus::kOptimal || status == PlanStatus::kFeasible; }
+  bool found() const {
+    return status == search::PlanStatus::kOptimal || status == search::PlanStatus::kFeasible;
+  }
 };
 
 std::string sweep_csv(const std::vector<SweepPoint>& points);

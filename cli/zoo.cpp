@@ -6,8 +6,8 @@
 #include "cli/output.h"
 #include "cli/verbs.h"
 #include "regen/base/file.h"
-#include "regen/graph/formats.h"
 #include "regen/models/zoo.h"
+#include "regen/published/graph_formats.h"
 
 namespace regen::cli {
 namespace {
@@ -17,7 +17,7 @@ struct Arguments {
   std::optional<std::int64_t> batch;
   GraphArgument graph;
   std::string output;
-  std::optional<GraphFormat> format;
+  std::optional<published::GraphFormat> format;
   bool json = false;
 };
 
@@ -106,9 +106,9 @@ Status run_zoo(const Arguments& arguments) {
     return show_model(summary, arguments, batch);
   }
   REGEN_ASSIGN(const Graph graph, zoo_graph(reference.name, options));
-  const GraphFormat format =
-      arguments.format.value_or(format_of_path(arguments.output).value_or(GraphFormat::kRegen));
-  REGEN_ASSIGN(const std::string content, write_graph(graph, format));
+  const published::GraphFormat format = arguments.format.value_or(
+      published::format_of_path(arguments.output).value_or(published::GraphFormat::kRegen));
+  REGEN_ASSIGN(const std::string content, published::write_graph(graph, format));
   return write_file(arguments.output, content);
 }
 
@@ -125,7 +125,7 @@ void add_zoo(CLI::App& app, Action& action) {
              "Samples in one step (default 1)");
   add_zoo_options(verb, arguments->graph);
   add_output(verb, arguments->output, "Write the graph here; - is standard output");
-  add_parsed(verb, "--to", arguments->format, parse_format, "FORMAT",
+  add_parsed(verb, "--to", arguments->format, published::parse_format, "FORMAT",
              "regen, lower-sets, monet or dot (default: by the file's extension, else regen)");
   add_json(verb, arguments->json);
   set_action<Arguments>(verb, action, arguments, run_zoo);

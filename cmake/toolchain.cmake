@@ -1,5 +1,9 @@
-# Compiler settings shared by every target: warnings are errors, and the
+# Settings of regen's own build, which no project that uses regen inherits: warnings are errors, and the
 # faster linker and the compiler cache are used where they are installed.
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
 add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
                     -Wno-missing-field-initializers -Werror)
 # g++ 12 warns of overlaps inside std::string that cannot happen (its bug 105651).

@@ -65,15 +65,16 @@ if(TARGET CUDA::cudart)
   target_link_libraries(regen_torch INTERFACE CUDA::cudart)
 endif()
 
-# regen_use_torch(NAME) links the folder NAME with torch. Its sources named *_cuda.cpp need a torch
+# regen_use_torch(NAME) links the folder NAME with torch. Its sources named *_cuda.cpp or in device/cuda need a torch
 # with CUDA; where there is none they are left out, and a test has the compiler check them.
 function(regen_use_torch name)
   target_link_libraries(regen_${name} PUBLIC regen_torch)
   if(REGEN_TORCH_CUDA STREQUAL "none")
     get_target_property(sources regen_${name} SOURCES)
     set(cuda_sources ${sources})
-    list(FILTER sources EXCLUDE REGEX "_cuda\\.cpp$")
-    list(FILTER cuda_sources INCLUDE REGEX "_cuda\\.cpp$")
+    set(needs_cuda "(_cuda|/device/cuda/[a-z_]+)\\.cpp$")
+    list(FILTER sources EXCLUDE REGEX "${needs_cuda}")
+    list(FILTER cuda_sources INCLUDE REGEX "${needs_cuda}")
     set_target_properties(regen_${name} PROPERTIES SOURCES "${sources}")
     set_property(GLOBAL APPEND PROPERTY REGEN_CUDA_SOURCES ${cuda_sources})
   endif()

@@ -12,7 +12,7 @@
 
 #include "python/feed_batch.h"
 #include "python/runtime_errors.h"
-#include "regen/execute/device_ring.h"
+#include "regen/execute/device/device_ring.h"
 #include "regen/share/input/feed_address.h"
 #include "regen/share/input/feed_client.h"
 #include "regen/share/input/feed_server.h"
@@ -41,7 +41,8 @@ class Producer {
     std::string extras;
     if (gpu >= 0) {
       slot_bytes = (slot_bytes + 4095) / 4096 * 4096;
-      ring_ = value_or_raise(DeviceRing::create(gpu, static_cast<Bytes>(slots * slot_bytes)));
+      ring_ =
+          value_or_raise(execute::DeviceRing::create(gpu, static_cast<Bytes>(slots * slot_bytes)));
       extras = ring_->handle();
     }
     check(server_.start(slots, slot_bytes, extras));
@@ -74,7 +75,7 @@ class Producer {
 
  private:
   share::FeedServer server_;
-  std::shared_ptr<DeviceRing> ring_;
+  std::shared_ptr<execute::DeviceRing> ring_;
   std::optional<share::FeedQueue::Fill> fill_;
 };
 
@@ -151,11 +152,11 @@ class Consumer {
                         [&](const BatchNode& node) { return host_tensor(event.lease, node); });
     }
     if (ring_handle_ != connection.extras) {
-      ring_ = value_or_raise(DeviceRing::open(connection.extras));
+      ring_ = value_or_raise(execute::DeviceRing::open(connection.extras));
       ring_handle_ = connection.extras;
     }
     // The last of the batch's tensors gives it back, after the work that reads it.
-    const std::shared_ptr<DeviceRing> ring = ring_;
+    const std::shared_ptr<execute::DeviceRing> ring = ring_;
     const auto use = std::shared_ptr<Lease>(new Lease(event.lease), [ring](Lease* lease) {
       ring->after_present_work([](void* done) { delete static_cast<Lease*>(done); }, lease);
     });
@@ -176,7 +177,7 @@ class Consumer {
   py::function start_;
   std::exception_ptr raised_;
   std::optional<share::FeedClient> client_;
-  std::shared_ptr<DeviceRing> ring_;
+  std::shared_ptr<execute::DeviceRing> ring_;
   std::string ring_handle_;
 };
 

@@ -5,18 +5,18 @@
 
 namespace regen {
 
-void JobMemory::set_executor(Executor* executor, Bytes persistent) {
+void JobMemory::set_executor(execute::Executor* executor, Bytes persistent) {
   const std::lock_guard lock(mutex_);
   executor_ = executor;
   persistent_ = persistent;
 }
 
-void JobMemory::clear_executor(const Executor* executor) {
+void JobMemory::clear_executor(const execute::Executor* executor) {
   const std::lock_guard lock(mutex_);
   if (executor_ == executor) executor_ = nullptr;
 }
 
-void JobMemory::set_state(std::shared_ptr<StateArena> state) {
+void JobMemory::set_state(std::shared_ptr<execute::StateArena> state) {
   const std::lock_guard lock(mutex_);
   state_ = std::move(state);
 }

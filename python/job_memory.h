@@ -5,9 +5,9 @@
 #include <memory>
 #include <mutex>
 
-#include "regen/execute/executor.h"
-#include "regen/execute/state_arena.h"
-#include "regen/share/movable_memory.h"
+#include "regen/execute/placement/state_arena.h"
+#include "regen/execute/run/executor.h"
+#include "regen/share/client/movable_memory.h"
 
 namespace regen {
 
@@ -16,10 +16,10 @@ class JobMemory final : public share::MovableMemory {
  public:
   // The step that is compiled; none when it goes. `persistent` bytes stay when its arena is
   // spilled.
-  void set_executor(Executor* executor, Bytes persistent);
-  void clear_executor(const Executor* executor);
+  void set_executor(execute::Executor* executor, Bytes persistent);
+  void clear_executor(const execute::Executor* executor);
   // None: the state does not leave.
-  void set_state(std::shared_ptr<StateArena> state);
+  void set_state(std::shared_ptr<execute::StateArena> state);
 
   // A part that cannot go stays, and counts.
   Bytes make_room(share::Depth depth) override;
@@ -28,8 +28,8 @@ class JobMemory final : public share::MovableMemory {
 
  private:
   std::mutex mutex_;
-  Executor* executor_ = nullptr;
-  std::shared_ptr<StateArena> state_;
+  execute::Executor* executor_ = nullptr;
+  std::shared_ptr<execute::StateArena> state_;
   Bytes persistent_ = 0;
 };
 

@@ -15,8 +15,8 @@
 #include "python/runtime_state.h"
 #include "python/runtime_step.h"
 #include "regen/base/folder_lock.h"
-#include "regen/execute/link.h"
-#include "regen/execute/memory_meter.h"
+#include "regen/execute/device/memory_meter.h"
+#include "regen/execute/record/link.h"
 
 namespace py = pybind11;
 
@@ -24,15 +24,15 @@ namespace regen {
 namespace {
 
 void bind_search(py::module_& module) {
-  py::class_<BackgroundSearch>(module, "BackgroundSearch")
-      .def_property_readonly("ended", &BackgroundSearch::ended)
-      .def("stop", &BackgroundSearch::stop)
-      .def("wait", &BackgroundSearch::wait, py::call_guard<py::gil_scoped_release>())
+  py::class_<search::BackgroundSearch>(module, "BackgroundSearch")
+      .def_property_readonly("ended", &search::BackgroundSearch::ended)
+      .def("stop", &search::BackgroundSearch::stop)
+      .def("wait", &search::BackgroundSearch::wait, py::call_guard<py::gil_scoped_release>())
       // Of an ended search.
-      .def_property_readonly("lower_bound",
-                             [](const BackgroundSearch& s) { return s.outcome()->lower_bound; })
-      .def_property_readonly("seconds",
-                             [](const BackgroundSearch& s) { return s.outcome()->seconds; });
+      .def_property_readonly(
+          "lower_bound", [](const search::BackgroundSearch& s) { return s.outcome()->lower_bound; })
+      .def_property_readonly(
+          "seconds", [](const search::BackgroundSearch& s) { return s.outcome()->seconds; });
 }
 
 void bind_step(py::module_& module) {
@@ -98,7 +98,7 @@ void bind_step(py::module_& module) {
       .def("trace", &RuntimeStep::trace)
       .def("set_host_timing", [](RuntimeStep& s, bool on) { s.executor().set_host_timing(on); })
       .def("take_host_time", [](RuntimeStep& s) {
-        const HostTime time = s.executor().take_host_time();
+        const execute::HostTime time = s.executor().take_host_time();
         return std::tuple(time.seconds, time.call_seconds, time.calls);
       });
 }
@@ -114,12 +114,13 @@ void bind_model_watch(py::module_& module) {
 }
 
 void bind_memory(py::module_& module) {
-  module.def("install_memory_meter", [] { check(install_memory_meter()); });
-  module.def("remove_memory_meter", [] { check(remove_memory_meter()); });
-  module.def("reset_memory_peak",
-             [](const std::string& device) { check(reset_memory_peak(c10::Device(device))); });
+  module.def("install_memory_meter", [] { check(execute::install_memory_meter()); });
+  module.def("remove_memory_meter", [] { check(execute::remove_memory_meter()); });
+  module.def("reset_memory_peak", [](const std::string& device) {
+    check(execute::reset_memory_peak(c10::Device(device)));
+  });
   module.def("memory_use", [](const std::string& device) {
-    const MemoryUse use = value_or_raise(memory_use(c10::Device(device)));
+    const execute::MemoryUse use = value_or_raise(execute::memory_use(c10::Device(device)));
     py::dict dict;
     dict["allocated"] = use.allocated;
     dict["allocated_peak"] = use.allocated_peak;
@@ -128,15 +129,17 @@ void bind_memory(py::module_& module) {
     dict["driver"] = use.driver;
     return dict;
   });
-  module.def("device_name",
-             [](const std::string& name) { return value_or_raise(open_device(name))->name(); });
+  module.def("device_name", [](const std::string& name) {
+    return value_or_raise(execute::open_device(name))->name();
+  });
   module.def("measure_link", [](const std::string& name) {
-    const Link link = value_or_raise(measure_link(*value_or_raise(open_device(name))));
+    const Link link =
+        value_or_raise(execute::measure_link(*value_or_raise(execute::open_device(name))));
     return std::tuple(link.to_host, link.to_device, link.both);
   });
   module.def("device_memory", [](const std::string& name) {
-    const auto device = value_or_raise(open_device(name));
-    const DeviceMemory memory = value_or_raise(device->memory());
+    const auto device = value_or_raise(execute::open_device(name));
+    const execute::DeviceMemory memory = value_or_raise(device->memory());
     return std::pair(memory.total, memory.free);
   });
   py::class_<FolderLock>(module, "FolderLock")

@@ -11,17 +11,17 @@
 
 #include "python/job_memory.h"
 #include "python/runtime_errors.h"
-#include "regen/execute/device.h"
-#include "regen/execute/gate.h"
-#include "regen/share/environment.h"
-#include "regen/share/holder.h"
+#include "regen/base/preemption_gate.h"
+#include "regen/execute/device/device.h"
+#include "regen/share/client/device_lease.h"
+#include "regen/share/protocol/environment.h"
 
 namespace py = pybind11;
 
 namespace regen {
 namespace {
 
-using share::Holder;
+using share::DeviceLease;
 
 // A gate of two Python functions, for policies of one's own and for tests.
 class FunctionGate final : public Gate {
@@ -50,14 +50,14 @@ class FunctionGate final : public Gate {
 };
 
 // The job that `regen share run` made of this process; nothing if it was started otherwise.
-std::shared_ptr<Holder> join_job() {
+std::shared_ptr<DeviceLease> join_job() {
   const py::gil_scoped_release unlocked;
   const auto enrolment = value_or_raise(share::enrolment_from_environment());
   if (!enrolment) return nullptr;
-  return value_or_raise(Holder::join({.socket = enrolment->socket}, enrolment->spec));
+  return value_or_raise(DeviceLease::join({.socket = enrolment->socket}, enrolment->spec));
 }
 
-void begin(Holder& job) {
+void begin(DeviceLease& job) {
   const py::gil_scoped_release unlocked;
   check(job.begin());
 }
@@ -68,7 +68,7 @@ std::string deepest_allowed() {
 }
 
 // Whether it could be told: not while work is under way.
-bool tell(Holder& job, const std::vector<std::pair<Bytes, double>>& points, Bytes persistent,
+bool tell(DeviceLease& job, const std::vector<std::pair<Bytes, double>>& points, Bytes persistent,
           const std::string& deepest) {
   share::Curve curve{.persistent_bytes = persistent,
                      .deepest = value_or_raise(share::parse_depth(deepest))};
@@ -80,14 +80,14 @@ bool tell(Holder& job, const std::vector<std::pair<Bytes, double>>& points, Byte
 }
 
 // `device`: where work may still be under way; empty when none is.
-void end(Holder& job, const std::string& device, bool gives_back) {
+void end(DeviceLease& job, const std::string& device, bool gives_back) {
   const py::gil_scoped_release unlocked;
-  share::Afterwards afterwards{.finish = {}, .gives_back = gives_back};
+  share::ReleaseOptions release_options{.finish = {}, .gives_back = gives_back};
   if (!device.empty()) {
-    const auto where = open_device(device);
-    if (where.ok()) afterwards.finish = [where = *where] { where->finish(); };
+    const auto where = execute::open_device(device);
+    if (where.ok()) release_options.finish = [where = *where] { where->finish(); };
   }
-  job.end(afterwards);
+  job.end(release_options);
 }
 
 }  // namespace
@@ -100,22 +100,22 @@ void bind_share(py::module_& module) {
   py::class_<JobMemory, share::MovableMemory, std::shared_ptr<JobMemory>>(module, "JobMemory")
       .def(py::init<>())
       .def("set_state", &JobMemory::set_state, py::call_guard<py::gil_scoped_release>());
-  py::class_<Holder, Gate, std::shared_ptr<Holder>>(module, "Job")
+  py::class_<DeviceLease, Gate, std::shared_ptr<DeviceLease>>(module, "Job")
       .def("begin", &begin)
       .def("end", &end, py::arg("device") = "", py::arg("gives_back") = false)
-      .def("abandon", &Holder::abandon)
-      .def("set_memory", &Holder::set_memory, py::call_guard<py::gil_scoped_release>())
+      .def("abandon", &DeviceLease::abandon)
+      .def("set_memory", &DeviceLease::set_memory, py::call_guard<py::gil_scoped_release>())
       .def("tell", &tell)
-      .def("limit", &Holder::byte_limit, py::call_guard<py::gil_scoped_release>())
-      .def("confirm", &Holder::confirm, py::call_guard<py::gil_scoped_release>())
-      .def_property_readonly("rooms", &Holder::rooms)
-      .def_property_readonly("name", [](const Holder& job) { return job.spec().name; })
-      .def_property_readonly("memory", [](const Holder& job) { return job.spec().memory; })
-      .def_property_readonly("priority", [](const Holder& job) { return job.spec().priority; })
-      .def_property_readonly("weight", [](const Holder& job) { return job.spec().weight; })
-      .def_property_readonly("pauses", &Holder::pauses)
-      .def_property_readonly("returns", &Holder::returns)
-      .def_property_readonly("reconnections", [](Holder& job) {
+      .def("limit", &DeviceLease::byte_limit, py::call_guard<py::gil_scoped_release>())
+      .def("confirm", &DeviceLease::confirm, py::call_guard<py::gil_scoped_release>())
+      .def_property_readonly("rooms", &DeviceLease::rooms)
+      .def_property_readonly("name", [](const DeviceLease& job) { return job.spec().name; })
+      .def_property_readonly("memory", [](const DeviceLease& job) { return job.spec().memory; })
+      .def_property_readonly("priority", [](const DeviceLease& job) { return job.spec().priority; })
+      .def_property_readonly("weight", [](const DeviceLease& job) { return job.spec().weight; })
+      .def_property_readonly("pauses", &DeviceLease::pauses)
+      .def_property_readonly("returns", &DeviceLease::returns)
+      .def_property_readonly("reconnections", [](DeviceLease& job) {
         const py::gil_scoped_release unlocked;
         return job.reconnections();
       });

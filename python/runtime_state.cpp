@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "python/runtime_errors.h"
-#include "regen/execute/state_arena.h"
-#include "regen/share/state_file.h"
+#include "regen/execute/placement/state_arena.h"
+#include "regen/share/protocol/state_file.h"
 
 namespace py = pybind11;
 
@@ -49,7 +49,8 @@ std::optional<std::pair<std::uint64_t, Bytes>> newest(OpenStateFile& self) {
 }
 
 // An image is some text, and behind it the packed state.
-void commit(OpenStateFile& self, std::uint64_t step, const std::string& text, StateArena* state) {
+void commit(OpenStateFile& self, std::uint64_t step, const std::string& text,
+            execute::StateArena* state) {
   StateFile& file = self.file();
   const py::gil_scoped_release unlocked;
   std::vector<std::span<const std::byte>> parts{std::as_bytes(std::span(text))};
@@ -63,7 +64,7 @@ py::bytes read(OpenStateFile& self, Bytes offset, Bytes bytes) {
   return text;
 }
 
-void read_state(OpenStateFile& self, Bytes offset, StateArena& state) {
+void read_state(OpenStateFile& self, Bytes offset, execute::StateArena& state) {
   StateFile& file = self.file();
   const py::gil_scoped_release unlocked;
   check(file.read(offset, value_or_raise(state.image_room())));
@@ -72,7 +73,7 @@ void read_state(OpenStateFile& self, Bytes offset, StateArena& state) {
 
 template <typename Function>
 auto unlocked(Function function) {
-  return [function](StateArena& self) {
+  return [function](execute::StateArena& self) {
     const py::gil_scoped_release released;
     return function(self);
   };
@@ -81,31 +82,31 @@ auto unlocked(Function function) {
 }  // namespace
 
 void bind_state(py::module_& module) {
-  py::class_<StateArena, std::shared_ptr<StateArena>>(module, "StateArena")
+  py::class_<execute::StateArena, std::shared_ptr<execute::StateArena>>(module, "StateArena")
       .def(py::init([](Tensors tensors, Tensors on_host, const std::string& device) {
         const py::gil_scoped_release released;
-        return std::shared_ptr<StateArena>(value_or_raise(StateArena::pack(
-            std::move(tensors), std::move(on_host), value_or_raise(open_device(device)))));
+        return std::shared_ptr<execute::StateArena>(value_or_raise(execute::StateArena::pack(
+            std::move(tensors), std::move(on_host), value_or_raise(execute::open_device(device)))));
       }))
-      .def("leave", unlocked([](StateArena& s) { return value_or_raise(s.leave()); }))
-      .def("come_back", unlocked([](StateArena& s) { check(s.come_back()); }))
+      .def("leave", unlocked([](execute::StateArena& s) { return value_or_raise(s.leave()); }))
+      .def("come_back", unlocked([](execute::StateArena& s) { check(s.come_back()); }))
       .def("move_to",
-           [](StateArena& self, const std::string& device) {
+           [](execute::StateArena& self, const std::string& device) {
              const py::gil_scoped_release released;
-             check(self.move_to(value_or_raise(open_device(device))));
+             check(self.move_to(value_or_raise(execute::open_device(device))));
            })
       .def("adopt",
-           [](StateArena& self, Tensors tensors, Tensors on_host) {
+           [](execute::StateArena& self, Tensors tensors, Tensors on_host) {
              const py::gil_scoped_release released;
              return value_or_raise(self.adopt(std::move(tensors), std::move(on_host)));
            })
       .def("image",
-           [](StateArena& self) {
+           [](execute::StateArena& self) {
              const auto image = value_or_raise(self.image());
              return py::bytes(reinterpret_cast<const char*>(image.data()), image.size());
            })
       .def("take_image",
-           [](StateArena& self, const std::string& image) {
+           [](execute::StateArena& self, const std::string& image) {
              const auto room = value_or_raise(self.image_room());
              if (room.size() != image.size()) {
                throw RegenError("an image of " + std::to_string(image.size()) +
@@ -114,14 +115,15 @@ void bind_state(py::module_& module) {
              std::memcpy(room.data(), image.data(), image.size());
              check(self.take_image());
            })
-      .def_property_readonly("away", &StateArena::away)
-      .def_property_readonly("bytes", &StateArena::bytes)
-      .def_property_readonly("image_bytes", &StateArena::image_bytes)
-      .def_property_readonly("last_seconds", [](const StateArena& self) {
+      .def_property_readonly("away", &execute::StateArena::away)
+      .def_property_readonly("bytes", &execute::StateArena::bytes)
+      .def_property_readonly("image_bytes", &execute::StateArena::image_bytes)
+      .def_property_readonly("last_seconds", [](const execute::StateArena& self) {
         return std::tuple(self.last_seconds().copy, self.last_seconds().pages);
       });
-  module.def("state_arena_bytes",
-             [](const std::string& device) { return StateArena::bytes_on(c10::Device(device)); });
+  module.def("state_arena_bytes", [](const std::string& device) {
+    return execute::StateArena::bytes_on(c10::Device(device));
+  });
   py::class_<OpenStateFile>(module, "StateFile")
       .def(py::init<const std::string&, bool, bool>(), py::arg("path"), py::arg("durable") = true,
            py::arg("writes") = true)

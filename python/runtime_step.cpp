@@ -9,7 +9,8 @@
 #include "regen/plan/explain.h"
 #include "regen/plan/plan_json.h"
 #include "regen/plan/validate.h"
-#include "regen/planners/least_budget.h"
+#include "regen/published/planner_list.h"
+#include "regen/search/services/least_budget.h"
 #include "regen/simulate/simulate.h"
 
 namespace py = pybind11;
@@ -27,6 +28,10 @@ Limits limits_of(const PlanRequest& request) {
   return limits;
 }
 
+std::vector<const search::Planner*> planners_of(const PlanRequest& request) {
+  return value_or_raise(published::every_planner().find_all(request.planners));
+}
+
 // How many ops run otherwise than by default: in place of something they read, or by another
 // algorithm.
 std::size_t ops_in_other_variants(const Graph& graph, const Plan& plan, bool in_place) {
@@ -41,41 +46,42 @@ std::size_t ops_in_other_variants(const Graph& graph, const Plan& plan, bool in_
 }  // namespace
 
 RuntimeStep::RuntimeStep(const std::string& json, const std::string& device)
-    : program_(value_or_raise(read_program(json, "program"))),
-      device_(value_or_raise(open_device(device))) {}
+    : program_(value_or_raise(execute::read_program(json, "program"))),
+      device_(value_or_raise(execute::open_device(device))) {}
 
 void RuntimeStep::record(const std::map<std::size_t, at::Tensor>& samples, int repeats,
                          const std::string& cache_path, const std::string& algorithms,
                          bool capture) {
   // An operator may be written in Python and tried on another thread.
   const py::gil_scoped_release unlocked;
-  RecordOptions options;
+  execute::RecordOptions options;
   options.repeats = repeats;
-  options.algorithms = value_or_raise(parse_algorithms(algorithms));
+  options.algorithms = value_or_raise(execute::parse_algorithms(algorithms));
   options.capture = capture;
-  options.sample = [&](StorageId storage) {
+  options.sample = [&](execute::StorageId storage) {
     const auto found = samples.find(storage.index());
     return found == samples.end() ? at::Tensor() : found->second;
   };
-  recording_ = std::make_shared<Recording>(
-      value_or_raise(record_with_file(program_, *device_, options, cache_path)));
+  recording_ = std::make_shared<execute::Recording>(
+      value_or_raise(execute::record_with_file(program_, *device_, options, cache_path)));
 }
 
 void RuntimeStep::make_graph(Bytes runtime_bytes) {
-  StepGraphOptions options;
+  execute::StepGraphOptions options;
   options.alignment = device_->alignment();
   options.runtime_bytes =
-      runtime_bytes + generator_bytes(recording_->program, device_->torch_device());
-  step_ = std::make_shared<StepGraph>(value_or_raise(make_step_graph(*recording_, options)));
+      runtime_bytes + execute::generator_bytes(recording_->program, device_->torch_device());
+  step_ = std::make_shared<execute::StepGraph>(
+      value_or_raise(execute::make_step_graph(*recording_, options)));
 }
 
 py::dict RuntimeStep::plan(const PlanRequest& request) {
-  const Problem problem = make_problem(request);
-  Outcome outcome;
+  const search::Problem problem = make_problem(request);
+  search::Outcome outcome;
   {
     const py::gil_scoped_release unlocked;
-    outcome =
-        value_or_raise(best_addressed(request.planners, problem, addresses(), limits_of(request)));
+    outcome = value_or_raise(
+        search::best_addressed(planners_of(request), problem, addresses(), limits_of(request)));
   }
   note(outcome);
   return report(outcome);
@@ -83,50 +89,51 @@ py::dict RuntimeStep::plan(const PlanRequest& request) {
 
 py::dict RuntimeStep::least(const PlanRequest& request) {
   if (request.planners.size() != 1) throw RegenError("the least budget is asked of one planner");
-  const Problem problem = make_problem(request);
-  Outcome outcome;
+  const search::Problem problem = make_problem(request);
+  search::Outcome outcome;
   {
     const py::gil_scoped_release unlocked;
-    outcome =
-        value_or_raise(least_budget(request.planners[0], problem, addresses(), limits_of(request)));
+    outcome = value_or_raise(
+        search::least_budget(*planners_of(request)[0], problem, addresses(), limits_of(request)));
   }
   note(outcome);
   return report(outcome);
 }
 
 void RuntimeStep::make_curve(const PlanRequest& request) {
-  const Problem problem = make_problem(request);
-  AddressOptions quick = addresses();
+  const search::Problem problem = make_problem(request);
+  search::AddressOptions quick = addresses();
   quick.pack_work = kQuickPackWork;
   const py::gil_scoped_release unlocked;
-  curve_ = value_or_raise(PlanCurve::make(request.planners, problem, quick, limits_of(request)));
+  curve_ = value_or_raise(
+      search::PlanCurve::make(planners_of(request), problem, quick, limits_of(request)));
 }
 
-void RuntimeStep::note(const Outcome& outcome) {
-  if (curve_ && has_plan(outcome)) curve_->add(outcome);
+void RuntimeStep::note(const search::Outcome& outcome) {
+  if (curve_ && search::has_plan(outcome)) curve_->add(outcome);
 }
 
 std::vector<std::pair<Bytes, double>> RuntimeStep::curve() const {
   std::vector<std::pair<Bytes, double>> points;
   if (!curve_) return points;
-  for (const Outcome& plan : curve_->plans()) {
+  for (const search::Outcome& plan : curve_->plans()) {
     points.emplace_back(plan.simulation.peak_bytes, plan.simulation.cost);
   }
   return points;
 }
 
 py::object RuntimeStep::take_within(Bytes bytes) {
-  const Outcome* found = curve_ ? curve_->within(bytes) : nullptr;
+  const search::Outcome* found = curve_ ? curve_->within(bytes) : nullptr;
   if (found == nullptr) return py::none();
   return report(*found);
 }
 
 py::dict RuntimeStep::judge(const PlanRequest& request) {
   if (!plan_) throw RegenError("there is no plan to judge");
-  const Problem problem = make_problem(request);
-  Outcome outcome;
+  const search::Problem problem = make_problem(request);
+  search::Outcome outcome;
   outcome.planner = plan_->planner;
-  outcome.status = PlanStatus::kFeasible;
+  outcome.status = search::PlanStatus::kFeasible;
   outcome.plan = plan_;
   SimulateOptions options;
   options.link = problem.link;
@@ -150,33 +157,35 @@ std::string RuntimeStep::explain_budget(Bytes budget) const {
   return explain_infeasible(step_->graph, budget).message;
 }
 
-std::unique_ptr<BackgroundSearch> RuntimeStep::search(const PlanRequest& request) const {
+std::unique_ptr<search::BackgroundSearch> RuntimeStep::search(const PlanRequest& request) const {
   const std::shared_ptr<const Graph> graph(step_, &step_->graph);  // lives as long as the step's
-  return std::make_unique<BackgroundSearch>(graph, request.planners, make_problem(request),
-                                            addresses(), limits_of(request));
+  return std::make_unique<search::BackgroundSearch>(
+      graph, planners_of(request), make_problem(request), addresses(), limits_of(request));
 }
 
-bool RuntimeStep::is_improved_by(const BackgroundSearch& search, const PlanRequest& request) const {
+bool RuntimeStep::is_improved_by(const search::BackgroundSearch& search,
+                                 const PlanRequest& request) const {
   if (!search.ended()) throw RegenError("the search for a better plan has not ended");
   if (!search.outcome().ok()) raise(search.outcome().error());
-  return plan_ && value_or_raise(is_better(make_problem(request), *search.outcome(), *plan_));
+  return plan_ &&
+         value_or_raise(search::is_better(make_problem(request), *search.outcome(), *plan_));
 }
 
-py::dict RuntimeStep::take(const BackgroundSearch& search) {
-  const Outcome outcome = value_or_raise(search.outcome());
+py::dict RuntimeStep::take(const search::BackgroundSearch& search) {
+  const search::Outcome outcome = value_or_raise(search.outcome());
   note(outcome);
   return report(outcome);
 }
 
-void RuntimeStep::set_gate(std::shared_ptr<Gate> gate, double window_seconds) {
+void RuntimeStep::set_gate(std::shared_ptr<Gate> gate, double quantum_seconds) {
   gate_ = std::move(gate);
-  window_seconds_ = window_seconds;
+  quantum_seconds_ = quantum_seconds;
   job_.reset();
-  if (executor_) executor_->set_gate(gate_, window_seconds_);
+  if (executor_) executor_->set_gate(gate_, quantum_seconds_);
 }
 
-void RuntimeStep::set_job(std::shared_ptr<share::Holder> job, double window_seconds) {
-  set_gate(job, window_seconds);
+void RuntimeStep::set_job(std::shared_ptr<share::DeviceLease> job, double quantum_seconds) {
+  set_gate(job, quantum_seconds);
   job_ = std::move(job);
 }
 
@@ -184,9 +193,10 @@ void RuntimeStep::compile(Bytes reserve, bool debug, bool releasable, bool captu
   if (!plan_) throw RegenError("there is no plan to compile");
   const py::gil_scoped_release unlocked;
   drop_executor();
-  executor_ = value_or_raise(Executor::compile(
-      recording_, step_, *plan_, device_, ExecutorOptions{reserve, debug, releasable, capture}));
-  if (gate_) executor_->set_gate(gate_, window_seconds_);
+  executor_ = value_or_raise(
+      execute::Executor::compile(recording_, step_, *plan_, device_,
+                                 execute::ExecutorOptions{reserve, debug, releasable, capture}));
+  if (gate_) executor_->set_gate(gate_, quantum_seconds_);
   if (memory_) memory_->set_executor(executor_.get(), fixed_bytes());
 }
 
@@ -196,19 +206,19 @@ void RuntimeStep::drop_executor() {
 }
 
 Bytes RuntimeStep::spill() {
-  Executor& own = executor();
+  execute::Executor& own = executor();
   const py::gil_scoped_release unlocked;
   return value_or_raise(own.spill());
 }
 
 void RuntimeStep::restore() {
-  Executor& own = executor();
+  execute::Executor& own = executor();
   const py::gil_scoped_release unlocked;
   check(own.restore());
 }
 
 void RuntimeStep::prepare_spill() {
-  Executor& own = executor();
+  execute::Executor& own = executor();
   const py::gil_scoped_release unlocked;
   check(own.prepare_spill());
 }
@@ -218,7 +228,7 @@ void RuntimeStep::release() {
   drop_executor();
 }
 
-Executor& RuntimeStep::executor() {
+execute::Executor& RuntimeStep::executor() {
   if (!executor_) throw RegenError("the step is not compiled");
   return *executor_;
 }
@@ -226,12 +236,12 @@ Executor& RuntimeStep::executor() {
 void RuntimeStep::bind(
     const std::vector<std::tuple<std::size_t, at::Tensor, std::int64_t>>& tensors) {
   for (const auto& [storage, tensor, offset] : tensors) {
-    check(executor().bind(StorageId(storage), tensor, offset));
+    check(executor().bind(execute::StorageId(storage), tensor, offset));
   }
 }
 
 void RuntimeStep::run(std::size_t part) {
-  Executor& running = executor();
+  execute::Executor& running = executor();
   Status status;
   {
     const py::gil_scoped_release unlocked;
@@ -241,9 +251,9 @@ void RuntimeStep::run(std::size_t part) {
 }
 
 Status RuntimeStep::run_as_job(std::size_t part) {
-  share::Holder::Run run(*job_);
+  share::DeviceLease::Run run(*job_);
   REGEN_TRY(run.begin());
-  run.afterwards.finish = [device = device_] { device->finish(); };
+  run.release_options.finish = [device = device_] { device->finish(); };
   REGEN_TRY(executor_->restore());  // it may have made room since
   return executor_->run(part);
 }
@@ -255,7 +265,7 @@ std::string RuntimeStep::graph_json() const {
   return value_or_raise(write_regen_graph(step_->graph));
 }
 std::string RuntimeStep::program_json() const {
-  return write_program(recording_->program);
+  return execute::write_program(recording_->program);
 }
 std::string RuntimeStep::explain_plan() const {
   return to_text(step_->graph, *plan_, explain(step_->graph, *plan_));
@@ -273,10 +283,10 @@ py::dict RuntimeStep::memory() {
   memory["host"] = executor().host_bytes();
   memory["captured"] = executor().repeated().captured();
   memory["captured_bytes"] = executor().repeated().bytes();
-  memory["generators"] = generator_bytes(recording_->program, device_->torch_device());
+  memory["generators"] = execute::generator_bytes(recording_->program, device_->torch_device());
   std::size_t unforeseen = 0;
   std::string names;
-  for (const Deviation& deviation : executor().deviations()) {
+  for (const execute::Deviation& deviation : executor().deviations()) {
     unforeseen += deviation.unforeseen + deviation.unasked;
     if (names.find(deviation.label) == std::string::npos) names += " " + deviation.label;
   }
@@ -287,7 +297,7 @@ py::dict RuntimeStep::memory() {
 
 std::vector<std::tuple<std::string, double, double>> RuntimeStep::trace() {
   std::vector<std::tuple<std::string, double, double>> rows;
-  for (const StepTime& time : executor().take_trace()) {
+  for (const execute::StepTime& time : executor().take_trace()) {
     if (plan_->steps[time.step].kind() != StepKind::kCompute) continue;
     const OpId op = plan_->steps[time.step].op();
     rows.emplace_back(step_->graph.name(op), time.begin, time.end);
@@ -295,8 +305,8 @@ std::vector<std::tuple<std::string, double, double>> RuntimeStep::trace() {
   return rows;
 }
 
-Problem RuntimeStep::make_problem(const PlanRequest& request) const {
-  Problem problem;
+search::Problem RuntimeStep::make_problem(const PlanRequest& request) const {
+  search::Problem problem;
   problem.graph = &step_->graph;
   problem.link = {request.to_host, request.to_device, request.both};
   problem.budget = request.budget;
@@ -311,7 +321,7 @@ Bytes RuntimeStep::highest_live_bytes(Plan plan) const {
   return value_or_raise(validate(step_->graph, plan, {})).peak_bytes;
 }
 
-py::dict RuntimeStep::report(const Outcome& outcome) {
+py::dict RuntimeStep::report(const search::Outcome& outcome) {
   plan_ = outcome.plan;
   py::dict report;
   report["planner"] = outcome.planner;

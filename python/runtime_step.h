@@ -14,12 +14,12 @@
 
 #include "python/job_memory.h"
 #include "python/runtime_errors.h"
-#include "regen/execute/executor.h"
-#include "regen/execute/record.h"
-#include "regen/execute/step_graph.h"
-#include "regen/planners/background_search.h"
-#include "regen/planners/plan_curve.h"
-#include "regen/share/holder.h"
+#include "regen/execute/program/step_graph.h"
+#include "regen/execute/record/record.h"
+#include "regen/execute/run/executor.h"
+#include "regen/search/services/background_search.h"
+#include "regen/search/services/plan_curve.h"
+#include "regen/share/client/device_lease.h"
 
 namespace regen {
 
@@ -40,8 +40,8 @@ class RuntimeStep {
   RuntimeStep(const std::string& json, const std::string& device);
   ~RuntimeStep() { drop_executor(); }
 
-  void record(const std::map<std::size_t, at::Tensor>& samples, int repeats,
-              const std::string& cache_path, const std::string& algorithms, bool capture);
+  void execute::record(const std::map<std::size_t, at::Tensor>& samples, int repeats,
+                       const std::string& cache_path, const std::string& algorithms, bool capture);
   void make_graph(Bytes runtime_bytes);
 
   // The best plan of the planners, and what to say of it; it is this step's from now on.
@@ -63,17 +63,17 @@ class RuntimeStep {
   pybind11::object take_within(Bytes bytes);
 
   // Looks for a better plan in a thread of its own; the plan in use stays as it is.
-  std::unique_ptr<BackgroundSearch> search(const PlanRequest& request) const;
+  std::unique_ptr<search::BackgroundSearch> search(const PlanRequest& request) const;
   // True when an ended search has found a plan within the request's limits that is cheaper than
   // this step's. Raises if the search failed.
-  bool is_improved_by(const BackgroundSearch& search, const PlanRequest& request) const;
+  bool is_improved_by(const search::BackgroundSearch& search, const PlanRequest& request) const;
   // The plan of an ended search becomes this step's, to be compiled.
-  pybind11::dict take(const BackgroundSearch& search);
+  pybind11::dict take(const search::BackgroundSearch& search);
 
   // Runs ask the gate before each window; none: never. Not while one is under way.
-  void set_gate(std::shared_ptr<Gate> gate, double window_seconds);
+  void set_gate(std::shared_ptr<Gate> gate, double quantum_seconds);
   // As set_gate; and each run begins and ends with the job's hold on the device.
-  void set_job(std::shared_ptr<share::Holder> job, double window_seconds);
+  void set_job(std::shared_ptr<share::DeviceLease> job, double quantum_seconds);
   // Knows the step while it is compiled, so that its arena can be moved.
   void set_memory(std::shared_ptr<JobMemory> memory) { memory_ = std::move(memory); }
   void compile(Bytes reserve, bool debug, bool releasable, bool capture);
@@ -82,8 +82,8 @@ class RuntimeStep {
   Bytes spill();
   void restore();
   void prepare_spill();
-  Executor& executor();
-  void bind(const std::vector<std::tuple<std::size_t, at::Tensor, std::int64_t>>& tensors);
+  execute::Executor& executor();
+  void execute::bind(const std::vector<std::tuple<std::size_t, at::Tensor, std::int64_t>>& tensors);
   void run(std::size_t part);
 
   std::string plan_json() const;
@@ -100,24 +100,24 @@ class RuntimeStep {
 
  private:
   Status run_as_job(std::size_t part);
-  void note(const Outcome& outcome);
+  void note(const search::Outcome& outcome);
   void drop_executor();
-  Problem make_problem(const PlanRequest& request) const;
-  AddressOptions addresses() const { return {device_->alignment()}; }
+  search::Problem make_problem(const PlanRequest& request) const;
+  search::AddressOptions addresses() const { return {device_->alignment()}; }
   Bytes highest_live_bytes(Plan plan) const;
-  pybind11::dict report(const Outcome& outcome);
+  pybind11::dict report(const search::Outcome& outcome);
 
-  Program program_;
-  std::shared_ptr<ExecutionDevice> device_;
-  std::shared_ptr<const Recording> recording_;
-  std::shared_ptr<const StepGraph> step_;
+  execute::Program program_;
+  std::shared_ptr<execute::ExecutionDevice> device_;
+  std::shared_ptr<const execute::Recording> recording_;
+  std::shared_ptr<const execute::StepGraph> step_;
   std::optional<Plan> plan_;
   std::shared_ptr<Gate> gate_;
-  double window_seconds_ = kWindowSeconds;
-  std::shared_ptr<share::Holder> job_;
+  double quantum_seconds_ = execute::kQuantumSeconds;
+  std::shared_ptr<share::DeviceLease> job_;
   std::shared_ptr<JobMemory> memory_;
-  std::optional<PlanCurve> curve_;
-  std::unique_ptr<Executor> executor_;
+  std::optional<search::PlanCurve> curve_;
+  std::unique_ptr<execute::Executor> executor_;
 };
 
 }  // namespace regen

@@ -52,6 +52,10 @@ install_packages() {
   echo "set-up: installing ${python_packages[*]}"
   .venv/bin/python -m pip install --quiet --disable-pip-version-check "${python_packages[@]}"
 
+  # `import regen` in any script that .venv runs means the package of this tree, also in its root, where the folder
+  # regen/ would be taken for a package. The path is relative to the folder of packages.
+  for site in .venv/lib/python3*/site-packages; do echo ../../../../python > "$site/regen_source.pth"; done
+
   printf '%s\n' "$wanted" > "$stamp"
 }
 

@@ -1,9 +1,10 @@
 // From a plan to instructions: how long a user waits for a large step after it has been planned.
 #include <benchmark/benchmark.h>
 
-#include "regen/execute/device_cpu.h"
-#include "regen/execute/executor.h"
-#include "regen/planners/addressed_plan.h"
+#include "regen/execute/device/cpu/device_cpu.h"
+#include "regen/execute/run/executor.h"
+#include "regen/search/registry.h"
+#include "regen/search/services/addressed_plan.h"
 #include "tests/execute/small_program.h"
 
 namespace regen {
@@ -13,18 +14,19 @@ constexpr Link kLink{1e9, 1e9, 2e9};
 
 // The argument is the number of layers; the counter says how many steps the plan has.
 void BM_Compile(benchmark::State& state) {
-  const Program program =
+  const execute::Program program =
       make_chain({.layers = static_cast<std::size_t>(state.range(0)), .width = 8});
-  const std::shared_ptr<CpuDevice> device = make_cpu_device({});
-  const auto recording =
-      std::make_shared<const Recording>(*record(program, *device, {.repeats = 1}));
-  const auto step = std::make_shared<const StepGraph>(
-      *make_step_graph(*recording, {.alignment = device->alignment()}));
-  const Problem problem{.graph = &step->graph, .link = kLink};
-  const Outcome outcome =
-      *solve_addressed("keep_all", problem, {.alignment = device->alignment()}, {.seconds = 1});
+  const std::shared_ptr<execute::CpuDevice> device = execute::make_cpu_device({});
+  const auto recording = std::make_shared<const execute::Recording>(
+      *execute::record(program, *device, {.repeats = 1}));
+  const auto step = std::make_shared<const execute::StepGraph>(
+      *execute::make_step_graph(*recording, {.alignment = device->alignment()}));
+  const search::Problem problem{.graph = &step->graph, .link = kLink};
+  const search::Outcome outcome = *search::solve_addressed(
+      search::own_planner("keep_all"), problem, {.alignment = device->alignment()}, {.seconds = 1});
   for (auto _ : state) {
-    auto executor = Executor::compile(recording, step, *outcome.plan, device, {.reserve = 1 << 14});
+    auto executor =
+        execute::Executor::compile(recording, step, *outcome.plan, device, {.reserve = 1 << 14});
     if (!executor.ok()) state.SkipWithError(executor.error().message.c_str());
     benchmark::DoNotOptimize(executor);
   }

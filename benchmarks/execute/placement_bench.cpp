@@ -4,8 +4,8 @@
 
 #include <array>
 
-#include "regen/execute/device_cpu.h"
-#include "regen/execute/placement.h"
+#include "regen/execute/device/cpu/device_cpu.h"
+#include "regen/execute/placement/placement.h"
 
 namespace regen {
 namespace {
@@ -18,14 +18,14 @@ BENCHMARK(BM_PlainAllocation);
 // One operator with so many allocations, freed at its end; the time is per allocation.
 void BM_PlacedAllocation(benchmark::State& state) {
   const auto count = static_cast<std::size_t>(state.range(0));
-  const auto device = make_cpu_device();
+  const auto device = execute::make_cpu_device();
   const auto arena = device->allocate_arena(256 * 16).value();
-  std::vector<PlacedSlot> slots;
+  std::vector<execute::PlacedSlot> slots;
   for (std::size_t i = 0; i < count; ++i)
     slots.push_back({256, arena.at(256 * static_cast<Bytes>(i))});
   std::vector<c10::DataPtr> held(count);
-  Reserve reserve;
-  auto scope = PlacementScope::enter(c10::kCPU, reserve).value();
+  execute::Reserve reserve;
+  auto scope = execute::PlacementScope::enter(c10::kCPU, reserve).value();
   while (state.KeepRunningBatch(static_cast<std::int64_t>(count))) {
     scope.serve(slots, "op");
     for (auto& data : held) data = c10::GetCPUAllocator()->allocate(256);
@@ -36,15 +36,16 @@ void BM_PlacedAllocation(benchmark::State& state) {
 BENCHMARK(BM_PlacedAllocation)->Arg(1)->Arg(5)->Arg(15);
 
 void BM_PassedOnAllocation(benchmark::State& state) {
-  Reserve reserve;
-  auto scope = PlacementScope::enter(c10::kCPU, reserve).value();
+  execute::Reserve reserve;
+  auto scope = execute::PlacementScope::enter(c10::kCPU, reserve).value();
   for (auto _ : state) benchmark::DoNotOptimize(c10::GetCPUAllocator()->allocate(256).get());
 }
 BENCHMARK(BM_PassedOnAllocation);
 
 void BM_EnterAndLeave(benchmark::State& state) {
-  Reserve reserve;
-  for (auto _ : state) benchmark::DoNotOptimize(PlacementScope::enter(c10::kCPU, reserve).ok());
+  execute::Reserve reserve;
+  for (auto _ : state)
+    benchmark::DoNotOptimize(execute::PlacementScope::enter(c10::kCPU, reserve).ok());
 }
 BENCHMARK(BM_EnterAndLeave);
 

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <string>
 
-#include "regen/share/client.h"
-#include "regen/share/daemon.h"
+#include "regen/share/client/client.h"
+#include "regen/share/daemon/daemon.h"
 
 namespace regen::share {
 namespace {

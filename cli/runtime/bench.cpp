@@ -35,7 +35,7 @@ struct Comparison {
   Row direct;
   Row keep_all;
   Row planned;
-  HostTime host;
+  execute::HostTime host;
 
   // Host time per op that is the executor's own.
   double dispatch_seconds() const {

@@ -30,26 +30,30 @@ std::string difference(const at::Tensor& a, const at::Tensor& b) {
 
 // The storage in the type of the first value that the program sees in it, so that differences can
 // be told in numbers.
-at::Tensor typed(const Program& program, StorageId storage, const at::Tensor& bytes) {
-  for (const ValueSpec& value : program.values) {
+at::Tensor typed(const execute::Program& program, execute::StorageId storage,
+                 const at::Tensor& bytes) {
+  for (const execute::ValueSpec& value : program.values) {
     if (value.storage != storage) continue;
     const auto item = static_cast<std::int64_t>(c10::elementSize(value.dtype));
     if (bytes.numel() % item != 0) break;
-    return make_window({storage, value.dtype, {bytes.numel() / item}, {1}, 0}, bytes.storage());
+    return execute::make_view({storage, value.dtype, {bytes.numel() / item}, {1}, 0},
+                              bytes.storage());
   }
   return bytes;
 }
 
 void add_changed(const PreparedStep& prepared, std::vector<LeftTensor>& left) {
-  const Program& program = prepared.program;
+  const execute::Program& program = prepared.program;
   for (std::size_t s = 0; s < prepared.data->size(); ++s) {
-    const StorageSpec& spec = program.storages[StorageId(s)];
-    const at::Tensor& bytes = prepared.data->tensor(StorageId(s));
-    const bool may_change =
-        spec.role == Role::kParameter || spec.role == Role::kBuffer || spec.role == Role::kState;
+    const execute::StorageSpec& spec = program.storages[execute::StorageId(s)];
+    const at::Tensor& bytes = prepared.data->tensor(execute::StorageId(s));
+    const bool may_change = spec.role == execute::Role::kParameter ||
+                            spec.role == execute::Role::kBuffer ||
+                            spec.role == execute::Role::kState;
     if (!may_change || !bytes.defined()) continue;
-    left.push_back({std::string(to_string(spec.role)), spec.name,
-                    typed(program, StorageId(s), bytes).to(at::kCPU, false, /*copy=*/true)});
+    left.push_back(
+        {std::string(to_string(spec.role)), spec.name,
+         typed(program, execute::StorageId(s), bytes).to(at::kCPU, false, /*copy=*/true)});
   }
 }
 
@@ -57,10 +61,10 @@ void add_changed(const PreparedStep& prepared, std::vector<LeftTensor>& left) {
 
 std::vector<LeftTensor> left_behind(const PreparedStep& prepared,
                                     const std::function<at::Tensor(std::size_t)>& result) {
-  const Program& program = prepared.program;
+  const execute::Program& program = prepared.program;
   std::vector<LeftTensor> left;
   for (std::size_t r = 0; r < program.results.size(); ++r) {
-    const bool gradient = program.results[r].kind == ResultKind::kGradient;
+    const bool gradient = program.results[r].kind == execute::ResultKind::kGradient;
     left.push_back({gradient ? "gradient" : "output", program.results[r].name,
                     result(r).to(at::kCPU, false, /*copy=*/true).contiguous()});
   }

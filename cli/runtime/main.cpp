@@ -1,6 +1,6 @@
 // The program `regen-runtime`: the verbs of `regen` that run captured programs. Users call regen,
 // which becomes this program.
-#include "cli/program.h"
+#include "cli/application.h"
 #include "cli/runtime/verbs.h"
 
 namespace regen::cli {

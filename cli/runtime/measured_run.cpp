@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "regen/execute/direct_step.h"
-#include "regen/execute/memory_meter.h"
+#include "regen/execute/device/memory_meter.h"
+#include "regen/execute/run/direct_step.h"
 #include "regen/simulate/trace.h"
 
 namespace regen::cli {
@@ -25,11 +25,11 @@ Result<Bytes> start_afresh(PreparedStep& prepared) {
   if (prepared.data_used) REGEN_TRY(prepared.data->reload());
   prepared.data_used = true;
   const c10::Device device = prepared.device->torch_device();
-  REGEN_ASSIGN(const MemoryUse use, memory_use(device));
+  REGEN_ASSIGN(const execute::MemoryUse use, execute::memory_use(device));
   return use.allocated - prepared.data->bytes_on(device);
 }
 
-Status run_all_parts(Executor& executor) {
+Status run_all_parts(execute::Executor& executor) {
   for (std::size_t part = 0; part < executor.num_parts(); ++part) REGEN_TRY(executor.run(part));
   return {};
 }
@@ -42,10 +42,10 @@ Status measure(PreparedStep& prepared, const RunOptions& options, Bytes others,
   const c10::Device device = prepared.device->torch_device();
   const std::int64_t all = options.warm_up + options.steps;
   at::manual_seed(options.seed);
-  REGEN_TRY(reset_memory_peak(device));
+  REGEN_TRY(execute::reset_memory_peak(device));
   for (std::int64_t i = 0; i < all; ++i) {
     if (i > 0) forget();
-    if (i == options.warm_up) REGEN_TRY(reset_memory_peak(device));
+    if (i == options.warm_up) REGEN_TRY(execute::reset_memory_peak(device));
     prepared.device->synchronize();
     const double begin = seconds_now();
     REGEN_TRY(run(i + 1 == all));
@@ -53,17 +53,18 @@ Status measure(PreparedStep& prepared, const RunOptions& options, Bytes others,
     const bool traced = options.trace && i + 1 == all && options.steps > 1;
     if (i >= options.warm_up && !traced) measured.seconds.push_back(seconds_now() - begin);
   }
-  REGEN_ASSIGN(const MemoryUse use, memory_use(device));
+  REGEN_ASSIGN(const execute::MemoryUse use, execute::memory_use(device));
   measured.peak_bytes = use.allocated_peak - others + (device.is_cpu() ? 0 : measured.arena_bytes);
   measured.driver_bytes = device.is_cpu() ? 0 : use.driver - prepared.driver_bytes_before;
   return {};
 }
 
-Result<std::unique_ptr<Executor>> compile(PreparedStep& prepared, const Plan& plan, bool debug) {
+Result<std::unique_ptr<execute::Executor>> compile(PreparedStep& prepared, const Plan& plan,
+                                                   bool debug) {
   REGEN_ASSIGN(auto executor,
-               Executor::compile(prepared.recording, prepared.step, plan, prepared.device,
-                                 {prepared.unforeseen_bytes, debug}));
-  REGEN_TRY(bind(*executor, *prepared.data));
+               execute::Executor::compile(prepared.recording, prepared.step, plan, prepared.device,
+                                          {prepared.unforeseen_bytes, debug}));
+  REGEN_TRY(execute::bind(*executor, *prepared.data));
   return executor;
 }
 
@@ -77,7 +78,8 @@ double MeasuredRun::median() const {
 
 std::size_t MeasuredRun::unforeseen() const {
   std::size_t sum = 0;
-  for (const Deviation& deviation : deviations) sum += deviation.unforeseen + deviation.unasked;
+  for (const execute::Deviation& deviation : deviations)
+    sum += deviation.unforeseen + deviation.unasked;
   return sum;
 }
 
@@ -102,7 +104,7 @@ Result<MeasuredRun> run_planned(PreparedStep& prepared, const Plan& plan,
 Result<MeasuredRun> run_directly(PreparedStep& prepared, const RunOptions& options) {
   REGEN_ASSIGN(const Bytes others, start_afresh(prepared));
   REGEN_ASSIGN(const auto step,
-               DirectStep::make(prepared.program, *prepared.data, prepared.device));
+               execute::DirectStep::make(prepared.program, *prepared.data, prepared.device));
   MeasuredRun measured;
   REGEN_TRY(measure(
       prepared, options, others, measured, [&](bool) { return step->run(); },
@@ -111,12 +113,12 @@ Result<MeasuredRun> run_directly(PreparedStep& prepared, const RunOptions& optio
   return measured;
 }
 
-Result<HostTime> host_time(PreparedStep& prepared, const Plan& plan, std::int64_t steps) {
+Result<execute::HostTime> host_time(PreparedStep& prepared, const Plan& plan, std::int64_t steps) {
   REGEN_TRY(start_afresh(prepared));
   REGEN_ASSIGN(const auto executor, compile(prepared, plan, false));
   REGEN_TRY(run_all_parts(*executor));
   executor->set_host_timing(true);
-  std::vector<HostTime> times;
+  std::vector<execute::HostTime> times;
   for (std::int64_t i = 0; i < steps; ++i) {
     executor->forget();
     prepared.device->synchronize();
@@ -125,14 +127,15 @@ Result<HostTime> host_time(PreparedStep& prepared, const Plan& plan, std::int64_
   }
   prepared.device->synchronize();
   const auto middle = times.begin() + steps / 2;
-  std::nth_element(times.begin(), middle, times.end(), [](const HostTime& a, const HostTime& b) {
-    return a.seconds - a.call_seconds < b.seconds - b.call_seconds;
-  });
+  std::nth_element(times.begin(), middle, times.end(),
+                   [](const execute::HostTime& a, const execute::HostTime& b) {
+                     return a.seconds - a.call_seconds < b.seconds - b.call_seconds;
+                   });
   return *middle;
 }
 
 Result<std::string> measured_trace(const PreparedStep& prepared, const Plan& plan,
-                                   const std::vector<StepTime>& times) {
+                                   const std::vector<execute::StepTime>& times) {
   SimulateOptions options;
   options.record = true;
   options.link = prepared.link.value_or(Link{});

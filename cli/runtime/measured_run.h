@@ -7,7 +7,7 @@
 
 #include "cli/runtime/left_behind.h"
 #include "cli/runtime/step_plan.h"
-#include "regen/execute/executor.h"
+#include "regen/execute/run/executor.h"
 
 namespace regen::cli {
 
@@ -26,8 +26,8 @@ struct MeasuredRun {
   Bytes driver_bytes = 0;  // CUDA: by which the driver's count has grown
   Bytes arena_bytes = 0;
   Bytes host_bytes = 0;
-  std::vector<Deviation> deviations;
-  std::vector<StepTime> trace;
+  std::vector<execute::Deviation> deviations;
+  std::vector<execute::StepTime> trace;
   std::vector<LeftTensor> left;
 
   double median() const;
@@ -43,11 +43,11 @@ Result<MeasuredRun> run_directly(PreparedStep& prepared, const RunOptions& optio
 
 // What the executor's loop takes beside the operators it calls: of some steps of the plan, the one
 // in the middle.
-Result<HostTime> host_time(PreparedStep& prepared, const Plan& plan, std::int64_t steps);
+Result<execute::HostTime> host_time(PreparedStep& prepared, const Plan& plan, std::int64_t steps);
 
 // The real timeline of a step in the form of simulate/trace.h; memory as simulated, which follows
 // from the plan alone.
 Result<std::string> measured_trace(const PreparedStep& prepared, const Plan& plan,
-                                   const std::vector<StepTime>& times);
+                                   const std::vector<execute::StepTime>& times);
 
 }  // namespace regen::cli

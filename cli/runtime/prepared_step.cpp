@@ -5,8 +5,8 @@
 
 #include "cli/options.h"
 #include "cli/output.h"
-#include "regen/execute/link.h"
-#include "regen/execute/memory_meter.h"
+#include "regen/execute/device/memory_meter.h"
+#include "regen/execute/record/link.h"
 
 namespace regen::cli {
 namespace {
@@ -17,37 +17,39 @@ Bytes unforeseen_bytes(c10::Device device) {
 }
 
 // Inputs and constants may hold indices, on which a kernel's way depends; all else may be made up.
-at::Tensor sample_of(const ProgramData& data, const Program& program, StorageId storage) {
+at::Tensor sample_of(const execute::ProgramData& data, const execute::Program& program,
+                     execute::StorageId storage) {
   if (storage.index() >= data.size()) return {};
-  const Role role = program.storages[storage].role;
-  const bool matters = role == Role::kInput || role == Role::kConstant;
+  const execute::Role role = program.storages[storage].role;
+  const bool matters = role == execute::Role::kInput || role == execute::Role::kConstant;
   return matters ? data.tensor(storage) : at::Tensor();
 }
 
 Status record_program(const ProgramArgument& argument, PreparedStep& prepared) {
-  RecordOptions options;
+  execute::RecordOptions options;
   options.repeats = static_cast<int>(argument.repeats);
   options.algorithms = argument.algorithms;
-  options.sample = [&](StorageId storage) {
+  options.sample = [&](execute::StorageId storage) {
     return sample_of(*prepared.data, prepared.program, storage);
   };
-  REGEN_ASSIGN(Recording recording,
-               record_with_file(prepared.program, *prepared.device, options, argument.cache));
-  prepared.recording = std::make_shared<const Recording>(std::move(recording));
+  REGEN_ASSIGN(
+      execute::Recording recording,
+      execute::record_with_file(prepared.program, *prepared.device, options, argument.cache));
+  prepared.recording = std::make_shared<const execute::Recording>(std::move(recording));
   return {};
 }
 
 Status make_graph(const ProgramArgument& argument, PreparedStep& prepared) {
   const c10::Device device = prepared.device->torch_device();
-  StepGraphOptions options;
+  execute::StepGraphOptions options;
   options.alignment = prepared.device->alignment();
-  options.runtime_bytes =
-      prepared.unforeseen_bytes + argument.reserve + generator_bytes(prepared.program, device);
+  options.runtime_bytes = prepared.unforeseen_bytes + argument.reserve +
+                          execute::generator_bytes(prepared.program, device);
   Json attributes{{"device", prepared.device->name()}};
   if (prepared.link) attributes["link"] = link_json(*prepared.link);
   options.attributes = attributes.dump(-1, ' ', false, Json::error_handler_t::replace);
-  REGEN_ASSIGN(StepGraph step, make_step_graph(*prepared.recording, options));
-  prepared.step = std::make_shared<const StepGraph>(std::move(step));
+  REGEN_ASSIGN(execute::StepGraph step, execute::make_step_graph(*prepared.recording, options));
+  prepared.step = std::make_shared<const execute::StepGraph>(std::move(step));
   return {};
 }
 
@@ -57,23 +59,23 @@ Status note_driver_bytes(PreparedStep& prepared) {
   const c10::Device device = prepared.device->torch_device();
   if (device.is_cpu()) return {};
   c10::getDeviceAllocator(device.type())->emptyCache();
-  REGEN_ASSIGN(const MemoryUse use, memory_use(device));
+  REGEN_ASSIGN(const execute::MemoryUse use, execute::memory_use(device));
   prepared.driver_bytes_before = use.driver - use.reserved;
   return {};
 }
 
 Result<PreparedStep> prepare(const ProgramArgument& argument, const PrepareOptions& options) {
   PreparedStep prepared;
-  REGEN_ASSIGN(prepared.program, load_program(argument.folder));
+  REGEN_ASSIGN(prepared.program, execute::load_program(argument.folder));
   const std::string& name = argument.device.empty() ? prepared.program.device : argument.device;
-  const auto device = open_device(name);
+  const auto device = execute::open_device(name);
   if (!device.ok()) return Error{device.error().code, "--device: " + device.error().message};
   prepared.device = *device;
   const c10::Device where = prepared.device->torch_device();
-  REGEN_TRY(install_memory_meter());
+  REGEN_TRY(execute::install_memory_meter());
   prepared.unforeseen_bytes = unforeseen_bytes(where);
-  REGEN_ASSIGN(prepared.data,
-               ProgramData::load(argument.folder, prepared.program, where, options.needs_data));
+  REGEN_ASSIGN(prepared.data, execute::ProgramData::load(argument.folder, prepared.program, where,
+                                                         options.needs_data));
   REGEN_TRY(record_program(argument, prepared));
   if (options.measures_link) REGEN_TRY(link_of(prepared));
   REGEN_TRY(make_graph(argument, prepared));
@@ -113,7 +115,7 @@ Result<PreparedStep> prepare_step(const ProgramArgument& argument, const Prepare
 
 Result<Link> link_of(PreparedStep& prepared) {
   if (!prepared.link) {
-    REGEN_ASSIGN(prepared.link, measure_link(*prepared.device));
+    REGEN_ASSIGN(prepared.link, execute::measure_link(*prepared.device));
   }
   return *prepared.link;
 }

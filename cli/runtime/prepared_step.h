@@ -8,9 +8,9 @@
 #include <string>
 
 #include "regen/cost/device.h"
-#include "regen/execute/program_data.h"
-#include "regen/execute/record.h"
-#include "regen/execute/step_graph.h"
+#include "regen/execute/program/program_data.h"
+#include "regen/execute/program/step_graph.h"
+#include "regen/execute/record/record.h"
 
 namespace regen::cli {
 
@@ -19,18 +19,18 @@ struct ProgramArgument {
   std::string device;  // empty: the one that the program was captured on
   std::int64_t repeats = 5;
   std::string cache;  // of measurements; empty: none
-  Algorithms algorithms = Algorithms::kDefault;
+  execute::Algorithms algorithms = execute::Algorithms::kDefault;
   Bytes reserve = 0;  // what a caller holds beside the step; part of the graph
 };
 
 void add_program(CLI::App& verb, ProgramArgument& argument);
 
 struct PreparedStep {
-  Program program;  // as captured
-  std::shared_ptr<ExecutionDevice> device;
-  std::shared_ptr<const Recording> recording;
-  std::shared_ptr<const StepGraph> step;
-  std::optional<ProgramData> data;
+  execute::Program program;  // as captured
+  std::shared_ptr<execute::ExecutionDevice> device;
+  std::shared_ptr<const execute::Recording> recording;
+  std::shared_ptr<const execute::StepGraph> step;
+  std::optional<execute::ProgramData> data;
   bool data_used = false;         // a step has run on it
   std::optional<Link> link;       // once somebody has asked
   Bytes unforeseen_bytes = 0;     // room for allocations that were not recorded; in the graph

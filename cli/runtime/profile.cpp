@@ -42,7 +42,7 @@ struct Profile {
   OpGroup total{.type = "total"};
 };
 
-Profile make_profile(const StepGraph& step) {
+Profile make_profile(const execute::StepGraph& step) {
   std::map<std::string, OpGroup> by_type;
   Profile profile;
   for (const OpId op : step.graph.ops()) {

@@ -32,7 +32,7 @@ Json left_json(const std::vector<LeftTensor>& left) {
 
 Json deviations_json(const MeasuredRun& run) {
   Json list = Json::array();
-  for (const Deviation& d : run.deviations) {
+  for (const execute::Deviation& d : run.deviations) {
     list.push_back({{"node", d.label},
                     {"unforeseen", d.unforeseen},
                     {"unforeseen_bytes", d.unforeseen_bytes},

@@ -1,19 +1,20 @@
 #include "cli/runtime/step_plan.h"
+#include "cli/planners.h"
 
 #include <algorithm>
 #include <vector>
 
 #include "cli/options.h"
 #include "cli/planner_options.h"
+#include "cli/planners.h"
 #include "regen/base/file.h"
 #include "regen/graph/analysis.h"
 #include "regen/plan/addresses.h"
 #include "regen/plan/explain.h"
 #include "regen/plan/plan_json.h"
 #include "regen/plan/validate.h"
-#include "regen/planners/addressed_plan.h"
-#include "regen/planners/least_budget.h"
-#include "regen/planners/registry.h"
+#include "regen/search/services/addressed_plan.h"
+#include "regen/search/services/least_budget.h"
 
 namespace regen::cli {
 namespace {
@@ -80,36 +81,38 @@ class PlanSearch {
   }
 
   Result<StepPlan> find() {
-    Outcome last;
+    search::Outcome last;
     for (const std::string& name : names_) {
-      REGEN_ASSIGN(const Problem problem, problem_for(name));
-      REGEN_ASSIGN(last, solve_addressed(name, problem, addresses(), argument_.limits));
-      if (has_plan(last)) return taken(last);
+      REGEN_ASSIGN(const search::Planner* planner, find_planner(name));
+      REGEN_ASSIGN(const search::Problem problem, problem_for(name));
+      REGEN_ASSIGN(last, search::solve_addressed(*planner, problem, addresses(), argument_.limits));
+      if (search::has_plan(last)) return taken(last);
     }
     // A search for the cheapest plan may end without one where the search for the least budget
     // finds one.
-    REGEN_ASSIGN(const std::optional<Outcome> least, least_outcome());
+    REGEN_ASSIGN(const std::optional<search::Outcome> least, least_outcome());
     if (least && least->simulation.peak_bytes <= budget_.value_or(kMaxBytes)) return taken(*least);
     return refusal(last, least);
   }
 
  private:
-  AddressOptions addresses() const { return {.alignment = prepared_.device->alignment()}; }
+  search::AddressOptions addresses() const { return {.alignment = prepared_.device->alignment()}; }
 
-  Result<Problem> problem_for(const std::string& name) {
-    Problem problem{.graph = &prepared_.graph(), .budget = budget_};
+  Result<search::Problem> problem_for(const std::string& name) {
+    search::Problem problem{.graph = &prepared_.graph(), .budget = budget_};
     problem.host_budget = argument_.host_budget;
+    problem.registry = &published::every_planner();
     if (name != "keep_all") {
       REGEN_ASSIGN(problem.link, link_of(prepared_));
     }
     return problem;
   }
 
-  StepPlan taken(const Outcome& outcome) const {
+  StepPlan taken(const search::Outcome& outcome) const {
     return {*outcome.plan, std::string(to_string(outcome.status)), outcome.simulation, budget_};
   }
 
-  Error refusal(const Outcome& last, const std::optional<Outcome>& least) {
+  Error refusal(const search::Outcome& last, const std::optional<search::Outcome>& least) {
     const Bytes budget = budget_.value_or(kMaxBytes);
     const Infeasibility why = explain_infeasible(prepared_.graph(), budget);
     std::string message =
@@ -118,15 +121,16 @@ class PlanSearch {
       message += "; the least budget found to work is " +
                  format_grouped(least->simulation.peak_bytes) + " bytes";
     }
-    const bool proven = why.proven || last.status == PlanStatus::kInfeasible;
+    const bool proven = why.proven || last.status == search::PlanStatus::kInfeasible;
     return proven ? infeasible(std::move(message)) : limit_reached(std::move(message));
   }
 
-  Result<std::optional<Outcome>> least_outcome() {
-    REGEN_ASSIGN(const Problem problem, problem_for(argument_.planner));
-    REGEN_ASSIGN(Outcome outcome,
-                 least_budget(argument_.planner, problem, addresses(), argument_.limits));
-    return has_plan(outcome) ? std::optional(std::move(outcome)) : std::nullopt;
+  Result<std::optional<search::Outcome>> least_outcome() {
+    REGEN_ASSIGN(const search::Planner* planner, find_planner(argument_.planner));
+    REGEN_ASSIGN(const search::Problem problem, problem_for(argument_.planner));
+    REGEN_ASSIGN(search::Outcome outcome,
+                 search::least_budget(*planner, problem, addresses(), argument_.limits));
+    return search::has_plan(outcome) ? std::optional(std::move(outcome)) : std::nullopt;
   }
 
   PreparedStep& prepared_;

@@ -9,8 +9,8 @@
 #include "cli/options.h"
 #include "cli/share/share_verbs.h"
 #include "regen/base/text.h"
-#include "regen/share/channel.h"
-#include "regen/share/environment.h"
+#include "regen/share/client/channel.h"
+#include "regen/share/protocol/environment.h"
 
 namespace regen::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include "cli/output.h"
 #include "cli/share/share_verbs.h"
 #include "regen/base/text.h"
-#include "regen/share/daemon.h"
+#include "regen/share/daemon/daemon.h"
 
 namespace regen::cli {
 namespace {

@@ -1,8 +1,8 @@
 // regen share set: changes a job that runs.
 #include "cli/options.h"
 #include "cli/share/share_verbs.h"
-#include "regen/share/channel.h"
-#include "regen/share/scheduler.h"
+#include "regen/share/client/channel.h"
+#include "regen/share/scheduler/scheduler.h"
 
 namespace regen::cli {
 namespace {

@@ -1,7 +1,7 @@
 // regen share: several jobs on one device (docs/sharing.md).
 #include "cli/share/share_verbs.h"
 #include "regen/base/text.h"
-#include "regen/share/address.h"
+#include "regen/share/protocol/address.h"
 
 namespace regen::cli {
 

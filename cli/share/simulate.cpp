@@ -19,7 +19,7 @@ struct Arguments {
   std::optional<Bytes> memory;
   std::vector<Policy> policies;
   double turn = share::to_seconds(share::SimulationOptions{}.turn);
-  double window = 0;
+  double quantum = 0;
   bool json = false;
   bool csv = false;
 };
@@ -45,7 +45,7 @@ Result<double> parse_turn(std::string_view text) {
   return bad_input("bad time " + in_quotes(text) + ", expected seconds from 0.000001 to 1000000");
 }
 
-Result<double> parse_window(std::string_view text) {
+Result<double> parse_quantum(std::string_view text) {
   const auto seconds = parse_double(text);
   if (seconds.ok() && *seconds >= 0 && *seconds <= 1e6) return *seconds;
   return bad_input("bad time " + in_quotes(text) + ", expected seconds from 0 to 1000000");
@@ -53,7 +53,7 @@ Result<double> parse_window(std::string_view text) {
 
 share::SimulationOptions simulation_options(const Arguments& arguments, const share::Trace& trace) {
   share::SimulationOptions options{.turn = share::from_seconds(arguments.turn),
-                                   .window = share::from_seconds(arguments.window)};
+                                   .quantum = share::from_seconds(arguments.quantum)};
   options.devices = arguments.devices.value_or(trace.devices.value_or(options.devices));
   options.device_bytes =
       arguments.memory.value_or(trace.device_bytes.value_or(options.device_bytes));
@@ -155,7 +155,7 @@ Status run_simulate(const Arguments& arguments) {
   }
   Json json{{"trace", arguments.trace},       {"jobs", trace.jobs.size()},
             {"devices", options.devices},     {"device_bytes", options.device_bytes},
-            {"turn_seconds", arguments.turn}, {"window_seconds", arguments.window}};
+            {"turn_seconds", arguments.turn}, {"quantum_seconds", arguments.quantum}};
   for (const Summary& summary : summaries) json["policies"].push_back(share::to_json(summary));
   return print_json(json);
 }
@@ -180,8 +180,8 @@ void add_share_simulate(CLI::App& share, Action& action) {
              "priority, fair, deadline, shortest, fcfs (default: all)");
   add_parsed(verb, "--turn", arguments->turn, parse_turn, "SECONDS",
              "Of priority and fair, as in serve (default 1)");
-  add_parsed(verb, "--window", arguments->window, parse_window, "SECONDS",
-             "A holder gives way at the end of a window of this length (default 0: at once)");
+  add_parsed(verb, "--quantum", arguments->quantum, parse_quantum, "SECONDS",
+             "A holder gives way at the end of a quantum of this length (default 0: at once)");
   add_json(verb, arguments->json);
   verb.add_flag("--csv", arguments->csv, "Print a CSV table")->excludes(verb.get_option("--json"));
   set_action<Arguments>(verb, action, arguments, run_simulate);

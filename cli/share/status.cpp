@@ -8,8 +8,8 @@
 #include "cli/output.h"
 #include "cli/share/share_verbs.h"
 #include "cli/share/status_table.h"
-#include "regen/share/channel.h"
-#include "regen/share/prometheus.h"
+#include "regen/share/client/channel.h"
+#include "regen/share/protocol/prometheus.h"
 
 namespace regen::cli {
 namespace {

@@ -74,7 +74,7 @@ std::string device_text(const Json& device, double age) {
          (device["in_turns"].get<bool>() ? " in turns" : "") + ", busy " +
          percentage(age > 0 ? busy / age : 0) + ", " + format_count(device["jobs"].size(), "job") +
          " now, " + device["finished_jobs"].dump() + " finished" +
-         (device["closed"].get<bool>() ? ", closed: a former holder is still in its last window"
+         (device["closed"].get<bool>() ? ", closed: a former holder is still in its last quantum"
                                        : "") +
          "\n" + (device["jobs"].empty() ? "" : jobs_table(device)) +
          newcomers_text(device["newcomers"]);

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "regen/graph/cpython_set.h"
-
 namespace regen {
 namespace {
 
@@ -141,29 +139,6 @@ class ArticulationSearch {
   std::uint32_t count_ = 0;
   std::vector<Frame> stack_;
 };
-
-// Successors are inserted after predecessors because Checkmate walks its edges by target.
-std::vector<OpId> neighbours_in_set_order(const Undirected& graph, OpId op) {
-  CPythonIntSet set;
-  for (std::size_t i = 0; i < graph.degree(op); ++i) set.add(graph.neighbour(op, i).index());
-  std::vector<OpId> neighbours;
-  for (std::size_t index : set.iteration_order()) neighbours.emplace_back(index);
-  return neighbours;
-}
-
-CPythonIntSet connected_set(const Graph& graph) {
-  const std::vector<Edge> edges = forward_edges(graph);
-  CPythonIntSet set;
-  for (const Edge& edge : edges) set.add(edge.first.index());
-  for (const Edge& edge : edges) set.add(edge.second.index());
-  return set;
-}
-
-std::vector<OpId> to_ops(const CPythonIntSet& set) {
-  std::vector<OpId> ops;
-  for (std::size_t index : set.iteration_order()) ops.emplace_back(index);
-  return ops;
-}
 
 }  // namespace
 
@@ -312,57 +287,6 @@ std::vector<OpId> articulation_points(const Graph& graph) {
     if (at_virtual_end || search.cuts(op)) points.push_back(op);
   }
   return points;
-}
-
-std::vector<OpId> undirected_dfs_order(const Graph& graph) {
-  const OpGraph forward = forward_op_graph(graph);
-  const Undirected undirected(forward);
-  struct Frame {
-    OpId op;
-    std::vector<OpId> neighbours;
-    std::size_t next = 0;
-  };
-  IdVector<OpId, bool> visited(graph.num_ops(), false);
-  std::vector<Frame> stack;
-  std::vector<OpId> order;
-  const auto enter = [&](OpId op) {
-    visited[op] = true;
-    stack.push_back({op, neighbours_in_set_order(undirected, op)});
-  };
-  for (OpId root : graph.ops()) {
-    if (graph.phase(root) != Phase::kForward || visited[root]) continue;
-    enter(root);
-    while (!stack.empty()) {
-      Frame& frame = stack.back();
-      if (frame.next == frame.neighbours.size()) {
-        order.push_back(frame.op);
-        stack.pop_back();
-      } else if (const OpId next = frame.neighbours[frame.next++]; !visited[next]) {
-        enter(next);
-      }
-    }
-  }
-  std::reverse(order.begin(), order.end());
-  return order;
-}
-
-std::vector<OpId> connected_forward_ops_in_set_order(const Graph& graph) {
-  return to_ops(connected_set(graph));
-}
-
-std::vector<OpId> articulation_points_in_set_order(const Graph& graph) {
-  IdVector<OpId, bool> is_point(graph.num_ops(), false);
-  for (OpId op : articulation_points(graph)) is_point[op] = true;
-  // Checkmate walks the connected ops and its two virtual vertices, -1 and -2, as one set, and
-  // adds the points to another as it finds them.
-  CPythonIntSet virtual_ends;
-  virtual_ends.add(static_cast<std::size_t>(-1));
-  virtual_ends.add(static_cast<std::size_t>(-2));
-  CPythonIntSet points;
-  for (std::size_t index : connected_set(graph).union_with(virtual_ends).iteration_order()) {
-    if (index < graph.num_ops() && is_point[OpId(index)]) points.add(index);
-  }
-  return to_ops(points);
 }
 
 }  // namespace regen

@@ -54,14 +54,4 @@ std::vector<OpId> connected_forward_ops(const Graph& graph);
 //    \- 2 -/         Without 0 or 4 a virtual vertex is cut off, without 3 the 4: so 0, 3, 4.
 std::vector<OpId> articulation_points(const Graph& graph);
 
-// The forward ops in reverse post-order of a depth-first search over the undirected forward
-// graph, from each unvisited op in ascending order, neighbours in the order of CPython's sets.
-// Not a topological order when the graph branches: Checkmate's greedy heuristic walks it.
-std::vector<OpId> undirected_dfs_order(const Graph& graph);
-
-// The two candidate lists above in the order in which Checkmate's sqrt(n) heuristic walks them:
-// that of the CPython sets which its code builds.
-std::vector<OpId> connected_forward_ops_in_set_order(const Graph& graph);
-std::vector<OpId> articulation_points_in_set_order(const Graph& graph);
-
 }  // namespace regen

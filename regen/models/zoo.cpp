@@ -5,7 +5,7 @@
 #include <cctype>
 #include <optional>
 
-#include "regen/models/backward_checkmate.h"
+#include "regen/models/backward/backward_checkmate.h"
 
 namespace regen {
 namespace {

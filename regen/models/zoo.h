@@ -12,9 +12,9 @@
 
 #include "regen/base/result.h"
 #include "regen/graph/graph.h"
-#include "regen/models/backward_exact.h"
-#include "regen/models/layers.h"
-#include "regen/models/work.h"
+#include "regen/models/backward/backward_exact.h"
+#include "regen/models/layers/layers.h"
+#include "regen/models/layers/work.h"
 
 namespace regen {
 

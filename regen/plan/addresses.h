@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "regen/plan/pack.h"
+#include "regen/plan/pack/pack.h"
 #include "regen/plan/plan.h"
 
 namespace regen {

@@ -14,7 +14,7 @@ constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
 
 // One stay of a tensor on the device, as far as it is known.
 struct Stay {
-  Origin origin = Origin::kFirstRun;
+  Provenance origin = Provenance::kFirstRun;
   std::size_t made_step = kNever;
   std::size_t counted_from = kNever;  // later than made_step if it took over another's bytes
   std::size_t next_use_step = kNever;
@@ -65,7 +65,7 @@ class Explainer {
       case StepKind::kRelease:
         return end_stay(step.tensor(), now_);
       case StepKind::kFetch:
-        begin_stay(step.tensor(), Origin::kFetch);
+        begin_stay(step.tensor(), Provenance::kFetch);
         move(step.tensor());
         ++moved_[step.tensor()].fetches;
         return;
@@ -80,7 +80,7 @@ class Explainer {
     }
     for (TensorId t : graph_.reads(variant)) use(t);
     for (TensorId t : graph_.makes(variant)) {
-      if (!stays_[t].open()) begin_stay(t, again ? Origin::kRecompute : Origin::kFirstRun);
+      if (!stays_[t].open()) begin_stay(t, again ? Provenance::kRecompute : Provenance::kFirstRun);
     }
     if (const TensorId old = graph_.overwrites(variant); old.valid()) {
       stays_[graph_.makes(variant)[0]].counted_from = now_ + 1;
@@ -89,7 +89,7 @@ class Explainer {
     if (now_ == result_.peak_step) result_.workspace_bytes = graph_.workspace(variant);
   }
 
-  void begin_stay(TensorId t, Origin origin) {
+  void begin_stay(TensorId t, Provenance origin) {
     stays_[t] = {.origin = origin, .made_step = now_, .counted_from = now_};
   }
 
@@ -180,7 +180,7 @@ std::vector<TensorId> tensors_needed(const Graph& graph, VariantId variant) {
 
 }  // namespace
 
-std::string_view to_string(Origin origin) {
+std::string_view to_string(Provenance origin) {
   constexpr std::array<std::string_view, 3> kNames{"first run", "recompute", "fetch"};
   return kNames[static_cast<std::size_t>(origin)];
 }

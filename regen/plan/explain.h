@@ -13,16 +13,16 @@
 namespace regen {
 
 // How a tensor came to the device.
-enum class Origin : std::uint8_t { kFirstRun, kRecompute, kFetch };
+enum class Provenance : std::uint8_t { kFirstRun, kRecompute, kFetch };
 
-std::string_view to_string(Origin origin);
+std::string_view to_string(Provenance origin);
 
 // A tensor that is on the device during the peak step. Uses are computes that read it and
 // offloads of it, before it next leaves the device.
 struct LiveTensor {
   TensorId tensor;
   Bytes bytes = 0;
-  Origin origin = Origin::kFirstRun;
+  Provenance origin = Provenance::kFirstRun;
   std::size_t made_step = 0;
   std::optional<std::size_t> next_use_step;  // the peak step itself or later
   std::optional<std::size_t> last_use_step;  // may lie before the peak: then it only lingers

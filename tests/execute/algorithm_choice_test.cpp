@@ -9,22 +9,23 @@
 
 #include "choosy_op.h"
 #include "regen/base/file.h"
-#include "regen/execute/algorithm_search.h"
-#include "regen/execute/call_arguments.h"
-#include "regen/execute/device_cpu.h"
-#include "regen/execute/direct_step.h"
-#include "regen/execute/executor.h"
-#include "regen/execute/memory_meter.h"
-#include "regen/execute/program_data.h"
+#include "regen/execute/device/cpu/device_cpu.h"
+#include "regen/execute/device/memory_meter.h"
+#include "regen/execute/program/call_arguments.h"
+#include "regen/execute/program/program_data.h"
+#include "regen/execute/record/algorithm_search.h"
+#include "regen/execute/run/direct_step.h"
+#include "regen/execute/run/executor.h"
 #include "regen/graph/format_regen.h"
 #include "regen/plan/explain.h"
-#include "regen/planners/addressed_plan.h"
-#include "regen/planners/least_budget.h"
-#include "regen/planners/variant_view.h"
+#include "regen/search/build/variant_view.h"
+#include "regen/search/services/addressed_plan.h"
+#include "regen/search/services/least_budget.h"
 #include "small_program.h"
 #include "step_fixture.h"
+#include "tests/support/planners_by_name.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 using testing::ElementsAre;
@@ -41,8 +42,8 @@ Json call_mask() {
 // is of another kind, so another problem.
 Program choosy_chain(std::size_t layers, int last_kind = 1, std::int64_t width = 1 << 14) {
   ProgramMaker maker("choosy");
-  std::vector<ValueId> values{maker.bring("x", Role::kInput, {width})};
-  std::vector<ValueId> weights;
+  std::vector<search::ValueId> values{maker.bring("x", Role::kInput, {width})};
+  std::vector<search::ValueId> weights;
   for (std::size_t i = 0; i < layers; ++i) {
     weights.push_back(maker.bring("w" + std::to_string(i), Role::kParameter, {width}));
     const int kind = i + 1 == layers ? last_kind : 0;
@@ -51,7 +52,7 @@ Program choosy_chain(std::size_t layers, int last_kind = 1, std::int64_t width =
   }
   maker.result(maker.call1("aten::sum", {ref(values.back())}), ResultKind::kOutput, "loss");
   maker.phase = Phase::kBackward;
-  ValueId gradient = maker.call1("aten::ones_like", {ref(values.back())});
+  search::ValueId gradient = maker.call1("aten::ones_like", {ref(values.back())});
   for (std::size_t i = layers; i-- > 0;) {
     maker.result(maker.call1("aten::mul.Tensor", {ref(gradient), ref(values[i])}),
                  ResultKind::kGradient, "w" + std::to_string(i));
@@ -85,9 +86,9 @@ class Chain : public StepFixture {
     return {};
   }
 
-  Outcome solve(const std::string& planner, std::optional<Bytes> budget = {}) {
-    auto outcome = solve_addressed(planner, {.graph = &graph(), .budget = budget},
-                                   {.alignment = device_->alignment()}, {.work = 300'000});
+  search::Outcome solve(const std::string& planner, std::optional<Bytes> budget = {}) {
+    auto outcome = search::solve_addressed(planner, {.graph = &graph(), .budget = budget},
+                                           {.alignment = device_->alignment()}, {.work = 300'000});
     EXPECT_TRUE(outcome.ok()) << outcome.error().message;
     return *outcome;
   }
@@ -136,7 +137,7 @@ std::vector<Bytes> workspaces(const Graph& graph, OpId op) {
   return list;
 }
 
-std::size_t choice_of(const Outcome& outcome, OpId op) {
+std::size_t choice_of(const search::Outcome& outcome, OpId op) {
   for (const Step& step : outcome.plan->steps) {
     if (step.kind() == StepKind::kCompute && step.op() == op) return step.choice();
   }
@@ -150,7 +151,7 @@ TEST(AlgorithmSearch, LowersTheCapUntilNothingIsLeft) {
   const auto variants = chain.graph().variants(op);
   EXPECT_LT(chain.graph().cost(variants[0]), chain.graph().cost(variants[1]));
   EXPECT_LT(chain.graph().cost(variants[1]), chain.graph().cost(variants[2]));
-  EXPECT_EQ(plain_alternatives(chain.graph(), chain.op("mul")).size(), 1u);
+  EXPECT_EQ(search::plain_alternatives(chain.graph(), chain.op("mul")).size(), 1u);
 }
 
 TEST(AlgorithmSearch, LeavesOutWhatIsSlowerAndNeedsNoLess) {
@@ -173,7 +174,7 @@ TEST(AlgorithmSearch, OfManyTheSmallestIsAmongTheFew) {
 TEST(AlgorithmSearch, ByDefaultThereIsNone) {
   Chain chain(choosy_chain(2), Algorithms::kDefault);
   for (OpId op : chain.graph().ops()) {
-    EXPECT_EQ(plain_alternatives(chain.graph(), op).size(), 1u);
+    EXPECT_EQ(search::plain_alternatives(chain.graph(), op).size(), 1u);
     EXPECT_FALSE(chain.graph().choice_group(op).valid());
   }
 }
@@ -248,7 +249,7 @@ TEST(AlgorithmSearch, TheCacheKeepsAlternatives) {
   again.record_again(Algorithms::kDefault, &loaded);
   EXPECT_FALSE(loaded.changed());
   for (OpId op : again.graph().ops()) {
-    EXPECT_EQ(plain_alternatives(again.graph(), op).size(), 1u);
+    EXPECT_EQ(search::plain_alternatives(again.graph(), op).size(), 1u);
   }
   const std::vector<at::Tensor> direct = again.run_directly();
   EXPECT_TRUE(same_bits(again.run(*again.solve("keep_all").plan), direct));
@@ -262,12 +263,12 @@ TEST(AlgorithmSearch, WhatWasMeasuredWithoutAlternativesIsMeasuredAgain) {
   EXPECT_EQ(chain.graph().variants(chain.op("choosy")).size(), 3u);
 }
 
-TEST(Problem, OfAConvolutionIsWithoutBiasAndWantedGradients) {
+TEST(search::Problem, OfAConvolutionIsWithoutBiasAndWantedGradients) {
   ProgramMaker maker("convolutions");
-  const ValueId x = maker.bring("x", Role::kInput, {2, 3, 8, 8});
-  const ValueId w = maker.bring("w", Role::kParameter, {4, 3, 3, 3});
-  const ValueId b = maker.bring("b", Role::kParameter, {4});
-  const ValueId g = maker.bring("g", Role::kInput, {2, 4, 8, 8});
+  const search::ValueId x = maker.bring("x", Role::kInput, {2, 3, 8, 8});
+  const search::ValueId w = maker.bring("w", Role::kParameter, {4, 3, 3, 3});
+  const search::ValueId b = maker.bring("b", Role::kParameter, {4});
+  const search::ValueId g = maker.bring("g", Role::kInput, {2, 4, 8, 8});
   const auto list = [](std::int64_t value) { return Json::array({value, value}); };
   const auto forward = [&](const Json& bias, std::int64_t stride) {
     maker.call("aten::convolution",
@@ -301,11 +302,11 @@ constexpr Bytes kTight = 2 * kMiB;
 
 TEST(AlgorithmChoice, ABudgetThatTheDefaultCannotMeetIsKept) {
   Chain plain(choosy_chain(3), Algorithms::kDefault);
-  EXPECT_EQ(plain.solve("auto", kTight).status, PlanStatus::kInfeasible);
+  EXPECT_EQ(plain.solve("auto", kTight).status, search::PlanStatus::kInfeasible);
   const std::vector<at::Tensor> by_default = plain.run_directly();
 
   Chain chain(choosy_chain(3));
-  const Outcome outcome = chain.solve("auto", kTight);
+  const search::Outcome outcome = chain.solve("auto", kTight);
   ASSERT_TRUE(outcome.plan) << outcome.note;
   EXPECT_LE(outcome.simulation.peak_bytes, kTight);
   EXPECT_EQ(choice_of(outcome, chain.op("choosy", 0)), 2u);
@@ -347,15 +348,16 @@ TEST(AlgorithmChoice, AStepOfDefaultsIsNotTouchedByChoicesOfOthers) {
   const std::vector<at::Tensor> by_default = chain.run_directly();
   EXPECT_FALSE(same_bits(chain.run(*chain.solve("auto", kTight).plan), by_default));
   chain.record_again(Algorithms::kDefault);
-  const Outcome keep = chain.solve("keep_all");
+  const search::Outcome keep = chain.solve("keep_all");
   EXPECT_TRUE(same_bits(chain.run(*keep.plan), by_default));
   EXPECT_TRUE(chain.deviations.empty());
 }
 
 TEST(AlgorithmChoice, TheLeastBudgetCountsTheSmallestWays) {
   Chain chain(choosy_chain(3));
-  const Outcome least = *least_budget("checkmate", {.graph = &chain.graph()},
-                                      {.alignment = chain.device().alignment()}, {.work = 300'000});
+  const search::Outcome least =
+      *search::least_budget("checkmate", {.graph = &chain.graph()},
+                            {.alignment = chain.device().alignment()}, {.work = 300'000});
   ASSERT_TRUE(least.plan);
   EXPECT_LT(least.simulation.peak_bytes, kTight);
   chain.run(*least.plan);
@@ -392,11 +394,11 @@ TEST(AlgorithmChoice, AnOperatorThatNeverComesToThePlannedOneIsReported) {
   ASSERT_TRUE(write_file(path, text).ok());
   RecordCache changed = *RecordCache::load(path, "here");
   Chain chain(choosy_chain(2, 0), Algorithms::kAny, {}, &changed);
-  const Outcome outcome = chain.solve("auto", 3 * kMiB);
+  const search::Outcome outcome = chain.solve("auto", 3 * kMiB);
   ASSERT_EQ(choice_of(outcome, chain.op("choosy")), 1u);
   chain.run(*outcome.plan);
   EXPECT_FALSE(chain.deviations.empty());
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::execute

@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 constexpr Bytes kMiB = 1 << 20;
@@ -83,4 +83,4 @@ void forget_choosy() {
   remembered.clear();
 }
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -13,7 +13,7 @@
 
 #include "regen/base/units.h"
 
-namespace regen {
+namespace regen::execute {
 
 struct ChoosyAlgorithm {
   Bytes scratch = 0;
@@ -26,4 +26,4 @@ const std::vector<std::vector<ChoosyAlgorithm>>& choosy_algorithms();
 // What this thread remembers is forgotten.
 void forget_choosy();
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -14,11 +14,11 @@
 #include <stdexcept>
 #include <thread>
 
-#include "regen/execute/device.h"
-#include "regen/execute/memory_meter.h"
-#include "regen/execute/placement.h"
+#include "regen/execute/device/device.h"
+#include "regen/execute/device/memory_meter.h"
+#include "regen/execute/placement/placement.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 constexpr Bytes kMany = Bytes{256} << 20;
@@ -187,6 +187,6 @@ TEST_F(Cuda, MemoryInUseIsSeenByTorchAndByTheDriver) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::execute
 
 #endif

@@ -1,5 +1,5 @@
 // Queues, events and memory of the CPU device.
-#include "regen/execute/device.h"
+#include "regen/execute/device/device.h"
 
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
-#include "regen/execute/device_cpu.h"
+#include "regen/execute/device/cpu/device_cpu.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 using testing::HasSubstr;
@@ -300,4 +300,4 @@ TEST(Run, CallersTakeTurns) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::execute

@@ -1,14 +1,14 @@
-#include "regen/execute/memory_meter.h"
+#include "regen/execute/device/memory_meter.h"
 
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
 #include <thread>
 
-#include "regen/execute/device_cpu.h"
-#include "regen/execute/placement.h"
+#include "regen/execute/device/cpu/device_cpu.h"
+#include "regen/execute/placement/placement.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 at::Tensor bytes(int64_t count) {
@@ -103,4 +103,4 @@ TEST(MeterOff, IsNotInstalledInsideAScope) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::execute

@@ -8,12 +8,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "regen/execute/device.h"
-#include "regen/execute/packed_copy.h"
-#include "regen/execute/state_arena.h"
-#include "regen/execute/storage_memory.h"
+#include "regen/execute/device/device.h"
+#include "regen/execute/placement/packed_copy.h"
+#include "regen/execute/placement/state_arena.h"
+#include "regen/execute/placement/storage_memory.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 constexpr Bytes kPage = Bytes{2} << 20;
@@ -125,6 +125,6 @@ TEST_F(CudaPages, StateLeavesAndComesBack) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::execute
 
 #endif

@@ -1,4 +1,4 @@
-// Steps that give way: at any window, under plans that recompute, move and do both, with the bits
+// Steps that give way: at any quantum, under plans that recompute, move and do both, with the bits
 // of an undisturbed run; never more on the device than may be; errors that say what is left.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,12 +7,12 @@
 
 #include "step_fixture.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 using testing::HasSubstr;
 
-// Every op is a window of its own.
+// Every op is a quantum of its own.
 constexpr double kEachOp = 1e-12;
 
 // Closes as its function says; counts.
@@ -39,7 +39,7 @@ class FakeGate : public Gate {
   std::size_t waits_ = 0;
 };
 
-// A device whose compute queue lags behind for ever: windows are done when somebody waits for them.
+// A device whose compute queue lags behind for ever: quanta are done when somebody waits for them.
 // It forwards everything and counts what is on its way.
 class LaggingDevice : public ExecutionDevice {
  public:
@@ -60,7 +60,7 @@ class LaggingDevice : public ExecutionDevice {
   void copy(Queue queue, void* to, const void* from, Bytes bytes) override {
     inner_->copy(queue, to, from, bytes);
   }
-  // Copies wait for compute too; the executor records for them, and awaits windows only.
+  // Copies wait for compute too; the executor records for them, and awaits quanta only.
   Event record(Queue queue) override {
     Event event = inner_->record(queue);
     if (queue == Queue::kCompute) event = {.queue = queue, .ticket = started};
@@ -95,9 +95,9 @@ class LaggingDevice : public ExecutionDevice {
   void note_choices() override { inner_->note_choices(); }
   void forget_choices() override { inner_->forget_choices(); }
 
-  std::size_t started = 0;   // windows, counted by the gate
-  std::size_t finished = 0;  // windows known to be done
-  bool asks = false;         // who waits for a window asks the gate, once
+  std::size_t started = 0;   // quanta, counted by the gate
+  std::size_t finished = 0;  // quanta known to be done
+  bool asks = false;         // who waits for a quantum asks the gate, once
   std::size_t interrupted = 0;
 
  private:
@@ -109,13 +109,13 @@ class PausedStep : public StepFixture {
   using StepFixture::StepFixture;
 
   // As run(), with a gate.
-  std::vector<at::Tensor> run_gated(const Plan& plan, std::shared_ptr<Gate> gate, double window,
+  std::vector<at::Tensor> run_gated(const Plan& plan, std::shared_ptr<Gate> gate, double quantum,
                                     int steps = 2) {
     EXPECT_TRUE(data_->reload().ok());
     auto executor = compile(plan, /*debug=*/true);
     EXPECT_TRUE(executor.ok()) << executor.error().message;
     EXPECT_TRUE(bind(**executor, *data_).ok());
-    (*executor)->set_gate(std::move(gate), window);
+    (*executor)->set_gate(std::move(gate), quantum);
     return run_steps(**executor, steps);
   }
 
@@ -146,8 +146,9 @@ const Kind kKinds[] = {{"recompute", "checkmate", {}},
                        {"both", "vdnn", {1e8, 1e8, 2e8}}};
 
 Plan tight_plan(PausedStep& fixture, const Kind& kind) {
-  const auto outcome = least_budget(kind.planner, {.graph = &fixture.graph(), .link = kind.link},
-                                    {.alignment = 64}, {.work = 20'000});
+  const auto outcome =
+      search::least_budget(kind.planner, {.graph = &fixture.graph(), .link = kind.link},
+                           {.alignment = 64}, {.work = 20'000});
   EXPECT_TRUE(outcome.ok() && outcome->plan) << kind.name;
   const bool moves = outcome->simulation.offloaded_bytes > 0;
   EXPECT_EQ(moves, kind.link.to_host > 0) << kind.name;
@@ -188,10 +189,10 @@ TEST_P(PauseTest, AtRandomWindowsOfAnyLengthToo) {
   std::mt19937 random(11);
   std::size_t waits = 0;
   for (int round = 0; round < 4; ++round) {
-    const double window = whole / static_cast<double>(1 + random() % 30);
+    const double quantum = whole / static_cast<double>(1 + random() % 30);
     const auto gate =
         std::make_shared<FakeGate>([&random](std::size_t) { return random() % 3 != 0; });
-    expect_same_bits(fixture.run_gated(plan, gate, window), expected);
+    expect_same_bits(fixture.run_gated(plan, gate, quantum), expected);
     waits += gate->waits();
   }
   EXPECT_GT(waits, 4U);
@@ -233,7 +234,7 @@ TEST_P(PauseTest, NeverMoreThanTwoWindowsAreOnTheDevice) {
   std::size_t closed = 0;
   const auto gate = std::make_shared<FakeGate>([&](std::size_t asked) {
     if (asked % 7 == 6) ++closed;
-    ++device->started;  // the window that is about to be issued
+    ++device->started;  // the quantum that is about to be issued
     most = std::max(most, device->started - device->finished);
     return asked % 7 != 6;
   });
@@ -334,9 +335,9 @@ TEST(Pause, AGateThatFailsEndsTheStepAndSaysWhatIsLeft) {
   const auto always = std::make_shared<FakeGate>([](std::size_t) { return false; });
   (*executor)->set_gate(always, kEachOp);
   ASSERT_TRUE((*executor)->run(0).ok());
-  const std::size_t windows = always->asked();
+  const std::size_t quanta = always->asked();
   bool between = false;
-  for (std::size_t w = 1; w <= windows; ++w) {
+  for (std::size_t w = 1; w <= quanta; ++w) {
     const auto gate = std::make_shared<FakeGate>([](std::size_t) { return false; });
     gate->fail_at = w;
     (*executor)->set_gate(gate, kEachOp);
@@ -365,4 +366,4 @@ TEST(Pause, AGateThatFailsEndsTheStepAndSaysWhatIsLeft) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::execute

@@ -9,10 +9,10 @@
 #include <thread>
 #include <vector>
 
-#include "regen/execute/device_cpu.h"
-#include "regen/execute/placement.h"
+#include "regen/execute/device/cpu/device_cpu.h"
+#include "regen/execute/placement/placement.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 using testing::ElementsAre;
@@ -333,4 +333,4 @@ TEST(Reserve, TakesTheLowestGapThatFits) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::execute

@@ -1,5 +1,5 @@
 // Programs as files: what is written reads back, and every mistake is refused where it is.
-#include "regen/execute/program.h"
+#include "regen/execute/program/program.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,10 +8,10 @@
 #include <fstream>
 #include <functional>
 
-#include "regen/execute/program_data.h"
+#include "regen/execute/program/program_data.h"
 #include "small_program.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 using testing::HasSubstr;
@@ -182,4 +182,4 @@ TEST(ProgramData, MissingShortAndWrongDataAreRefused) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::execute

@@ -1,5 +1,5 @@
 // Stretches of a step that are launched as a whole.
-#include "regen/execute/repeated_work.h"
+#include "regen/execute/run/repeated_work.h"
 
 #include <ATen/Context.h>
 #include <gmock/gmock.h>
@@ -7,7 +7,7 @@
 
 #include "step_fixture.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 const CpuDeviceOptions kCaptures{.captures = true};
@@ -53,7 +53,7 @@ void expect_same(const std::vector<at::Tensor>& found, const std::vector<at::Ten
 TEST(RepeatedWork, StepsLaunchedInStretchesEqualDirectCalls) {
   for (const char* planner : {"keep_all", "chain", "vdnn"}) {
     StepFixture step(make_chain({.dropout = true, .batch_norm = true, .update = true}), kCaptures);
-    const Outcome outcome = step.solve(planner);
+    const search::Outcome outcome = step.solve(planner);
     ASSERT_TRUE(outcome.plan);
     expect_same(step.run(*outcome.plan, kSteps, /*debug=*/false), step.run_directly(kSteps));
   }
@@ -123,14 +123,14 @@ TEST(RepeatedWork, StretchesHoldWhatStaysTheSame) {
     const Node& node = program.nodes[call.node];
     bool same = !node.random && call.external.empty();
     for (std::size_t v = 0; v < program.values.size(); ++v) {
-      const StorageId storage = program.values[ValueId(v)].storage;
+      const StorageId storage = program.values[search::ValueId(v)].storage;
       const Role role = program.storages[storage].role;
       bool changing = role == Role::kInput || role == Role::kTangent;
       for (const auto& other : list->computes) {
         for (const auto& external : other.external) changing |= external.storage == storage;
       }
       const std::string reference = "{\"value\":" + std::to_string(v) + "}";
-      const bool made = std::ranges::find(node.outputs, ValueId(v)) != node.outputs.end();
+      const bool made = std::ranges::find(node.outputs, search::ValueId(v)) != node.outputs.end();
       if (changing && (made || text_has(Json(node.args), reference))) same = false;
     }
     EXPECT_EQ(inside[i], same) << describe(program, call.node);
@@ -138,4 +138,4 @@ TEST(RepeatedWork, StretchesHoldWhatStaysTheSame) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::execute

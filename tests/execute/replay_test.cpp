@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "regen/base/random.h"
-#include "regen/execute/device.h"
-#include "regen/execute/placement.h"
+#include "regen/execute/device/device.h"
+#include "regen/execute/placement/placement.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
@@ -289,4 +289,4 @@ INSTANTIATE_TEST_SUITE_P(Operators, Replay,
                          });
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::execute

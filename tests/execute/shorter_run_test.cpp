@@ -9,10 +9,10 @@
 #include <thread>
 #include <tuple>
 
-#include "regen/execute/call_arguments.h"
+#include "regen/execute/program/call_arguments.h"
 #include "step_fixture.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 struct Shorter {
@@ -95,7 +95,7 @@ TEST_F(ShorterRuns, HaveTheSameBitsUnderTightPlans) {
   const OpId norm = first_norm(step.graph());
   EXPECT_LT(step.graph().rerun_cost(step.graph().default_variant(norm)), 1e-8);
   for (const char* planner : {"checkmate", "vdnn"}) {
-    const Outcome tight = step.tightest(planner);
+    const search::Outcome tight = step.tightest(planner);
     shorter = {};
     expect_same_bits(step.run(*tight.plan), step.run_directly());
     // The plan runs twice; each second run of a norm is the shorter one.
@@ -130,4 +130,4 @@ TEST_F(ShorterRuns, WithOtherBitsAreNotTaken) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::execute

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "regen/execute/program.h"
+#include "regen/execute/program/program.h"
 
-namespace regen {
+namespace regen::execute {
 
 // Puts a program together, value by value. Sizes of computed values are left to the recording.
 class ProgramMaker {
@@ -14,15 +14,16 @@ class ProgramMaker {
   explicit ProgramMaker(std::string name);
 
   // Contiguous, of float32 unless said otherwise.
-  ValueId bring(const std::string& name, Role role, std::vector<std::int64_t> sizes,
-                c10::ScalarType dtype = c10::ScalarType::Float);
+  search::ValueId bring(const std::string& name, Role role, std::vector<std::int64_t> sizes,
+                        c10::ScalarType dtype = c10::ScalarType::Float);
   // Calls op ("aten::mm" or "aten::add_.Tensor"); `results` says which results are read later.
-  std::vector<ValueId> call(const std::string& op, std::vector<Json> args,
-                            std::vector<bool> results = {true}, Json kwargs = Json::object());
-  ValueId call1(const std::string& op, std::vector<Json> args) {
+  std::vector<search::ValueId> call(const std::string& op, std::vector<Json> args,
+                                    std::vector<bool> results = {true},
+                                    Json kwargs = Json::object());
+  search::ValueId call1(const std::string& op, std::vector<Json> args) {
     return call(op, std::move(args))[0];
   }
-  void result(ValueId value, ResultKind kind, const std::string& name);
+  void result(search::ValueId value, ResultKind kind, const std::string& name);
 
   Program& program() { return program_; }
   Phase phase = Phase::kForward;
@@ -32,7 +33,7 @@ class ProgramMaker {
 };
 
 // {"value": i}
-Json ref(ValueId value);
+Json ref(search::ValueId value);
 
 struct ChainOptions {
   std::size_t layers = 4;
@@ -50,4 +51,4 @@ Program make_chain(const ChainOptions& options = {});
 // brought, always the same ones. Returns its path.
 std::string save_program(Program program, const std::string& name);
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -6,10 +6,10 @@
 #include <cstring>
 #include <set>
 
-#include "regen/execute/memory_meter.h"
+#include "regen/execute/device/memory_meter.h"
 #include "step_fixture.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 using testing::HasSubstr;
@@ -150,7 +150,7 @@ class Spill : public testing::TestWithParam<Case> {
  protected:
   Plan plan(SpillFixture& fixture) const {
     const Case& c = GetParam();
-    Outcome outcome = c.tight ? fixture.tightest(c.planner) : fixture.solve(c.planner);
+    search::Outcome outcome = c.tight ? fixture.tightest(c.planner) : fixture.solve(c.planner);
     EXPECT_TRUE(outcome.plan.has_value());
     return *outcome.plan;
   }
@@ -281,4 +281,4 @@ TEST(SpillBetweenSteps, IsRefusedForAnExecutorThatWasNotMadeForIt) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::execute

@@ -1,6 +1,6 @@
 // State in one arena: tensors that are moved, sent away, brought back and replaced, against plain
 // copies of what they held.
-#include "regen/execute/state_arena.h"
+#include "regen/execute/placement/state_arena.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -8,11 +8,11 @@
 
 #include <cstring>
 
-#include "regen/execute/device_cpu.h"
-#include "regen/execute/memory_meter.h"
-#include "regen/execute/storage_memory.h"
+#include "regen/execute/device/cpu/device_cpu.h"
+#include "regen/execute/device/memory_meter.h"
+#include "regen/execute/placement/storage_memory.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 using testing::HasSubstr;
@@ -255,4 +255,4 @@ TEST_F(StateArenaTest, WhatIsNoStateIsRefused) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::execute

@@ -13,15 +13,16 @@
 #include <utility>
 #include <vector>
 
-#include "regen/execute/device_cpu.h"
-#include "regen/execute/direct_step.h"
-#include "regen/execute/executor.h"
-#include "regen/execute/program_data.h"
-#include "regen/planners/addressed_plan.h"
-#include "regen/planners/least_budget.h"
+#include "regen/execute/device/cpu/device_cpu.h"
+#include "regen/execute/program/program_data.h"
+#include "regen/execute/run/direct_step.h"
+#include "regen/execute/run/executor.h"
+#include "regen/search/services/addressed_plan.h"
+#include "regen/search/services/least_budget.h"
 #include "small_program.h"
+#include "tests/support/planners_by_name.h"
 
-namespace regen {
+namespace regen::execute {
 
 inline constexpr Link kTestLink{1e9, 1e9, 2e9};
 inline constexpr std::uint64_t kTestSeed = 5;
@@ -55,17 +56,17 @@ class StepFixture {
   ProgramData& data() { return *data_; }
   std::shared_ptr<ExecutionDevice> device() { return device_; }
 
-  Outcome solve(const std::string& planner, std::optional<Bytes> budget = {}) {
-    const Problem problem{.graph = &graph(), .link = kTestLink, .budget = budget};
-    auto outcome =
-        solve_addressed(planner, problem, {.alignment = device_->alignment()}, {.work = 100'000});
+  search::Outcome solve(const std::string& planner, std::optional<Bytes> budget = {}) {
+    const search::Problem problem{.graph = &graph(), .link = kTestLink, .budget = budget};
+    auto outcome = search::solve_addressed(planner, problem, {.alignment = device_->alignment()},
+                                           {.work = 100'000});
     EXPECT_TRUE(outcome.ok()) << outcome.error().message;
     return *outcome;
   }
   // The plan for the least budget that the planner meets.
-  Outcome tightest(const std::string& planner) {
-    auto outcome = least_budget(planner, {.graph = &graph(), .link = kTestLink},
-                                {.alignment = device_->alignment()}, {.work = 100'000});
+  search::Outcome tightest(const std::string& planner) {
+    auto outcome = search::least_budget(planner, {.graph = &graph(), .link = kTestLink},
+                                        {.alignment = device_->alignment()}, {.work = 100'000});
     EXPECT_TRUE(outcome.ok()) << outcome.error().message;
     return *outcome;
   }
@@ -102,7 +103,7 @@ class StepFixture {
   }
 
  protected:
-  // Plans and windows must not depend on who else uses the machine: made-up times in place of the
+  // Plans and quanta must not depend on who else uses the machine: made-up times in place of the
   // measured ones, except where a test is about which of several ways is quicker.
   static void settle_times(Recording& recording) {
     for (std::size_t n = 0; n < recording.nodes.size(); ++n) {
@@ -145,4 +146,4 @@ inline void expect_same_bits(const std::vector<at::Tensor>& a, const std::vector
   }
 }
 
-}  // namespace regen
+}  // namespace regen::execute

@@ -14,19 +14,19 @@
 
 #include "regen/base/file.h"
 #include "regen/base/json.h"
-#include "regen/execute/device_cpu.h"
-#include "regen/execute/direct_step.h"
-#include "regen/execute/executor.h"
-#include "regen/execute/link.h"
-#include "regen/execute/memory_meter.h"
-#include "regen/execute/program_data.h"
+#include "regen/execute/device/cpu/device_cpu.h"
+#include "regen/execute/device/memory_meter.h"
+#include "regen/execute/program/program_data.h"
+#include "regen/execute/record/link.h"
+#include "regen/execute/run/direct_step.h"
+#include "regen/execute/run/executor.h"
 #include "regen/graph/analysis.h"
-#include "regen/planners/addressed_plan.h"
-#include "regen/planners/least_budget.h"
+#include "regen/search/services/addressed_plan.h"
+#include "regen/search/services/least_budget.h"
 #include "small_program.h"
 #include "step_fixture.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 using testing::HasSubstr;
@@ -208,8 +208,8 @@ TEST(Record, UnknownOperatorsAndBadCallsNameTheNode) {
   EXPECT_THAT(few.error().message, HasSubstr("node 0 aten::mm"));
 
   program = fixture.program();
-  program.values[ValueId(0)].sizes = {24, 96};
-  program.values[ValueId(0)].strides = {96, 1};
+  program.values[search::ValueId(0)].sizes = {24, 96};
+  program.values[search::ValueId(0)].strides = {96, 1};
   const auto shapes = record(program, *fixture.device());
   ASSERT_FALSE(shapes.ok());
   EXPECT_THAT(shapes.error().message, HasSubstr("node 0 aten::mm"));
@@ -219,8 +219,8 @@ TEST(Record, UnknownOperatorsAndBadCallsNameTheNode) {
 TEST(Record, AnArgumentNamedValueIsNoReference) {
   ProgramMaker maker("adam");
   maker.program().scalars.push_back({"step size", -0.5});
-  const ValueId x = maker.bring("x", Role::kParameter, {8});
-  const ValueId y = maker.bring("y", Role::kInput, {8});
+  const search::ValueId x = maker.bring("x", Role::kParameter, {8});
+  const search::ValueId y = maker.bring("y", Role::kInput, {8});
   maker.call("aten::addcmul_", {ref(x), ref(y), ref(y)}, {false}, {{"value", {{"scalar", 0}}}});
   maker.call("aten::addcmul_", {ref(x), ref(y), ref(y)}, {false}, {{"value", 3}});
   const auto device = make_cpu_device();
@@ -274,7 +274,7 @@ TEST_P(EveryPlan, KeepingEverythingEqualsDirectCalls) {
 
 TEST_P(EveryPlan, RecomputingEqualsDirectCalls) {
   Fixture fixture(GetParam().options);
-  const Outcome outcome = fixture.tightest("checkmate");
+  const search::Outcome outcome = fixture.tightest("checkmate");
   EXPECT_GT(outcome.simulation.recomputed, 0U);
   EXPECT_LT(outcome.simulation.peak_bytes, live_bytes_keep_all(fixture.graph()).peak_bytes);
   expect_same_bits(fixture.run(*outcome.plan), fixture.run_directly());
@@ -282,14 +282,14 @@ TEST_P(EveryPlan, RecomputingEqualsDirectCalls) {
 
 TEST_P(EveryPlan, MovingEqualsDirectCalls) {
   Fixture fixture(GetParam().options);
-  const Outcome outcome = fixture.tightest("vdnn");
+  const search::Outcome outcome = fixture.tightest("vdnn");
   EXPECT_GT(outcome.simulation.offloaded_bytes, 0);
   expect_same_bits(fixture.run(*outcome.plan), fixture.run_directly());
 }
 
 TEST_P(EveryPlan, SlowCopiesChangeNothing) {
   Fixture fixture(GetParam().options, {.copy_bytes_per_second = 2e7});
-  const Outcome outcome = fixture.tightest("vdnn");
+  const search::Outcome outcome = fixture.tightest("vdnn");
   expect_same_bits(fixture.run(*outcome.plan, 1), fixture.run_directly(1));
 }
 
@@ -308,7 +308,7 @@ INSTANTIATE_TEST_SUITE_P(All, EveryPlan,
 // Every relu reads the sum before it for the last time, and most gradients are read once.
 TEST(Executor, WhatIsReadForTheLastTimeIsOverwritten) {
   Fixture fixture({.layers = 4});
-  const Outcome kept = fixture.solve("keep_all");
+  const search::Outcome kept = fixture.solve("keep_all");
   const auto in_place = std::ranges::count_if(kept.plan->steps, [&](const Step& step) {
     return step.kind() == StepKind::kCompute &&
            fixture.graph().overwrites(step.variant(fixture.graph())).valid();
@@ -330,7 +330,7 @@ TEST(Executor, RefusesToRunOverMemoryThatWasNeverGiven) {
 
 TEST(Executor, StatisticsAreUpdatedOnceThoughTheNormRunsTwice) {
   Fixture fixture({.layers = 6, .batch_norm = true});
-  const Outcome outcome = fixture.tightest("checkmate");
+  const search::Outcome outcome = fixture.tightest("checkmate");
   const std::string_view norm = "_native_batch_norm_legit_functional";
   ASSERT_GT(runs_of(*outcome.plan, fixture.graph(), norm), 6U);
   EXPECT_EQ(runs_of(*outcome.plan, fixture.graph(), "copy_"), 12U);
@@ -350,7 +350,7 @@ TEST(Executor, StatisticsAreUpdatedOnceThoughTheNormRunsTwice) {
 
 TEST(Executor, DropoutDrawsTheSameNumbersAgain) {
   Fixture fixture({.layers = 6, .dropout = true});
-  const Outcome outcome = fixture.tightest("checkmate");
+  const search::Outcome outcome = fixture.tightest("checkmate");
   ASSERT_GT(runs_of(*outcome.plan, fixture.graph(), "native_dropout"), 6U);
   expect_same_bits(fixture.run(*outcome.plan, 3), fixture.run_directly(3));
 }
@@ -362,7 +362,7 @@ TEST(Executor, TheMeterSeesNoMoreThanWasPredicted) {
   {
     Fixture fixture({.layers = 6, .boundary = true});
     for (const std::string planner : {"keep_all", "checkmate", "vdnn"}) {
-      const Outcome outcome =
+      const search::Outcome outcome =
           planner == "keep_all" ? fixture.solve(planner) : fixture.tightest(planner);
       auto executor = fixture.compile(*outcome.plan);
       ASSERT_TRUE(executor.ok());
@@ -437,7 +437,7 @@ TEST(Executor, AStepAfterAFailedOneWorks) {
 
 TEST(Executor, TheTraceHasComputesAndCopies) {
   Fixture fixture({.layers = 6});
-  const Outcome outcome = fixture.tightest("vdnn");
+  const search::Outcome outcome = fixture.tightest("vdnn");
   auto executor = fixture.compile(*outcome.plan);
   ASSERT_TRUE(executor.ok());
   ASSERT_TRUE(bind(**executor, fixture.data()).ok());
@@ -484,4 +484,4 @@ TEST(Link, IsMeasuredBetweenItsBounds) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::execute

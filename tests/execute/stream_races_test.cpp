@@ -7,9 +7,9 @@
 #include <string>
 #include <thread>
 
-#include "regen/execute/device_cpu.h"
+#include "regen/execute/device/cpu/device_cpu.h"
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 class StreamRaces : public testing::TestWithParam<bool> {
@@ -108,4 +108,4 @@ TEST(SlowCopies, AreOvertakenWithoutTheirWait) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::execute

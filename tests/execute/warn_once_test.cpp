@@ -1,11 +1,11 @@
-#include "regen/execute/warn_once.h"
+#include "regen/execute/run/warn_once.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-namespace regen {
+namespace regen::execute {
 namespace {
 
 class Listener : public c10::WarningHandler {
@@ -35,4 +35,4 @@ TEST(WarnOnce, LeavesOthersAloneWhenItEnds) {
 }
 
 }  // namespace
-}  // namespace regen
+}  // namespace regen::execute

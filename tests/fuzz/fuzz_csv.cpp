@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "regen/plan/lifetimes_csv.h"
-#include "regen/plan/pack_check.h"
+#include "regen/plan/pack/lifetimes_csv.h"
+#include "regen/plan/pack/pack_check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -4,23 +4,24 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "regen/graph/format_lower_sets.h"
-#include "regen/graph/formats.h"
+#include "regen/published/graph_formats.h"
+#include "regen/published/lower_sets/format/format_lower_sets.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using regen::GraphFormat;
+  using regen::published::GraphFormat;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto file = regen::read_lower_set_file(text, "fuzz");
+  const auto file = regen::published::read_lower_set_file(text, "fuzz");
   if (!file.ok()) return 0;
-  const auto again = regen::read_lower_set_file(regen::write_lower_set_file(*file), "again");
+  const auto again = regen::published::read_lower_set_file(regen::published::write_lower_set_file(*file), "again");
   if (!again.ok() || !(*again == *file)) std::abort();
-  regen::lower_set_statistics(*file);
-  const auto graph = regen::graph_from_lower_sets(*file, "fuzz");
+  regen::published::lower_set_statistics(*file);
+  const auto graph = regen::published::graph_from_lower_sets(*file, "fuzz");
   if (!graph.ok()) return 0;
-  for (GraphFormat format : {GraphFormat::kLowerSets, GraphFormat::kRegen}) {
-    const auto written = regen::write_graph(*graph, format);
+  for (GraphFormat format :
+       {GraphFormat::kLowerSets, GraphFormat::kRegen}) {
+    const auto written = regen::published::write_graph(*graph, format);
     if (!written.ok()) std::abort();
-    const auto back = regen::read_graph(*written, "back");
+    const auto back = regen::published::read_graph(*written, "back");
     if (!back.ok() || !(*back == *graph)) std::abort();
   }
   return 0;

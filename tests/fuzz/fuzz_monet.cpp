@@ -4,24 +4,25 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "regen/graph/format_monet.h"
-#include "regen/graph/formats.h"
+#include "regen/published/graph_formats.h"
+#include "regen/published/monet/format/format_monet.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using regen::GraphFormat;
+  using regen::published::GraphFormat;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto instance = regen::read_monet_instance(text, "fuzz");
+  const auto instance = regen::published::read_monet_instance(text, "fuzz");
   if (!instance.ok()) return 0;
-  const auto written = regen::write_monet_instance(*instance);
+  const auto written = regen::published::write_monet_instance(*instance);
   if (!written.ok()) std::abort();
-  const auto again = regen::read_monet_instance(*written, "again");
+  const auto again = regen::published::read_monet_instance(*written, "again");
   if (!again.ok() || !(*again == *instance)) std::abort();
-  const auto graph = regen::graph_from_monet(*instance, "fuzz");
+  const auto graph = regen::published::graph_from_monet(*instance, "fuzz");
   if (!graph.ok()) return 0;
-  for (GraphFormat format : {GraphFormat::kMonet, GraphFormat::kRegen}) {
-    const auto other = regen::write_graph(*graph, format);
+  for (GraphFormat format :
+       {GraphFormat::kMonet, GraphFormat::kRegen}) {
+    const auto other = regen::published::write_graph(*graph, format);
     if (!other.ok()) std::abort();
-    const auto back = regen::read_graph(*other, "back");
+    const auto back = regen::published::read_graph(*other, "back");
     if (!back.ok() || !(*back == *graph)) std::abort();
   }
   return 0;

@@ -5,10 +5,10 @@
 #include <string_view>
 
 #include "regen/graph/format_regen.h"
-#include "regen/graph/formats.h"
+#include "regen/published/graph_formats.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using regen::GraphFormat;
+  using regen::published::GraphFormat;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto graph = regen::read_regen_graph(text, "fuzz");
   if (!graph.ok()) return 0;
@@ -16,10 +16,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!written.ok()) std::abort();
   const auto again = regen::read_regen_graph(*written, "again");
   if (!again.ok() || !(*again == *graph)) std::abort();
-  for (GraphFormat format : {GraphFormat::kLowerSets, GraphFormat::kMonet}) {
-    const auto other = regen::write_graph(*graph, format);
-    if (other.ok() && !regen::read_graph(*other, "other").ok()) std::abort();
+  for (GraphFormat format :
+       {GraphFormat::kLowerSets, GraphFormat::kMonet}) {
+    const auto other = regen::published::write_graph(*graph, format);
+    if (other.ok() && !regen::published::read_graph(*other, "other").ok()) std::abort();
   }
-  if (!regen::write_graph(*graph, GraphFormat::kDot).ok()) std::abort();
+  if (!regen::published::write_graph(*graph, GraphFormat::kDot).ok()) std::abort();
   return 0;
 }

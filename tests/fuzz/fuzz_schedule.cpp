@@ -4,11 +4,11 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "regen/plan/schedule_run.h"
+#include "regen/published/lower_sets/format/schedule_run.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const regen::LowerSetFile file =
-      regen::read_lower_set_file(
+  static const regen::published::LowerSetFile file =
+      regen::published::read_lower_set_file(
           "4 4\n0 8 0\n1 4 /W\n2 8 _\n3 4 _\n"
           "forward\n2 1\n0 _\n1 _\n2\nConv\n{}\nforward\n1 1\n2 _\n3\nReLU\n{}\n"
           "backward\n3 2\n2 gradient\n0 input\n1 input\n0\n1\nConv\n{}\n"
@@ -16,12 +16,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
           "graph")
           .value();
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  regen::looks_like_schedule(text);
-  const auto schedule = regen::read_schedule(text, "fuzz");
+  regen::published::looks_like_schedule(text);
+  const auto schedule = regen::published::read_schedule(text, "fuzz");
   if (!schedule.ok()) return 0;
-  const auto again = regen::read_schedule(regen::write_schedule(*schedule), "again");
+  const auto again = regen::published::read_schedule(regen::published::write_schedule(*schedule), "again");
   if (!again.ok() || *again != *schedule) std::abort();
-  const auto run = regen::run_schedule(file, *schedule, "fuzz");
+  const auto run = regen::published::run_schedule(file, *schedule, "fuzz");
   if (run.ok() && run->activation_peak_bytes > run->peak_bytes) std::abort();
   return 0;
 }

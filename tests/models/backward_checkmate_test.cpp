@@ -1,4 +1,4 @@
-#include "regen/models/backward_checkmate.h"
+#include "regen/models/backward/backward_checkmate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

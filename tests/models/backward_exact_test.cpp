@@ -1,9 +1,9 @@
-#include "regen/models/backward_exact.h"
+#include "regen/models/backward/backward_exact.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "regen/models/lower.h"
+#include "regen/models/layers/lower.h"
 #include "tests/models/graph_probe.h"
 
 namespace regen {

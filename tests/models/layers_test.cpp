@@ -1,9 +1,9 @@
-#include "regen/models/layers.h"
+#include "regen/models/layers/layers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "regen/models/work.h"
+#include "regen/models/layers/work.h"
 
 namespace regen {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "regen/models/work.h"
+#include "regen/models/layers/work.h"
 #include "regen/models/zoo.h"
 
 namespace regen {

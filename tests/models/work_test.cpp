@@ -1,4 +1,4 @@
-#include "regen/models/work.h"
+#include "regen/models/layers/work.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "regen/base/file.h"
-#include "regen/models/backward_checkmate.h"
+#include "regen/models/backward/backward_checkmate.h"
 
 namespace regen {
 namespace {

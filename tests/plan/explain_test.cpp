@@ -54,9 +54,9 @@ TEST(ExplainTest, SaysWhatIsLiveAtThePeakAndWhy) {
   EXPECT_EQ(e.peak_step, 2u);
   EXPECT_EQ(total(e), 95);
   ASSERT_EQ(e.live.size(), 3u);
-  EXPECT_EQ(e.live[0], (LiveTensor{n.a, 40, Origin::kFirstRun, 0, 2, 2}));
-  EXPECT_EQ(e.live[1], (LiveTensor{n.b, 30, Origin::kFirstRun, 1, 2, 2}));
-  EXPECT_EQ(e.live[2], (LiveTensor{n.c, 20, Origin::kFirstRun, 2, std::nullopt, std::nullopt}));
+  EXPECT_EQ(e.live[0], (LiveTensor{n.a, 40, Provenance::kFirstRun, 0, 2, 2}));
+  EXPECT_EQ(e.live[1], (LiveTensor{n.b, 30, Provenance::kFirstRun, 1, 2, 2}));
+  EXPECT_EQ(e.live[2], (LiveTensor{n.c, 20, Provenance::kFirstRun, 2, std::nullopt, std::nullopt}));
   EXPECT_TRUE(e.recomputed.empty());
   EXPECT_TRUE(e.moved.empty());
   EXPECT_EQ(e.kept[0], (Kept{n.a, 0, 3}));
@@ -73,8 +73,8 @@ TEST(ExplainTest, TellsRecomputesFetchesAndOverwritesApart) {
   EXPECT_EQ(e.peak_step, 6u);
   EXPECT_EQ(total(e), e.peak_bytes);
   ASSERT_EQ(e.live.size(), 3u);
-  EXPECT_EQ(e.live[0], (LiveTensor{n.a, 40, Origin::kRecompute, 4, 6, 6}));
-  EXPECT_EQ(e.live[1], (LiveTensor{n.b, 30, Origin::kFetch, 5, 6, 6}));
+  EXPECT_EQ(e.live[0], (LiveTensor{n.a, 40, Provenance::kRecompute, 4, 6, 6}));
+  EXPECT_EQ(e.live[1], (LiveTensor{n.b, 30, Provenance::kFetch, 5, 6, 6}));
   EXPECT_EQ(e.recomputed, (std::vector{Recomputed{n.first, 2, 4.0}}));
   EXPECT_EQ(e.moved, (std::vector{Moved{n.b, 1, 1, 60}}));
 }

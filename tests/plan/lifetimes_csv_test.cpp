@@ -1,4 +1,4 @@
-#include "regen/plan/lifetimes_csv.h"
+#include "regen/plan/pack/lifetimes_csv.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "regen/plan/pack.h"
+#include "regen/plan/pack/pack.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,10 +14,10 @@
 
 #include "regen/base/file.h"
 #include "regen/base/random.h"
-#include "regen/plan/lifetimes_csv.h"
-#include "regen/plan/pack_check.h"
-#include "regen/plan/pack_problem.h"
-#include "regen/plan/pack_search.h"
+#include "regen/plan/pack/lifetimes_csv.h"
+#include "regen/plan/pack/pack_check.h"
+#include "regen/plan/pack/pack_problem.h"
+#include "regen/plan/pack/pack_search.h"
 
 namespace regen {
 namespace {

@@ -1,4 +1,4 @@
-#include "regen/share/arrangement.h"
+#include "regen/share/scheduler/arrangement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

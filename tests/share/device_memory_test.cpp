@@ -1,4 +1,4 @@
-#include "regen/share/device_memory.h"
+#include "regen/share/scheduler/device_memory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

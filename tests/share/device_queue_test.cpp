@@ -1,4 +1,4 @@
-#include "regen/share/device_queue.h"
+#include "regen/share/scheduler/device_queue.h"
 
 #include <gtest/gtest.h>
 

@@ -41,11 +41,11 @@ std::uint64_t hash(std::uint64_t value) {
   return value ^ value >> 33;
 }
 
-constexpr int kLinks = 64;  // of a chain, in one window
+constexpr int kLinks = 64;  // of a chain, in one quantum
 
-// What a job that runs alone computes in so many windows.
-std::uint64_t chain_alone(std::uint64_t seed, int windows) {
-  for (int i = 0; i < windows * kLinks; ++i) seed = hash(seed);
+// What a job that runs alone computes in so many quanta.
+std::uint64_t chain_alone(std::uint64_t seed, int quanta) {
+  for (int i = 0; i < quanta * kLinks; ++i) seed = hash(seed);
   return seed;
 }
 
@@ -60,7 +60,7 @@ struct Device {
   std::array<Slot, 8> slots;
   std::atomic<int> overfull{0};  // times that more was there than fits
   std::atomic<int> wrong{0};     // results that were not what they would be alone
-  std::atomic<int> windows{0};
+  std::atomic<int> quanta{0};
   std::atomic<int> replans{0};
   std::atomic<int> rooms{0};  // made for others
   std::atomic<int> stop{0};
@@ -79,7 +79,7 @@ class ChainJob {
   ChainJob(Device& device, std::size_t slot, std::uint64_t seed)
       : device_(device), slot_(device.slots[slot]), seed_(seed) {}
 
-  int run(const std::string& socket, JobSpec spec, int windows) {
+  int run(const std::string& socket, JobSpec spec, int quanta) {
     auto client = Client::connect({.socket = socket}, spec);
     if (!client.ok()) return client.error().code == ErrorCode::kInfeasible ? 3 : 10;
     client->on_make_room([&](Depth depth) {
@@ -92,10 +92,10 @@ class ChainJob {
     take(spec.deepest == Depth::kPause ? plan_ : spec.persistent_bytes);
     std::uint64_t value = seed_;
     int done = 0;
-    for (; done < windows && device_.stop == 0; ++done) {
+    for (; done < quanta && device_.stop == 0; ++done) {
       if (!client->keep_going() && !client->acquire().ok()) return 11;
       take(plan_);
-      value = window(value, done);
+      value = quantum(value, done);
       if (done % 4 == 3) replan(*client);  // the end of a step
       if (done % 50 == 49) client->idle();
     }
@@ -135,15 +135,15 @@ class ChainJob {
     client.confirm(plan_);
     ++device_.replans;
   }
-  std::uint64_t window(std::uint64_t value, int number) {
+  std::uint64_t quantum(std::uint64_t value, int number) {
     device_.scratch = value;
     for (int i = 0; i < kLinks; ++i) {
       if (i % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds(10));
       device_.scratch = hash(device_.scratch);
     }
-    // Now and then a window is longer than a daemon takes to come back.
+    // Now and then a quantum is longer than a daemon takes to come back.
     if (number % 97 == 96) std::this_thread::sleep_for(std::chrono::milliseconds(60));
-    ++device_.windows;
+    ++device_.quanta;
     return device_.scratch;
   }
 
@@ -271,7 +271,7 @@ TEST(Faults, ClientsAreKilledAtAnyMoment) {
   }
   EXPECT_GT(device.replans, 0) << "running jobs made room";
   EXPECT_GT(device.rooms, 0) << "by spilling too";
-  RecordProperty("windows", device.windows.load());
+  RecordProperty("quanta", device.quanta.load());
   RecordProperty("plans", device.replans.load());
   ASSERT_TRUE(eventually([&] { return report(options.socket)["connections"] == 1; }));
   const Json cpu = report(options.socket)["devices"][0];
@@ -289,8 +289,8 @@ TEST(Faults, DaemonsAreKilledAtAnyMoment) {
   Survivors survivors(device, options.socket);
   Random random(12);
   for (int round = 0; round < 50; ++round) {
-    const int before = device.windows;
-    ASSERT_TRUE(eventually([&] { return device.windows > before + 20; })) << "round " << round;
+    const int before = device.quanta;
+    ASSERT_TRUE(eventually([&] { return device.quanta > before + 20; })) << "round " << round;
     kill_one(device, options.socket, random, round);
     std::this_thread::sleep_for(std::chrono::microseconds(random.between(0, 50'000)));
     daemon.back().signal(SIGKILL);
@@ -298,8 +298,8 @@ TEST(Faults, DaemonsAreKilledAtAnyMoment) {
     daemon.clear();
     daemon.push_back(start_daemon(options));
   }
-  const int before = device.windows;
-  ASSERT_TRUE(eventually([&] { return device.windows > before + 20; }));
+  const int before = device.quanta;
+  ASSERT_TRUE(eventually([&] { return device.quanta > before + 20; }));
   survivors.end(device);
 }
 
@@ -370,8 +370,8 @@ TEST(Faults, MalformedMessages) {
   for (int round = 0; round < 1000; ++round) {
     Stranger(options.socket).send(broken_message(random));
   }
-  const int windows = device.windows;
-  ASSERT_TRUE(eventually([&] { return device.windows > windows + 20; }));
+  const int quanta = device.quanta;
+  ASSERT_TRUE(eventually([&] { return device.quanta > quanta + 20; }));
   survivors.end(device);
 }
 

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "regen/base/random.h"
-#include "regen/share/address.h"
+#include "regen/share/protocol/address.h"
 #include "tests/share/feed_processes.h"
 
 namespace regen::share {

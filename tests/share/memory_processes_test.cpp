@@ -139,7 +139,7 @@ TEST(ShareMemory, JobsTakeTurnsWithTheirTransientMemory) {
       mine = 800;
       if (there > 1000) ++board.collisions;
       std::this_thread::sleep_for(std::chrono::microseconds(200));
-      ++board.windows;
+      ++board.quanta;
       if (done % 10 == 9) client->idle();
     }
     there -= static_cast<int>(mine);
@@ -148,7 +148,7 @@ TEST(ShareMemory, JobsTakeTurnsWithTheirTransientMemory) {
   Process a(run), b(run);
   EXPECT_EQ(a.wait(), 0);
   EXPECT_EQ(b.wait(), 0);
-  EXPECT_EQ(board.windows, 120);
+  EXPECT_EQ(board.quanta, 120);
   EXPECT_EQ(board.collisions, 0);
   EXPECT_GT(board.reconnections, 2);
   EXPECT_EQ(there, 0);
@@ -234,7 +234,7 @@ TEST(ShareRestart, NobodyGetsADeviceThatTheFormerHolderStillUses) {
     return client.ok() && client->acquire().ok() ? 0 : 1;
   });
   ASSERT_TRUE(eventually([&] { return device(options)["closed"] == true; }));
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the window takes its time
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the quantum takes its time
   const Json jobs = device(options)["jobs"];
   for (const Json& job : jobs) EXPECT_NE(job["state"], "holding");
   slow->idle();  // to a daemon that is no more
@@ -308,12 +308,12 @@ TEST(ShareHung, ChildrenDoNotKeepTheGrantOfADeadJob) {
     const pid_t child = ::fork();  // has the connection too
     if (child > 0) {
       board.owner = child;
-      ++board.windows;
+      ++board.quanta;
     }
     ::pause();
     return 0;
   });
-  ASSERT_TRUE(eventually([&] { return board.windows == 1; }));
+  ASSERT_TRUE(eventually([&] { return board.quanta == 1; }));
   const pid_t child = board.owner;
   ASSERT_GT(child, 0);
   job.signal(SIGKILL);

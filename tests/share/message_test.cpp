@@ -1,10 +1,10 @@
-#include "regen/share/message.h"
+#include "regen/share/protocol/message.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "regen/base/random.h"
-#include "regen/share/job.h"
+#include "regen/share/protocol/job.h"
 
 namespace regen::share {
 namespace {

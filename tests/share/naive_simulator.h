@@ -1,5 +1,5 @@
 // The policies once more, without events: second by second, everything looked at each time. Only
-// trainings with one point, whole seconds, no windows.
+// trainings with one point, whole seconds, no quanta.
 #pragma once
 
 #include <vector>

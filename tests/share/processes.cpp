@@ -12,7 +12,7 @@
 #include <new>
 #include <thread>
 
-#include "regen/share/channel.h"
+#include "regen/share/client/channel.h"
 
 namespace regen::share {
 
@@ -95,12 +95,12 @@ bool can_go_on(int process) {
 void use_device(Board& board) {
   const int self = ::getpid();
   const int before = board.owner.exchange(self);
-  // Still somebody's: a collision, unless that process was killed in the middle of its window.
+  // Still somebody's: a collision, unless that process was killed in the middle of its quantum.
   if (before != 0 && before != self && can_go_on(before)) ++board.collisions;
   std::this_thread::sleep_for(std::chrono::microseconds(100));
   int mine = self;
   board.owner.compare_exchange_strong(mine, 0);
-  ++board.windows;
+  ++board.quanta;
 }
 
 Json report(const std::string& socket) {

@@ -7,8 +7,8 @@
 #include <functional>
 #include <string>
 
-#include "regen/share/client.h"
-#include "regen/share/daemon.h"
+#include "regen/share/client/client.h"
+#include "regen/share/daemon/daemon.h"
 
 namespace regen::share {
 
@@ -45,9 +45,9 @@ DaemonOptions test_daemon(const TemporaryFolder& folder);
 
 // Numbers that all processes of a test see.
 struct Board {
-  std::atomic<int> stop{0};        // jobs without a last window go on until it is set
+  std::atomic<int> stop{0};        // jobs without a last quantum go on until it is set
   std::atomic<int> collisions{0};  // times that the device had more than one user
-  std::atomic<int> windows{0};     // of work done by anybody
+  std::atomic<int> quanta{0};     // of work done by anybody
   std::atomic<int> reconnections{0};
   std::atomic<int> owner{0};  // process that uses the device
 };
@@ -58,7 +58,7 @@ Board& new_board();
 // some time before it is a zombie: the kernel's flag says that it is on its way.
 bool can_go_on(int process);
 
-// One window of work on the pretended device. A window of a killed process is no collision.
+// One quantum of work on the pretended device. A quantum of a killed process is no collision.
 void use_device(Board& board);
 
 // The report of `regen share status`.

@@ -27,11 +27,11 @@ Result<Client> connect(const std::string& socket, JobSpec spec = {}) {
   return Client::connect({.socket = socket}, std::move(spec));
 }
 
-// A job of `windows` windows that gives way whenever it is asked to.
-int work(Board& board, const std::string& socket, int windows, const JobSpec& spec = {}) {
+// A job of `quanta` quanta that gives way whenever it is asked to.
+int work(Board& board, const std::string& socket, int quanta, const JobSpec& spec = {}) {
   auto client = connect(socket, spec);
   if (!client.ok()) return 10;
-  for (int done = 0; done < windows; ++done) {
+  for (int done = 0; done < quanta; ++done) {
     if (!client->keep_going() && !client->acquire().ok()) return 11;
     use_device(board);
   }
@@ -109,7 +109,7 @@ TEST(Share, AFloodOfShortJobsLeavesNothingBehind) {
     }
     for (Process& job : jobs) EXPECT_EQ(job.wait(), 0);
   }
-  EXPECT_EQ(board.windows, 600);
+  EXPECT_EQ(board.quanta, 600);
   EXPECT_EQ(board.collisions, 0);
   EXPECT_TRUE(eventually([&] { return descriptors_of(daemon.id()) == before; }));
   const Json device = report(folder.path("s"))["devices"][0];
@@ -159,8 +159,8 @@ TEST(Share, ClientsSurviveDaemonsThatAreKilledOrStopped) {
   std::vector<Process> jobs;
   for (int i = 0; i < 3; ++i) jobs.emplace_back([&, i] { return job(i); });
   for (int restart = 0; restart < 6; ++restart) {
-    const int before = board.windows;
-    ASSERT_TRUE(eventually([&] { return board.windows > before + 30; })) << "restart " << restart;
+    const int before = board.quanta;
+    ASSERT_TRUE(eventually([&] { return board.quanta > before + 30; })) << "restart " << restart;
     ASSERT_TRUE(eventually([&] {
       const Json status = report(options.socket);
       return status.is_object() && status["devices"][0]["jobs"].size() == 3;

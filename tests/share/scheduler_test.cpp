@@ -1,4 +1,4 @@
-#include "regen/share/scheduler.h"
+#include "regen/share/scheduler/scheduler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <cstdlib>
 
 #include "regen/base/random.h"
-#include "regen/share/environment.h"
-#include "regen/share/prometheus.h"
+#include "regen/share/protocol/environment.h"
+#include "regen/share/protocol/prometheus.h"
 
 namespace regen::share {
 namespace {

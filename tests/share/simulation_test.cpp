@@ -169,10 +169,10 @@ TEST(Simulation, HigherLevelsDoNotNoticeLowerOnes) {
 }
 
 TEST(Simulation, AHolderGivesWayAtTheEndOfItsWindow) {
-  // Asked at 1.25 s of its work, in windows of half a second: the urgent job starts at 1.5 s.
+  // Asked at 1.25 s of its work, in quanta of half a second: the urgent job starts at 1.5 s.
   const Trace trace{{job(0, 10), job(1.25, 1, 1)}};
-  EXPECT_EQ(ends(trace, {.window = kSecond / 2}), (std::vector<double>{11, 2.5}));
-  EXPECT_EQ(ends(trace, {.window = 0}), (std::vector<double>{11, 2.25}));
+  EXPECT_EQ(ends(trace, {.quantum = kSecond / 2}), (std::vector<double>{11, 2.5}));
+  EXPECT_EQ(ends(trace, {.quantum = 0}), (std::vector<double>{11, 2.25}));
   EXPECT_EQ(run(trace, {}).jobs[0].preemptions, 1);
 }
 
@@ -257,7 +257,7 @@ TEST(Simulation, EverythingAtOnceKeepsItsAccounts) {
     const Trace trace =
         *make_trace({.jobs = 200, .devices = 5, .seed = seed, .load = 2, .mean_seconds = 20});
     for (const Policy policy : kAll) {
-      const SimulationOptions options{.policy = policy, .devices = 5, .window = 1'000'000};
+      const SimulationOptions options{.policy = policy, .devices = 5, .quantum = 1'000'000};
       const Replay replayed = run(trace, options);
       const Replay again = run(trace, options);
       Nanoseconds used = 0;

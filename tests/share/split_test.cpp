@@ -1,4 +1,4 @@
-#include "regen/share/split.h"
+#include "regen/share/scheduler/split.h"
 
 #include <gtest/gtest.h>
 

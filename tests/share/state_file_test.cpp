@@ -1,6 +1,6 @@
 // A state file after its writer was killed at every system call, and after any kind of damage:
 // always the newest image that was committed, or one clear line.
-#include "regen/share/state_file.h"
+#include "regen/share/protocol/state_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

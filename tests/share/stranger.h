@@ -1,4 +1,4 @@
-// Somebody at the daemon's door who sends what it likes.
+// Somebody at the daemon's listen_socket who sends what it likes.
 #pragma once
 
 #include <sys/socket.h>
@@ -6,9 +6,9 @@
 
 #include <string>
 
-#include "regen/share/address.h"
-#include "regen/share/message.h"
-#include "regen/share/page.h"
+#include "regen/share/protocol/address.h"
+#include "regen/share/protocol/message.h"
+#include "regen/share/protocol/page.h"
 
 namespace regen::share {
 

@@ -38,9 +38,9 @@ def test_tables_for_people_and_for_programs(regen):
 
 def test_options_win_over_the_trace(regen):
     regen.ok("share", "trace", "--jobs", "5", "--devices", "4", "-o", "t.json")
-    report = regen.json("share", "simulate", "t.json", "--devices", "2", "--device-memory", "90GiB", "--turn", "5", "--window", "0.5")
+    report = regen.json("share", "simulate", "t.json", "--devices", "2", "--device-memory", "90GiB", "--turn", "5", "--quantum", "0.5")
     assert (report["devices"], report["device_bytes"]) == (2, 90 * 2**30)
-    assert (report["turn_seconds"], report["window_seconds"]) == (5, 0.5)
+    assert (report["turn_seconds"], report["quantum_seconds"]) == (5, 0.5)
 
 
 def test_bad_input_is_one_line(regen):
@@ -54,7 +54,7 @@ def test_bad_input_is_one_line(regen):
         ("version", 2, ["simulate", regen.write("new.json", {"format": "regen-trace", "version": 2, "jobs": []})]),
         ("unknown value 'best', expected priority", 2, ["simulate", good, "--policies", "best"]),
         ("--turn", 2, ["simulate", good, "--turn", "0"]),
-        ("--window", 2, ["simulate", good, "--window", "-1"]),
+        ("--quantum", 2, ["simulate", good, "--quantum", "-1"]),
         ("--devices", 2, ["simulate", good, "--devices", "0"]),
         ("--csv", 2, ["simulate", good, "--csv", "--json"]),
         ("needs at least 2,147,483,648 bytes, expected at most the 1,073,741,824", 1, ["simulate", good, "--device-memory", "1GiB"]),

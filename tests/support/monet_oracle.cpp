@@ -5,8 +5,8 @@
 namespace regen::testing {
 namespace {
 
-MonetCosts random_costs(Random& random, std::size_t count) {
-  MonetCosts costs;
+published::MonetCosts random_costs(Random& random, std::size_t count) {
+  published::MonetCosts costs;
   for (std::size_t k = 0; k < count; ++k) {
     costs.workspace_mib.push_back(static_cast<double>(random.between(0, 3)));
     costs.ms.push_back(static_cast<double>(random.between(1, 20)) / 4);
@@ -14,9 +14,9 @@ MonetCosts random_costs(Random& random, std::size_t count) {
   return costs;
 }
 
-std::uint32_t add(MonetInstance& instance, MonetKind kind, std::vector<std::uint32_t> args,
-                  Random& random) {
-  MonetNode node;
+std::uint32_t add(published::MonetInstance& instance, published::MonetKind kind,
+                  std::vector<std::uint32_t> args, Random& random) {
+  published::MonetNode node;
   node.kind = kind;
   node.op = "op";
   node.mem = random.between(1, 4) << 20;
@@ -29,10 +29,10 @@ std::uint32_t add(MonetInstance& instance, MonetKind kind, std::vector<std::uint
   return static_cast<std::uint32_t>(instance.nodes.size() - 1);
 }
 
-void add_backward(MonetInstance& instance, std::uint32_t op, std::uint32_t input,
+void add_backward(published::MonetInstance& instance, std::uint32_t op, std::uint32_t input,
                   std::uint32_t gradient, Random& random) {
-  const auto id = add(instance, MonetKind::kBackward, {}, random);
-  MonetNode& node = instance.nodes[id];
+  const auto id = add(instance, published::MonetKind::kBackward, {}, random);
+  published::MonetNode& node = instance.nodes[id];
   node.bwd_op = "ip_grad";
   node.fwd_id = op;
   node.args = {{input, gradient}};
@@ -46,11 +46,11 @@ void add_backward(MonetInstance& instance, std::uint32_t op, std::uint32_t input
 }
 
 // As the published tracer does it: alive from the maker to the last reader of the same pass.
-void set_local_tensors(MonetInstance& instance) {
+void set_local_tensors(published::MonetInstance& instance) {
   for (std::uint32_t v = 0; v < instance.nodes.size(); ++v) {
     for (std::uint32_t u = 0; u < v; ++u) {
       if (u < instance.loss && v > instance.loss) continue;
-      const bool alive = std::ranges::any_of(instance.edges, [&](const MonetEdge& edge) {
+      const bool alive = std::ranges::any_of(instance.edges, [&](const published::MonetEdge& edge) {
         const bool crosses = edge.from < instance.loss && edge.to > instance.loss;
         return edge.from == u && edge.to >= v && !crosses;
       });
@@ -64,14 +64,15 @@ void set_local_tensors(MonetInstance& instance) {
 // All ways to run one stage between two storage rows.
 class StageOracle {
  public:
-  StageOracle(const MonetInstance& instance, Bytes budget, const MonetRules& rules)
+  StageOracle(const published::MonetInstance& instance, Bytes budget,
+              const published::MonetRules& rules)
       : instance_(instance),
         budget_(budget),
         rules_(rules),
         forward_(instance.loss + 1),
-        x_(empty_monet_solution(instance)) {}
+        x_(published::empty_monet_solution(instance)) {}
 
-  std::optional<Ticks> least(std::size_t t, unsigned before, unsigned after);
+  std::optional<published::Ticks> least(std::size_t t, unsigned before, unsigned after);
 
  private:
   void try_runs(std::size_t t, unsigned made);
@@ -80,18 +81,19 @@ class StageOracle {
     for (std::size_t i = 0; i < row.size(); ++i) row[i] = bits >> i & 1;
   }
 
-  const MonetInstance& instance_;
+  const published::MonetInstance& instance_;
   Bytes budget_;
-  const MonetRules& rules_;
+  const published::MonetRules& rules_;
   std::size_t forward_;
-  MonetSolution x_;
-  std::optional<Ticks> best_;
+  published::MonetSolution x_;
+  std::optional<published::Ticks> best_;
 };
 
 void StageOracle::try_algorithms(std::size_t t,
                                  std::map<std::uint32_t, std::uint32_t>::const_iterator conv) {
   if (conv == instance_.conv_list.end()) {
-    const MonetVerdict verdict = evaluate_monet_stage(instance_, x_, t, budget_, rules_);
+    const published::MonetVerdict verdict =
+        published::evaluate_monet_stage(instance_, x_, t, budget_, rules_);
     if (!verdict.violation.empty()) return;
     if (!best_ || verdict.objective < *best_) best_ = verdict.objective;
     return;
@@ -124,7 +126,7 @@ void StageOracle::try_runs(std::size_t t, unsigned made) {
   }
 }
 
-std::optional<Ticks> StageOracle::least(std::size_t t, unsigned before, unsigned after) {
+std::optional<published::Ticks> StageOracle::least(std::size_t t, unsigned before, unsigned after) {
   best_.reset();
   put(x_.s[t], before);
   put(x_.s[t + 1], after);
@@ -141,8 +143,8 @@ std::optional<Ticks> StageOracle::least(std::size_t t, unsigned before, unsigned
 
 }  // namespace
 
-MonetInstance random_monet_instance(Random& random) {
-  MonetInstance instance;
+published::MonetInstance random_monet_instance(Random& random) {
+  published::MonetInstance instance;
   instance.model = instance.mode = "random";
   instance.num_conv_algos = 2;
   const int ops = random.chance(0.8) ? 2 : 3;
@@ -150,20 +152,20 @@ MonetInstance random_monet_instance(Random& random) {
   for (int k = 0; k < ops; ++k) {
     std::vector<std::uint32_t> args;
     if (k > 0) args.push_back(forward.back());
-    forward.push_back(add(instance, MonetKind::kForward, std::move(args), random));
+    forward.push_back(add(instance, published::MonetKind::kForward, std::move(args), random));
   }
   if (ops == 2 && random.chance(0.5)) {
     const std::uint32_t parent = forward.back();
-    const auto id = add(instance, MonetKind::kIntermediate, {parent}, random);
+    const auto id = add(instance, published::MonetKind::kIntermediate, {parent}, random);
     instance.nodes[id].parent = parent;
     instance.nodes[id].op_idx = 1;
     instance.nodes[id].mem = 1 << 18;
     instance.nodes[parent].intermediates.push_back({1, id});
   }
-  instance.loss = add(instance, MonetKind::kForward, {forward.back()}, random);
+  instance.loss = add(instance, published::MonetKind::kForward, {forward.back()}, random);
   instance.nodes[instance.loss].first_run = instance.nodes[instance.loss].rerun = {{0}, {0}};
   if (random.chance(0.6)) {
-    MonetNode& node = instance.nodes[forward[1]];
+    published::MonetNode& node = instance.nodes[forward[1]];
     node.in_place.workspace_mib[0] = -static_cast<double>(node.mem) / (1 << 20);
     node.in_place.ms[0] = random.chance(0.7) ? 0.25 : 6;
     instance.inplace_list[forward[1]] = forward[0];
@@ -174,7 +176,7 @@ MonetInstance random_monet_instance(Random& random) {
     }
   }
   if (random.chance(0.5)) {
-    MonetNode& node = instance.nodes[0];
+    published::MonetNode& node = instance.nodes[0];
     node.first_run = node.rerun = node.in_place = random_costs(random, 2);
     instance.conv_list[0] = 0;
   }
@@ -193,12 +195,13 @@ MonetInstance random_monet_instance(Random& random) {
   return instance;
 }
 
-std::optional<Ticks> least_monet_objective(const MonetInstance& instance, Bytes budget,
-                                           const MonetRules& rules) {
+std::optional<published::Ticks> least_monet_objective(const published::MonetInstance& instance,
+                                                      Bytes budget,
+                                                      const published::MonetRules& rules) {
   StageOracle stage(instance, budget, rules);
   const unsigned rows = 1U << (instance.loss + 1);
   const std::size_t stages = instance.nodes.size() - instance.loss;
-  std::vector<std::optional<Ticks>> here(rows), next(rows);
+  std::vector<std::optional<published::Ticks>> here(rows), next(rows);
   here[0] = 0;
   for (std::size_t t = 0; t < stages; ++t) {
     std::fill(next.begin(), next.end(), std::nullopt);
@@ -213,7 +216,7 @@ std::optional<Ticks> least_monet_objective(const MonetInstance& instance, Bytes 
     }
     std::swap(here, next);
   }
-  std::optional<Ticks> best;
+  std::optional<published::Ticks> best;
   for (const auto& value : here) {
     if (value && (!best || *value < *best)) best = value;
   }

@@ -1,25 +1,27 @@
 #include "tests/support/pareto.h"
+#include "tests/support/planners_by_name.h"
 
 #include <gtest/gtest.h>
 
 #include <iterator>
 #include <optional>
 
-#include "regen/planners/planner.h"
+#include "regen/search/judge.h"
 
 namespace regen::testing {
 namespace {
 
 void expect_cost(std::string_view planner, const Graph& graph, Bytes budget,
                  std::optional<double> cost) {
-  const auto outcome = solve(planner, {.graph = &graph, .budget = budget});
+  const auto outcome = search::solve(planner, {.graph = &graph, .budget = budget});
   ASSERT_TRUE(outcome.ok()) << outcome.error().message;
   if (!cost) {
     // A planner may fall back on a plan of another kind, but has nothing to claim.
-    EXPECT_NE(outcome->status, PlanStatus::kOptimal) << "budget " << budget;
+    EXPECT_NE(outcome->status, search::PlanStatus::kOptimal) << "budget " << budget;
     return;
   }
-  EXPECT_EQ(outcome->status, PlanStatus::kOptimal) << "budget " << budget << ", " << outcome->note;
+  EXPECT_EQ(outcome->status, search::PlanStatus::kOptimal)
+      << "budget " << budget << ", " << outcome->note;
   EXPECT_EQ(outcome->simulation.cost, *cost) << "budget " << budget;
 }
 

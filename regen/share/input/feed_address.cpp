@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "regen/base/text.h"
-#include "regen/share/address.h"
+#include "regen/share/protocol/address.h"
 
 namespace regen::share {
 namespace {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "regen/base/text.h"
-#include "regen/share/file_lock.h"
+#include "regen/share/protocol/file_lock.h"
 #include "regen/share/input/feed_mark.h"
 
 namespace regen::share {

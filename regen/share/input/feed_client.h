@@ -18,7 +18,7 @@
 #include "regen/share/input/batch_layout.h"
 #include "regen/share/input/feed_segment.h"
 #include "regen/share/input/feed_wire.h"
-#include "regen/share/job.h"
+#include "regen/share/protocol/job.h"
 
 namespace regen::share {
 

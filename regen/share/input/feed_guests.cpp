@@ -7,7 +7,7 @@
 
 #include "regen/base/json.h"
 #include "regen/base/text.h"
-#include "regen/share/process_end.h"
+#include "regen/share/protocol/process_end.h"
 
 namespace regen::share {
 namespace {

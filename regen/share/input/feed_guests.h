@@ -12,7 +12,7 @@
 #include "regen/share/input/feed_books.h"
 #include "regen/share/input/feed_mark.h"
 #include "regen/share/input/feed_wire.h"
-#include "regen/share/job.h"
+#include "regen/share/protocol/job.h"
 
 namespace regen::share {
 

@@ -9,8 +9,8 @@
 #include <optional>
 #include <vector>
 
-#include "regen/share/process_end.h"
-#include "regen/share/roster.h"
+#include "regen/share/protocol/process_end.h"
+#include "regen/share/scheduler/job_table.h"
 
 namespace regen::share {
 namespace {

@@ -11,11 +11,11 @@
 #include <utility>
 
 #include "regen/share/input/feed_queue.h"
-#include "regen/share/page.h"
+#include "regen/share/protocol/page.h"
 
 namespace regen::share {
 
-// Of the producer that has its door open. The file goes with it, unless it is killed; a disk that
+// Of the producer that has its listen_socket open. The file goes with it, unless it is killed; a disk that
 // is full is not worth stopping for.
 class FeedMark {
  public:

@@ -16,7 +16,7 @@
 #include <string_view>
 
 #include "regen/base/result.h"
-#include "regen/share/page.h"
+#include "regen/share/protocol/page.h"
 
 namespace regen::share {
 

@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "regen/share/door.h"
+#include "regen/share/protocol/listen_socket.h"
 #include "regen/share/input/feed_books.h"
 #include "regen/share/input/feed_guests.h"
 #include "regen/share/input/feed_mark.h"
@@ -17,7 +17,7 @@ namespace regen::share {
 
 // Everything that consumers use, from start() on; it ends with the thread that serves them.
 struct FeedServer::Service {
-  Service(const std::string& path, const Door& door, const FeedOptions& options, FeedSegment memory,
+  Service(const std::string& path, const ListenSocket& listen_socket, const FeedOptions& options, FeedSegment memory,
           const std::string& extras)
       : segment(std::move(memory)),
         books({.slots = segment.slots(),
@@ -25,7 +25,7 @@ struct FeedServer::Service {
                .first_consumers = options.first_consumers,
                .start = options.start}),
         mark(path, options.start),
-        guests(loop, Descriptor::copy_of(door.listener()),
+        guests(loop, Descriptor::copy_of(listen_socket.listener()),
                {.settings = options.settings,
                 .extras = extras,
                 .memory = segment.descriptor(),
@@ -61,7 +61,7 @@ struct FeedServer::Service {
 struct FeedServer::Opened {
   std::string path;
   FeedOptions options;
-  Door door;
+  ListenSocket listen_socket;
 };
 
 FeedServer::FeedServer(std::unique_ptr<Opened> opened) : opened_(std::move(opened)) {}
@@ -69,17 +69,17 @@ FeedServer::FeedServer(FeedServer&&) noexcept = default;
 FeedServer::~FeedServer() = default;
 
 Result<FeedServer> FeedServer::open(const std::string& path, const FeedOptions& options) {
-  REGEN_ASSIGN(Door door, Door::open(path, options.mode,
+  REGEN_ASSIGN(ListenSocket listen_socket, ListenSocket::open(path, options.mode,
                                      {.name = "a producer",
                                       .expected = "another name of the shared input",
                                       .type = SOCK_SEQPACKET}));
-  return FeedServer(std::make_unique<Opened>(Opened{path, options, std::move(door)}));
+  return FeedServer(std::make_unique<Opened>(Opened{path, options, std::move(listen_socket)}));
 }
 
 Status FeedServer::start(std::uint32_t slots, std::uint64_t slot_bytes, const std::string& extras) {
   REGEN_ASSIGN(FeedSegment segment, FeedSegment::create(slots, slot_bytes));
-  const auto& [path, options, door] = *opened_;
-  service_ = std::make_unique<Service>(path, door, options, std::move(segment), extras);
+  const auto& [path, options, listen_socket] = *opened_;
+  service_ = std::make_unique<Service>(path, listen_socket, options, std::move(segment), extras);
   return {};
 }
 

@@ -19,7 +19,7 @@
 
 #include "regen/base/result.h"
 #include "regen/share/input/feed_queue.h"
-#include "regen/share/job.h"
+#include "regen/share/protocol/job.h"
 
 namespace regen::share {
 

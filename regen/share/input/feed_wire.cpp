@@ -12,8 +12,8 @@
 
 #include "regen/base/text.h"
 #include "regen/share/input/feed_segment.h"
-#include "regen/share/process_end.h"
-#include "regen/share/unix_socket.h"
+#include "regen/share/protocol/process_end.h"
+#include "regen/share/protocol/unix_socket.h"
 
 namespace regen::share {
 namespace {

@@ -18,7 +18,7 @@
 
 #include "regen/base/result.h"
 #include "regen/share/input/feed_queue.h"
-#include "regen/share/page.h"
+#include "regen/share/protocol/page.h"
 
 namespace regen::share {
 

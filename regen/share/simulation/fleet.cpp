@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "regen/share/split.h"
+#include "regen/share/scheduler/split.h"
 
 namespace regen::share {
 namespace {

@@ -112,12 +112,12 @@ class Simulator {
       return;  // said before it ended
     } else if (order.kind == Order::Kind::kGoOn) {
       device.yields_at.reset();
-    } else if (options_.window == 0) {
+    } else if (options_.quantum == 0) {
       give_way(device);
     } else {
       const Nanoseconds spent = now_ - device.granted;
-      const Nanoseconds windows = (spent + options_.window - 1) / options_.window;
-      device.yields_at = device.granted + windows * options_.window;
+      const Nanoseconds quanta = (spent + options_.quantum - 1) / options_.quantum;
+      device.yields_at = device.granted + quanta * options_.quantum;
     }
   }
 

@@ -23,9 +23,9 @@ struct SimulationOptions {
   std::int64_t devices = 1;
   Bytes device_bytes = Bytes{80} << 30;
   Nanoseconds turn = 1'000'000'000;  // of the policies with weights
-  // A holder that is asked to give way does so at the end of a window of this length, counted from
+  // A holder that is asked to give way does so at the end of a quantum of this length, counted from
   // its grant; 0: at once.
-  Nanoseconds window = 0;
+  Nanoseconds quantum = 0;
 };
 
 struct JobRecord {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "regen/base/result.h"
-#include "regen/share/job.h"
+#include "regen/share/protocol/job.h"
 
 namespace regen::share {
 

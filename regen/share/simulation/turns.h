@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "regen/share/device_queue.h"
+#include "regen/share/scheduler/device_queue.h"
 #include "regen/share/simulation/trace.h"
 
 namespace regen::share {

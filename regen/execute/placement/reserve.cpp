@@ -1,0 +1,87 @@
+#include "regen/execute/placement/reserve.h"
+
+#include <algorithm>
+
+namespace regen::execute {
+namespace {
+
+// All reserves of the process: a deleter knows nothing but an address.
+struct Register {
+  std::mutex mutex;
+  std::vector<Reserve*> reserves;
+};
+
+Register& all_reserves() {
+  static auto* all = new Register;  // never destroyed: tensors may be freed at the very end
+  return *all;
+}
+
+}  // namespace
+
+Reserve::Reserve(void* begin, Bytes bytes, Bytes alignment)
+    : begin_(static_cast<char*>(begin)), bytes_(bytes), alignment_(alignment) {
+  Register& all = all_reserves();
+  const std::lock_guard lock(all.mutex);
+  all.reserves.push_back(this);
+}
+
+Reserve::~Reserve() {
+  Register& all = all_reserves();
+  const std::lock_guard lock(all.mutex);
+  std::erase(all.reserves, this);
+}
+
+void* Reserve::take(Bytes bytes) {
+  const std::lock_guard lock(mutex_);
+  const Bytes size = (bytes + alignment_ - 1) & ~(alignment_ - 1);
+  Bytes begin = 0;
+  auto next = blocks_.begin();
+  while (next != blocks_.end() && next->begin - begin < size) begin = (next++)->end;
+  if (bytes <= 0 || bytes_ - begin < size) return nullptr;
+  blocks_.insert(next, {begin, begin + size});
+  peak_ = std::max(peak_, begin + size);
+  return begin_ + begin;
+}
+
+std::vector<std::pair<Bytes, Bytes>> Reserve::live_ranges() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::pair<Bytes, Bytes>> ranges;
+  for (const Block& block : blocks_) ranges.emplace_back(block.begin, block.end);
+  return ranges;
+}
+
+Bytes Reserve::live_bytes() const {
+  const std::lock_guard lock(mutex_);
+  Bytes sum = 0;
+  for (const Block& block : blocks_) sum += block.end - block.begin;
+  return sum;
+}
+
+std::size_t Reserve::live_blocks() const {
+  const std::lock_guard lock(mutex_);
+  return blocks_.size();
+}
+
+Bytes Reserve::peak_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return peak_;
+}
+
+bool Reserve::give(void* address) {
+  Register& all = all_reserves();
+  const std::lock_guard lock(all.mutex);
+  for (Reserve* reserve : all.reserves) {
+    if (reserve->give_block(address)) return true;
+  }
+  return false;
+}
+
+bool Reserve::give_block(void* address) {
+  const std::lock_guard lock(mutex_);
+  if (address < begin_ || address >= begin_ + bytes_) return false;
+  const Bytes begin = static_cast<char*>(address) - begin_;
+  std::erase_if(blocks_, [&](const Block& block) { return block.begin == begin; });
+  return true;
+}
+
+}  // namespace regen::execute

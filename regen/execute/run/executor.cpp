@@ -1,0 +1,320 @@
+#include "regen/execute/run/executor.h"
+
+#include <ATen/autocast_mode.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+
+#include "regen/execute/device/cpu/work_queue.h"
+#include "regen/execute/placement/storage_memory.h"
+#include "regen/execute/placement/uninitialized_memory.h"
+#include "regen/execute/program/operator_call.h"
+#include "regen/execute/run/warn_once.h"
+#include "regen/plan/validate.h"
+
+namespace regen::execute {
+namespace {
+
+Status check_alignment(const Plan& plan, Bytes alignment) {
+  if (!plan.addresses) return bad_input("the plan has no addresses, expected one per allocation");
+  for (std::size_t i = 0; i < plan.addresses->size(); ++i) {
+    if ((*plan.addresses)[i] % alignment == 0) continue;
+    return bad_input("the plan's address " + std::to_string(i) + " is " +
+                     std::to_string((*plan.addresses)[i]) + ", expected a multiple of " +
+                     std::to_string(alignment));
+  }
+  return {};
+}
+
+// A step runs below what PyTorch does around operators; all of that is in the program already.
+struct BelowAutograd {
+  at::AutoDispatchBelowADInplaceOrView autograd;
+  c10::AutoGradMode restore_mode{c10::GradMode::is_enabled()};
+  c10::impl::ExcludeDispatchKeyGuard autocast{c10::autocast_dispatch_keyset};
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Executor>> Executor::compile(std::shared_ptr<const Recording> recording,
+                                                    std::shared_ptr<const StepGraph> step,
+                                                    const Plan& plan,
+                                                    std::shared_ptr<ExecutionDevice> device,
+                                                    const ExecutorOptions& options) {
+  REGEN_TRY(check_alignment(plan, device->alignment()));
+  const auto valid = validate(step->graph, plan);
+  if (!valid.ok()) return valid.error();
+  REGEN_ASSIGN(const PlanMemory memory, plan_memory(step->graph, plan, device->alignment()));
+
+  std::unique_ptr<Executor> executor(new Executor);
+  executor->recording_ = std::move(recording);
+  executor->step_ = std::move(step);
+  executor->device_ = std::move(device);
+  executor->options_ = options;
+  REGEN_ASSIGN(
+      executor->arena_,
+      executor->device_->allocate_arena(
+          std::max<Bytes>(1, memory.arena + executor->step_->resident_bytes + options.reserve),
+          options.releasable ? ArenaKind::kReleasable : ArenaKind::kFixed));
+  if (memory.slab > 0) {
+    REGEN_ASSIGN(executor->slab_, executor->device_->allocate_host(memory.slab));
+  }
+  executor->reserve_offset_ = memory.arena + executor->step_->resident_bytes;
+  executor->reserve_ = std::make_unique<Reserve>(executor->arena_.at(executor->reserve_offset_),
+                                                 options.reserve, executor->device_->alignment());
+  const CompileTarget target{executor->device_->torch_device(),
+                             static_cast<std::byte*>(executor->arena_.data()), options.debug};
+  REGEN_ASSIGN(executor->list_,
+               make_instructions(*executor->recording_, *executor->step_, plan, memory, target));
+  for (const ComputeInstruction& call : executor->list_.computes) {
+    executor->any_choice_ |= call.chooses;
+    executor->other_choice_ |= call.chooses && call.choice > 0;
+  }
+  executor->seconds_ = predicted_seconds(executor->list_, executor->step_->graph, plan);
+  executor->copies_.resize(executor->list_.copies.size());
+  executor->reserve_generators();
+  const std::size_t storages = executor->recording_->program.storages.size();
+  executor->external_.resize(storages);
+  executor->given_.resize(storages, false);
+  const Program& program = executor->recording_->program;
+  for (std::size_t r = 0; r < program.results.size(); ++r) {
+    executor->maker_.push_back(executor->completed_at(r));
+  }
+  executor->boundary_ = executor->list_.instructions.size();
+  for (std::size_t i = 0; i < executor->list_.instructions.size(); ++i) {
+    if (executor->list_.instructions[i].kind == InstructionKind::kBoundary) executor->boundary_ = i;
+  }
+  executor->cut_backward(kMaxBytes);
+  return executor;
+}
+
+Executor::~Executor() {
+  // Nobody may work on the memory that goes.
+  if (device_) device_->synchronize();
+}
+
+Status Executor::bind(StorageId id, const at::Tensor& tensor, std::int64_t offset) {
+  const StorageSpec& spec = recording_->program.storages[id];
+  c10::Storage& storage = list_.bound[id];
+  if (!storage) return {};  // nothing reads it
+  if (tensor.device().type() != storage.device().type()) {
+    return bad_input("'" + spec.name + "' is on " + tensor.device().str() + ", expected " +
+                     storage.device().str());
+  }
+  if (!has_memory(tensor.storage())) {
+    return bad_input("'" + spec.name + "' has no memory now, expected state that has come back");
+  }
+  const Bytes before = offset * static_cast<Bytes>(tensor.element_size());
+  const Bytes own = tensor.storage_offset() * static_cast<Bytes>(tensor.element_size());
+  const Bytes behind = static_cast<Bytes>(tensor.storage().nbytes()) - own;
+  // Inputs may be slices of something larger than the sample was; values stay inside the tensor.
+  const bool exact = spec.role != Role::kInput && spec.role != Role::kTangent;
+  if (exact && behind + before < spec.bytes) {
+    return bad_input("'" + spec.name + "' has " + std::to_string(behind + before) +
+                     " bytes, expected " + std::to_string(spec.bytes) +
+                     " as when the step was captured");
+  }
+  char* data = static_cast<char*>(const_cast<void*>(tensor.const_data_ptr())) - before;
+  if (exact && storage.data() != data) forget_repeated();
+  storage.set_data_ptr_noswap(c10::DataPtr(data, tensor.device()));
+  return {};
+}
+
+Status Executor::set_scalars(std::span<const double> scalars) {
+  const Program& program = recording_->program;
+  if (scalars.size() != program.scalars.size()) {
+    return bad_input(std::to_string(scalars.size()) + " scalars, expected " +
+                     std::to_string(program.scalars.size()));
+  }
+  if (std::ranges::equal(scalars, scalars_)) return {};
+  const ArgumentSource source{{}, scalars, device_->torch_device()};
+  for (ComputeInstruction& call : list_.computes) {
+    const auto& schema = call.handle.schema();
+    for (const std::uint32_t position : call.scalar_arguments) {
+      const Json* json = argument_json(program.nodes[call.node], schema, position);
+      REGEN_ASSIGN(call.arguments[position],
+                   make_argument(*json, schema.arguments()[position], source));
+    }
+  }
+  if (!scalars_.empty()) note_changed_scalars();
+  scalars_.assign(scalars.begin(), scalars.end());
+  return {};
+}
+
+Status Executor::check_bound() const {
+  const auto& specs = recording_->program.storages;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const StorageSpec& spec = specs[StorageId(i)];
+    // Gradients of outputs come later; what is computed is no concern of the caller.
+    if (spec.role == Role::kTangent || spec.role == Role::kComputed || spec.bytes == 0) continue;
+    const c10::Storage& storage = list_.bound[StorageId(i)];
+    if (storage && storage.data() == nullptr) {
+      return bad_input("'" + spec.name + "' has no memory, expected it to be bound to a tensor");
+    }
+  }
+  return {};
+}
+
+Status Executor::run(std::size_t part) {
+  if (part != 0 && part != next_part_) {
+    return bad_input("part " + std::to_string(part) + " of the step cannot run now, expected " +
+                     std::to_string(next_part_));
+  }
+  if (spilled())
+    return bad_input("the step's memory was spilled, expected restore() before it goes on");
+  if (part == 0) {
+    REGEN_TRY(check_bound());
+    settle_choices();
+    repeated_.begin_step();
+  }
+  position_ = parts_[part].first;
+  Status status;
+  try {
+    const auto stream = options_.capture ? device_->own_stream() : nullptr;
+    device_->run([&] {
+      const BelowAutograd below;
+      const LeaveUninitialized no_filling;
+      const WarnOnce warnings;
+      auto placement = PlacementScope::enter(device_->torch_device(), *reserve_);
+      if (!placement.ok()) {
+        status = placement.error();
+        return;
+      }
+      placement_ = &*placement;
+      const double begin = now_seconds();
+      const Part& todo = parts_[part];
+      if (gate_) {
+        status = run_in_quanta(todo, *placement);
+      } else {
+        run_instructions(todo.first, todo.last, *placement);
+      }
+      if (host_timing_) host_time_.seconds += now_seconds() - begin;
+      computed_ = device_->record(Queue::kCompute);
+      note_deviations(*placement);
+    });
+  } catch (const std::exception& error) {
+    device_->synchronize();
+    const std::string text = error.what();
+    status = bad_input(text.substr(0, text.find('\n')));  // a backtrace follows
+  }
+  next_part_ = status.ok() ? part + 1 : 0;
+  if (status.ok()) {
+    position_ = parts_[part].last;
+    return status;
+  }
+  const std::string updates = updates_made();
+  position_ = 0;
+  return Error{status.error().code, status.error().message + updates};
+}
+
+// A step that knows of no alternatives runs as if nobody had ever chosen one; others refuse what
+// they do not want.
+void Executor::settle_choices() {
+  if (!any_choice_) device_->forget_choices();
+  if (other_choice_) device_->note_choices();
+}
+
+void Executor::run_instructions(std::size_t first, std::size_t last, PlacementScope& placement) {
+  const bool whole =
+      options_.capture && !options_.debug && !tracing_ && !host_timing_ && !before_each_;
+  for (std::size_t i = first; i < last;) {
+    position_ = i;
+    if (before_each_) before_each_(list_.instructions[i].step);
+    Stretch* stretch = whole ? repeated_.find(i) : nullptr;
+    if (stretch != nullptr && run_whole(*stretch, placement)) {
+      i = stretch->last;
+    } else {
+      run_instruction(list_.instructions[i++], placement);
+    }
+  }
+  position_ = last;
+}
+
+void Executor::run_instruction(const Instruction& instruction, PlacementScope& placement) {
+  switch (instruction.kind) {
+    case InstructionKind::kCompute: {
+      if (!tracing_) return run_compute(list_.computes[instruction.index], placement);
+      const Event begin = device_->record_timed(Queue::kCompute);
+      run_compute(list_.computes[instruction.index], placement);
+      traced_.push_back({instruction.step, begin, device_->record_timed(Queue::kCompute)});
+      return;
+    }
+    case InstructionKind::kCopy:
+      return run_copy(instruction);
+    case InstructionKind::kAwait:
+      return device_->wait(Queue::kCompute, copies_[instruction.index]);
+    case InstructionKind::kPoison:
+      return poison(list_.poisons[instruction.index]);
+    case InstructionKind::kBoundary:
+      return;
+  }
+}
+
+void Executor::run_copy(const Instruction& instruction) {
+  const CopyInstruction& copy = list_.copies[instruction.index];
+  device_->wait(copy.queue, device_->record(Queue::kCompute));
+  for (const std::uint32_t earlier : copy.after) device_->wait(copy.queue, copies_[earlier]);
+  void* on_device = arena_.at(copy.device_offset);
+  void* on_host = slab_.at(copy.host_offset);
+  const bool to_host = copy.queue == Queue::kToHost;
+  const Event begin = tracing_ ? device_->record_timed(copy.queue) : Event();
+  device_->copy(copy.queue, to_host ? on_host : on_device, to_host ? on_device : on_host,
+                copy.bytes);
+  if (tracing_) traced_.push_back({instruction.step, begin, device_->record_timed(copy.queue)});
+  copies_[instruction.index] = device_->record(copy.queue);
+}
+
+void Executor::poison(const PoisonInstruction& range) {
+  const ValueSpec bytes{StorageId(), c10::ScalarType::Byte, {range.bytes}, {1}, 0};
+  const c10::Storage storage(c10::Storage::use_byte_size_t(), static_cast<std::size_t>(range.bytes),
+                             c10::DataPtr(arena_.at(range.offset), device_->torch_device()),
+                             nullptr, false);
+  make_view(bytes, storage).fill_(0xff);
+}
+
+void Executor::note_deviations(const PlacementScope& placement) {
+  for (const Deviation& deviation : placement.deviations()) {
+    if (deviations_.size() < 100) deviations_.push_back(deviation);
+  }
+}
+
+at::Tensor Executor::result(std::size_t index) {
+  const Program& program = recording_->program;
+  const ValueSpec& value = program.values[program.results[index].value];
+  const at::Tensor& memory = external_[value.storage];
+  if (memory.defined()) {
+    at::Tensor tensor = at::empty({0}, memory.options().dtype(value.dtype));
+    tensor.set_(memory.storage(), value.offset, value.sizes, value.strides);
+    // Two gradients must not share memory: who accumulates into one would change the other.
+    const bool gradient = program.results[index].kind == ResultKind::kGradient;
+    const bool shared = gradient && given_[value.storage];
+    given_[value.storage] = true;
+    return shared ? tensor.clone() : tensor;
+  }
+  TORCH_CHECK(!spilled(), "regen: a result of a step whose memory was spilled, expected restore()");
+  const c10::Storage& storage =
+      list_.last[value.storage] ? list_.last[value.storage] : list_.bound[value.storage];
+  return make_view(value, storage).clone();
+}
+
+void Executor::forget() {
+  for (at::Tensor& memory : external_) memory = at::Tensor();
+  next_part_ = position_ = 0;
+}
+
+std::vector<StepTime> Executor::take_trace() {
+  std::vector<StepTime> times;
+  if (traced_.empty()) return times;
+  device_->synchronize();
+  const Event origin = traced_.front().begin;
+  for (const TracedStep& call : traced_) {
+    times.push_back({call.step, device_->seconds_between(origin, call.begin),
+                     device_->seconds_between(origin, call.end)});
+  }
+  traced_.clear();
+  device_->forget_timed();
+  return times;
+}
+
+}  // namespace regen::execute

@@ -1,0 +1,86 @@
+// SuperNeurons' rule by layer type: what dear layers (convolutions, matrix products) make goes to
+// the host when its bytes are wanted, what cheap layers make between them is dropped and recomputed
+// from there, in one go for each segment.
+#include <algorithm>
+#include <array>
+
+#include "regen/published/planner_list.h"
+#include "regen/search/build/checkpoint_plan.h"
+#include "regen/search/build/movement.h"
+#include "regen/search/build/sequence.h"
+#include "regen/search/heuristics/vdnn_rule.h"
+#include "regen/search/judge.h"
+
+namespace regen::published {
+namespace {
+
+bool is_dear(const Graph& graph, OpId op) {
+  constexpr std::array<std::string_view, 7> kDear{"conv",  "dense",     "linear",   "matmul",
+                                                  "addmm", "attention", "embedding"};
+  std::string type = graph.type(op);
+  std::ranges::transform(type, type.begin(), [](unsigned char c) { return std::tolower(c); });
+  return std::ranges::any_of(
+      kDear, [&](std::string_view word) { return type.find(word) != std::string::npos; });
+}
+
+// The steps in which only `kept` survives the forward pass.
+std::vector<Step> steps_with(const Graph& graph, const std::vector<OpId>& kept, Effort& effort) {
+  const search::Checkpoints marks = search::make_checkpoints(graph, kept);
+  return search::plan_from_sequence(graph, search::recompute_sequence(graph, marks, effort)).steps;
+}
+
+Result<search::Candidate> judged(const search::Problem& problem, const std::vector<Step>& steps,
+                                 const IdVector<TensorId, char>& moves, OpId turn) {
+  const Graph& graph = *problem.graph;
+  const auto moved = [&](Bytes limit) {
+    return search::move_tensors(graph, steps, turn, moves, problem.link, limit);
+  };
+  const Bytes limit = std::max(moved(0).peak_bytes, problem.budget.value_or(0));
+  search::MovedSteps result = moved(limit);
+  search::Candidate candidate{.plan = {.steps = std::move(result.steps)}};
+  REGEN_ASSIGN(candidate.simulation, simulate(graph, candidate.plan, {.link = problem.link}));
+  candidate.note = format_count(result.moved, "value") + " moved, " +
+                   format_count(candidate.simulation.recomputed, "op") + " run again";
+  return candidate;
+}
+
+}  // namespace
+
+Result<search::Proposal> plan_superneurons(const search::Problem& problem, Effort& effort) {
+  REGEN_TRY(search::expect_plain_accounting(problem, "superneurons"));
+  const Graph& graph = *problem.graph;
+  REGEN_TRY(search::check_sequences_possible(graph));
+  const search::RestingValues values(graph);
+  std::vector<OpId> all, dear;
+  for (OpId op : graph.ops()) {
+    if (graph.phase(op) != Phase::kForward) continue;
+    all.push_back(op);
+    // Without the last one, values behind the last that stays would stay too.
+    const bool last = op.index() + 1 == values.turn().index();
+    if (is_dear(graph, op) || last) dear.push_back(op);
+  }
+  IdVector<TensorId, char> none(graph.num_tensors(), 0), moves = none;
+  Bytes host_bytes = 0;
+  for (OpId op : dear) {
+    for (TensorId t : graph.makes(search::base_variant(graph, op))) {
+      const Bytes bytes = host_bytes + graph.bytes(t);
+      if (!problem.link.can_move() || !values.rests(t)) continue;
+      if (bytes > problem.host_budget.value_or(kMaxBytes)) continue;
+      moves[t] = 1;
+      host_bytes = bytes;
+    }
+  }
+  // Its three mechanisms, one after the other: liveness alone, movement, recomputation as well.
+  search::BestCandidate best(problem);
+  for (const auto& [kept, leaves] :
+       {std::pair{&all, &none}, std::pair{&all, &moves}, std::pair{&dear, &moves}}) {
+    REGEN_ASSIGN(search::Candidate candidate,
+                 judged(problem, steps_with(graph, *kept, effort), *leaves, values.turn()));
+    const bool fits = problem.budget && search::within_limits(problem, candidate.simulation);
+    best.offer(std::move(candidate));
+    if (fits) break;
+  }
+  return std::move(best).proposal("nothing was tried");
+}
+
+}  // namespace regen::published

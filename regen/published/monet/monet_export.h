@@ -1,0 +1,10 @@
+// Any graph, with its variants, as an instance of MONeT's program (see monet_binding.h).
+#pragma once
+
+#include "regen/published/monet/monet_binding.h"
+
+namespace regen::published {
+
+Result<MonetBinding> export_monet(const Graph& graph);
+
+}  // namespace regen::published

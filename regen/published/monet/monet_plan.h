@@ -1,0 +1,15 @@
+// From a schedule of MONeT's program to steps.
+#pragma once
+
+#include "regen/plan/plan.h"
+#include "regen/published/monet/monet_binding.h"
+#include "regen/published/monet/monet_evaluator.h"
+
+namespace regen::published {
+
+// The steps of each stage in the order of the nodes: recomputations, then the backward op. A tensor
+// leaves right after its last use before it is made again, which may be sooner than the program
+// counts. Ops that only the graph has (updates, results of their own) run last, in order.
+Plan plan_of_monet(const Graph& graph, const MonetBinding& binding, const MonetSolution& solution);
+
+}  // namespace regen::published

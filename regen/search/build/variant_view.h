@@ -1,0 +1,47 @@
+// Ways to run an op that differ in cost and workspace alone, as the algorithms of a convolution do,
+// and a graph in which each op has just the one that was chosen for it: planners that run base
+// variants then run the chosen ones.
+#pragma once
+
+#include <vector>
+
+#include "regen/graph/graph.h"
+#include "regen/plan/plan.h"
+
+namespace regen::search {
+
+// The variants that make and read what the base variant does and leave its inputs alone; that
+// variant is among them.
+std::vector<VariantId> plain_alternatives(const Graph& graph, OpId op);
+
+// Of these the fastest with at most so much workspace, or the one with the least if all have more.
+VariantId fastest_within(const Graph& graph, OpId op, Bytes workspace);
+
+class VariantView {
+ public:
+  // `chosen` holds one of the plain alternatives of each op. The original graph must outlive the
+  // view.
+  static Result<VariantView> make(const Graph& original, IdVector<OpId, VariantId> chosen);
+  // The graph with these variants alone, by their numbers, at least one for each op. What none of
+  // them makes must not be read; it becomes a fixed tensor of 0 bytes, so that ids stay.
+  static Result<VariantView> with_variants(const Graph& original,
+                                           IdVector<OpId, std::vector<std::size_t>> numbers);
+
+  const Graph& graph() const { return graph_; }
+  // The first variant of each op, as one of the original graph.
+  const IdVector<OpId, VariantId>& chosen() const { return chosen_; }
+  // A plan for the view as one for the original graph.
+  Plan original(Plan plan) const;
+  VariantId original(OpId op, VariantId of_view) const {
+    return VariantId(originals_[op].index() +
+                     numbers_[op][of_view.index() - graph_.default_variant(op).index()]);
+  }
+
+ private:
+  Graph graph_;
+  IdVector<OpId, VariantId> chosen_;
+  IdVector<OpId, std::vector<std::size_t>> numbers_;  // of the view's variants in the original
+  IdVector<OpId, VariantId> originals_;               // the original's default variants
+};
+
+}  // namespace regen::search

@@ -1,0 +1,95 @@
+// The exact optimum of Checkmate's problem: each op runs for the first time in a stage of its own,
+// in the order of the graph, and may run again in later stages.
+#include <algorithm>
+
+#include "regen/plan/whereabouts.h"
+#include "regen/search/build/checkpoint_plan.h"
+#include "regen/search/build/sequence.h"
+#include "regen/search/exact/stage_solver.h"
+#include "regen/search/judge.h"
+#include "regen/search/planner_list.h"
+
+namespace regen::search {
+namespace {
+
+// What each stage hands to the next is a matrix of ops by values: beyond this it fills memory.
+constexpr std::size_t kMostOps = 20'000;
+// Of the quick heuristics together.
+constexpr std::int64_t kQuickWork = 1'000'000;
+
+std::vector<OpId> sequence_of(const Plan& plan) {
+  std::vector<OpId> sequence;
+  for (const Step& step : plan.steps) {
+    if (step.kind() == StepKind::kCompute) sequence.push_back(step.op());
+  }
+  return sequence;
+}
+
+// What the heuristics propose. The quick ones ask for no time worth counting, so that there is a
+// plan even without any; a slower one is asked where they fail.
+struct Starts {
+  std::vector<std::vector<OpId>> sequences;
+  BestCandidate best;
+
+  Starts(const Problem& problem, Effort& effort) : best(problem) {
+    Problem plain = problem;
+    plain.options.accounting = nullptr;
+    Effort quick({.work = kQuickWork});
+    for (const auto planner : {plan_keep_all, plan_chen_greedy, plan_griewank}) {
+      add(problem, planner(plain, quick));
+    }
+    const Plan* start = problem.start;
+    // What it moves is no concern of this planner.
+    if (start && start->fingerprint == problem.graph->fingerprint() && keeps_order(*start)) {
+      add(problem, Proposal{.plan = plan_from_sequence(*problem.graph, sequence_of(*start))});
+    }
+    const bool fits = best.best() && within_limits(problem, best.best()->simulation);
+    if (!fits && !effort.exhausted()) add(problem, plan_chain(plain, effort));
+  }
+
+  void add(const Problem& problem, Result<Proposal> proposal) {
+    if (!proposal.ok() || !proposal->plan) return;
+    auto simulation = simulate(*problem.graph, *proposal->plan, {.link = problem.link});
+    if (!simulation.ok()) return;
+    sequences.push_back(sequence_of(*proposal->plan));
+    best.offer({std::move(*proposal->plan), *std::move(simulation), std::move(proposal->note)});
+  }
+};
+
+}  // namespace
+
+Result<Proposal> plan_checkmate(const Problem& problem, Effort& effort) {
+  const Graph& graph = *problem.graph;
+  REGEN_TRY(check_sequences_possible(graph));
+  Starts starts(problem, effort);
+  if (graph.num_ops() > kMostOps) {
+    Proposal proposal = std::move(starts.best).proposal("");
+    proposal.note = "more than " + format_grouped(kMostOps) + " ops: only heuristics were asked";
+    return proposal;
+  }
+  Problem bounded = problem;
+  if (!bounded.budget) bounded.budget = std::numeric_limits<Bytes>::max() / 4;
+  StageSolver solver(bounded, effort);
+  StageAnswer answer = solver.solve(starts.sequences);
+  const bool exact = make_stage_problem(graph, true).exact;
+
+  Proposal proposal{.status = answer.status, .note = answer.note};
+  if (exact) proposal.lower_bound = answer.bound;
+  if (!exact && proposal.status == PlanStatus::kOptimal) proposal.status = PlanStatus::kFeasible;
+  if (!exact && proposal.status == PlanStatus::kInfeasible) proposal.status = PlanStatus::kUnknown;
+  if (!answer.sequence.empty()) {
+    Plan plan = plan_from_sequence(graph, answer.sequence);
+    REGEN_ASSIGN(Simulation simulation, simulate(graph, plan, {.link = problem.link}));
+    starts.best.offer({std::move(plan), std::move(simulation), ""});
+  }
+  if (proposal.status == PlanStatus::kInfeasible || !starts.best.best()) return proposal;
+  const Candidate& best = *starts.best.best();
+  // A heuristic may have a plan where the solver had no time to find one.
+  if (within_limits(problem, best.simulation) && proposal.status == PlanStatus::kUnknown) {
+    proposal.status = PlanStatus::kFeasible;
+  }
+  proposal.plan = best.plan;
+  return proposal;
+}
+
+}  // namespace regen::search

@@ -1,0 +1,90 @@
+// Linear and mixed-integer programs, solved by HiGHS behind plain numbers. This is the only place
+// that knows the solver: its statuses, limits and tolerances are turned into ours here.
+//
+// Everything runs on one thread, so that the same counted work gives the same answer everywhere.
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "regen/base/limit.h"
+
+namespace regen::search {
+
+struct Term {
+  int column = 0;
+  double weight = 0;
+};
+
+enum class ModelStatus {
+  kOptimal,     // within the gap asked for
+  kInfeasible,  // proven
+  kStopped,     // by a limit or from outside; values may be there
+  kFailed,      // numerical trouble: nothing but the bound may be used
+};
+
+struct ModelAnswer {
+  ModelStatus status = ModelStatus::kFailed;
+  std::vector<double> values;         // of the columns; empty if none are known
+  std::vector<double> reduced_costs;  // of a relaxation: for fixing columns
+  std::vector<double> row_prices;     // of a relaxation: what one more unit on the right side costs
+  double objective = 0;               // of `values`
+  double bound = 0;                   // proven: no point has a smaller objective
+};
+
+struct ColumnValue {
+  int column = 0;
+  double value = 0;
+};
+
+struct MipOptions {
+  // Only points with a smaller objective are wanted; with none, the program counts as infeasible.
+  double cutoff = std::numeric_limits<double>::infinity();
+  double absolute_gap = 0;  // stop when the bound is this close to the best point
+  // Columns that have only these values in this run.
+  std::vector<ColumnValue> fixed;
+  std::function<void(double objective, double bound)> on_progress;
+};
+
+// Minimises the sum of cost * column. All columns have finite bounds.
+class LinearModel {
+ public:
+  LinearModel();
+  ~LinearModel();
+  // The copy starts where the relaxation of the original ended.
+  LinearModel(const LinearModel& other);
+  LinearModel(LinearModel&&) noexcept;
+  LinearModel& operator=(LinearModel&&) noexcept;
+
+  int add_column(double cost, double low, double high, bool whole);
+  // low <= sum of the terms <= high, infinite ends allowed. Columns may not repeat.
+  void add_row(double low, double high, std::span<const Term> terms);
+  void set_bounds(int column, double low, double high);
+  double low(int column) const;
+  double high(int column) const;
+  int num_columns() const;
+  int num_rows() const;
+
+  // Columns taken as real numbers. Starts from where the last call ended. The bound is computed
+  // here from the row prices, so that it holds whatever the solver's tolerances; it is also there
+  // when a limit stopped the solver early.
+  ModelAnswer solve_relaxation(Effort& effort);
+  ModelAnswer solve(const MipOptions& options, Effort& effort) const;
+
+  // Whole columns that no point below `cutoff` can move from where the relaxation has them.
+  std::vector<ColumnValue> fixed_by_reduced_costs(const ModelAnswer& relaxation,
+                                                  double cutoff) const;
+  // Fixes these columns for good; returns how many they are.
+  int fix_by_reduced_costs(const ModelAnswer& relaxation, double cutoff);
+  // Work counted for one iteration of the solver: more for larger programs.
+  std::int64_t work_per_iteration() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace regen::search

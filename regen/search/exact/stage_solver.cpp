@@ -1,0 +1,260 @@
+#include "regen/search/exact/stage_solver.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "regen/search/bounds/pending_gradient_bound.h"
+#include "regen/search/exact/provenance_cuts.h"
+
+namespace regen::search {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// The search ends after this many attempts without success, or this much work: fixed numbers, so
+// that the answer does not depend on the machine.
+constexpr int kIdleRounds = 300;
+constexpr std::int64_t kSearchWork = 60'000'000;
+constexpr int kDeepIdleRounds = 3000;
+constexpr std::int64_t kDeepSearchWork = 400'000'000;
+constexpr int kAttempts = 20;
+// A program with more columns is not even built: its relaxation would take hours.
+constexpr std::size_t kMostColumns = 400'000;
+constexpr int kProvenanceRounds = 40;
+// A split is tried where one op makes this much of the gap.
+constexpr double kFractionOfInterval = 0.5;
+constexpr int kPartRounds = 8;
+constexpr std::int64_t kPartWork = 300'000'000;
+// A side that is not excluded limits the bound from then on: this much of the gap must be closed.
+constexpr double kLeastGain = 0.5;
+
+// Rows, fixing and branching within the effort. Infeasible: nothing in it is below the cutoff.
+ModelAnswer bound_program(StageModel& program, double cutoff, Effort& effort) {
+  double bound = -kInfinity;
+  for (int round = 0; round < kPartRounds; ++round) {
+    ModelAnswer answer = program.program().solve_relaxation(effort);
+    bound = std::max(bound, answer.bound);
+    if (bound >= cutoff) answer.status = ModelStatus::kInfeasible;
+    if (answer.status != ModelStatus::kOptimal) {
+      answer.bound = bound;
+      return answer;
+    }
+    program.add_broken_memory_rows(answer.values);
+    add_provenance_cuts(program, answer.values);
+    program.program().fix_by_reduced_costs(answer, cutoff);
+  }
+  ModelAnswer answer = program.program().solve({.cutoff = cutoff}, effort);
+  answer.bound = std::max(bound, answer.bound);
+  return answer;
+}
+
+}  // namespace
+
+StageSolver::StageSolver(const Problem& problem, Effort& effort)
+    : problem_(problem),
+      effort_(effort),
+      stages_(make_stage_problem(*problem.graph, !problem.options.recompute_gradients)),
+      budget_(*problem.budget - problem.graph->fixed_bytes()),
+      step_(common_cost(stages_)),
+      search_(stages_, budget_, problem.options.seed, effort),
+      bound_(stages_.base_cost) {}
+
+double StageSolver::cutoff() const {
+  if (within_cap()) {
+    const double least_gain = step_ > 0 ? step_ * (1 - 1e-6) : 1e-9 * incumbent();
+    return incumbent() - std::max(least_gain, problem_.options.gap * incumbent());
+  }
+  return problem_.cost_cap ? *problem_.cost_cap * (1 + 1e-9) : kInfinity;
+}
+
+bool StageSolver::closed() const {
+  return bound_ >= cutoff();
+}
+
+void StageSolver::tell() const {
+  if (!problem_.observer) return;
+  problem_.observer(effort_.seconds(), has_incumbent() ? std::optional(incumbent()) : std::nullopt,
+                    bound_);
+}
+
+void StageSolver::raise_bound(double bound) {
+  // Schedules above the cutoff may have been removed from the program; a bound beyond it only says
+  // that nothing is left below.
+  const double most = problem_.options.gap > 0 || !within_cap() ? cutoff() : incumbent();
+  // Costs are multiples of the step, so a bound between two of them means the higher one.
+  if (step_ > 0) bound = std::ceil(bound / step_ - 1e-6) * step_;
+  bound = std::min(bound, most);
+  for (const OpenPart& part : set_aside_) bound = std::min(bound, part.bound);
+  if (bound <= bound_) return;
+  bound_ = bound;
+  tell();
+}
+
+void StageSolver::exclude_the_rest() {
+  excluded_ = set_aside_.empty();
+  // Without any schedule there is no number to raise the bound to.
+  if (!std::isinf(cutoff())) raise_bound(kInfinity);
+}
+
+void StageSolver::offer(const KeepMatrix& keep) {
+  const double before = has_incumbent() ? incumbent() : kInfinity;
+  search_.add_start(keep);
+  if (has_incumbent() && incumbent() < before) tell();
+}
+
+void StageSolver::search(const std::vector<std::vector<OpId>>& starts) {
+  search_.add_start(keep_everything(stages_));
+  for (const auto& sequence : starts) {
+    if (!closed()) search_.add_start(keep_of_sequence(stages_, sequence));
+  }
+  if (!has_incumbent() && pending_gradient_bound(stages_, effort_) > budget_) exclude_the_rest();
+  // Repairs draw lots: another attempt may arrive where the first ones did not.
+  for (int i = 0; i < kAttempts && !has_incumbent() && !done(); ++i) {
+    search_.descend(keep_everything(stages_));
+  }
+  tell();
+  if (!done()) search_.run(kIdleRounds, kSearchWork, bound_, [this](double) { tell(); });
+}
+
+// Worth its time only where the relaxation leaves a gap; a better schedule then makes the program
+// smaller too.
+void StageSolver::search_deeper() {
+  if (done() || !has_incumbent()) return;
+  const double before = incumbent();
+  search_.run(kDeepIdleRounds, kDeepSearchWork, bound_, [this](double) { tell(); });
+  if (incumbent() < before && !done()) {
+    make_program();
+    relax(kProvenanceRounds);
+  }
+}
+
+// Ops so dear that one re-run is worse than what we have are out of it.
+void StageSolver::make_program() {
+  relaxed_.clear();
+  StageProblem stages = without_dear_reruns(stages_, cutoff() - stages_.base_cost);
+  if (StageModel::count_columns(stages) <= kMostColumns) {
+    program_.emplace(std::move(stages), budget_);
+  }
+}
+
+// Adds rows that the relaxation breaks; false when there are none that help.
+bool StageSolver::strengthen(const ModelAnswer& relaxation, bool origins) {
+  int added = program_->add_broken_memory_rows(relaxation.values);
+  if (origins) added += add_provenance_cuts(*program_, relaxation.values);
+  added += program_->program().fix_by_reduced_costs(relaxation, program_cutoff());
+  return added > 0;
+}
+
+void StageSolver::relax(int provenance_rounds) {
+  double recent = bound_;
+  for (int round = 0; !done(); ++round) {
+    const ModelAnswer answer = program_->program().solve_relaxation(effort_);
+    if (answer.status == ModelStatus::kInfeasible) {
+      exclude_the_rest();
+      return;
+    }
+    raise_bound(cost_of(answer.bound));
+    if (answer.status != ModelStatus::kOptimal || done()) return;
+    relaxed_ = answer.values;
+    if (round % 10 == 0) {
+      for (const double threshold : {0.3, 0.5, 0.7}) {
+        offer(program_->rounded(answer.values, threshold));
+      }
+    }
+    const double before = recent;
+    if (round % 5 == 4) recent = bound_;
+    const bool moving = bound_ > before + 1e-5 * std::abs(bound_);
+    if (!strengthen(answer, round < provenance_rounds && (moving || round < 10))) return;
+  }
+}
+
+// Bounds the side of a split that the best schedule is not on, with limited work. False if that was
+// not worth it: the program stays whole.
+bool StageSolver::set_aside(const RerunBranching& split) {
+  OpenPart part{*program_, bound_};
+  split.keep_other_side(part.program);
+  Effort effort({.seconds = effort_.seconds_left(),
+                 .work = std::min(kPartWork, effort_.work_left()),
+                 .interrupt = effort_.limits().interrupt,
+                 .enough = effort_.limits().enough});
+  const ModelAnswer answer = bound_program(part.program, program_cutoff(), effort);
+  effort_.add(effort.work());
+  if (!answer.values.empty()) offer(part.program.rounded(answer.values, 0.5));
+  if (answer.status != ModelStatus::kInfeasible) {
+    part.bound = std::max(part.bound, cost_of(answer.bound));
+    if (part.bound < bound_ + kLeastGain * (cutoff() - bound_)) return false;
+    set_aside_.push_back(std::move(part));
+  }
+  return true;
+}
+
+// What the relaxation evades by moving second runs from stage to stage is decided first.
+void StageSolver::split() {
+  if (done() || !has_incumbent() || relaxed_.empty()) return;
+  const auto splits = find_rerun_branchings(*program_, relaxed_, search_.best_sequence(),
+                                            kFractionOfInterval * (incumbent() - bound_));
+  for (const RerunBranching& split : splits) {
+    if (done() || !set_aside(split)) return;
+    split.keep_best_side(*program_);
+    relax(kPartRounds);
+  }
+}
+
+// True if nothing below the cutoff is left in the program.
+bool StageSolver::branch_here() {
+  while (!done()) {
+    MipOptions options{.cutoff = program_cutoff(),
+                       .absolute_gap = program_->to_program(step_ * (1 - 1e-6))};
+    options.on_progress = [this](double, double bound) { raise_bound(cost_of(bound)); };
+    const ModelAnswer answer = program_->program().solve(options, effort_);
+    if (answer.status == ModelStatus::kInfeasible) {
+      exclude_the_rest();
+      return true;
+    }
+    raise_bound(cost_of(answer.bound));
+    if (answer.values.empty()) return false;
+    offer(program_->rounded(answer.values, 0.5));
+    // A solution that breaks no row is a schedule; one that does shows which rows are missing.
+    if (done() || program_->add_broken_memory_rows(answer.values) == 0) {
+      return cost_of(answer.bound) >= cutoff();
+    }
+  }
+  return false;
+}
+
+void StageSolver::branch() {
+  while (branch_here() && !done() && !set_aside_.empty()) {
+    program_ = std::move(set_aside_.back().program);
+    set_aside_.pop_back();
+  }
+}
+
+StageAnswer StageSolver::solve(const std::vector<std::vector<OpId>>& starts) {
+  search(starts);
+  if (!done()) make_program();
+  if (program_ && !done()) {
+    relax(kProvenanceRounds);
+    search_deeper();
+    split();
+    branch();
+  }
+  StageAnswer answer;
+  if (has_incumbent()) {
+    answer.sequence = search_.best_sequence();
+    answer.cost = incumbent();
+  }
+  if (within_cap()) {
+    const bool proven = bound_ >= incumbent() * (1 - 1e-9);
+    answer.status = proven ? PlanStatus::kOptimal : PlanStatus::kFeasible;
+  } else if (closed() || excluded_) {
+    answer.status = PlanStatus::kInfeasible;
+  }
+  answer.bound = bound_;
+  if (effort_.interrupted()) answer.note = "interrupted";
+  if (!program_ && !done()) {
+    answer.note = "too large for the integer program: searched only";
+  }
+  return answer;
+}
+
+}  // namespace regen::search

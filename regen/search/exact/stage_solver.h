@@ -1,0 +1,80 @@
+// The exact optimum of the stages-advancing problem: a search for good schedules, a relaxation
+// that excludes better ones, and branching where the two do not meet.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "regen/search/exact/rerun_branching.h"
+#include "regen/search/exact/stage_model.h"
+#include "regen/search/judge.h"
+#include "regen/search/local/stage_search.h"
+
+namespace regen::search {
+
+struct StageAnswer {
+  PlanStatus status = PlanStatus::kUnknown;
+  std::vector<OpId> sequence;  // empty if no schedule within the limits is known
+  double cost = 0;
+  double bound = 0;  // no stages-advancing schedule within the budget costs less
+  std::string note;
+};
+
+class StageSolver {
+ public:
+  // Needs a budget. `starts` are sequences of ops that may be good, over the budget or not.
+  StageSolver(const Problem& problem, Effort& effort);
+
+  StageAnswer solve(const std::vector<std::vector<OpId>>& starts);
+
+ private:
+  // A part of the program, and a cost that nothing in it is below.
+  struct OpenPart {
+    StageModel program;
+    double bound = 0;
+  };
+
+  void search(const std::vector<std::vector<OpId>>& starts);
+  void search_deeper();
+  void relax(int provenance_rounds);
+  void split();
+  bool set_aside(const RerunBranching& split);
+  void branch();
+  bool branch_here();
+  void make_program();
+  bool strengthen(const ModelAnswer& relaxation, bool origins);
+  void offer(const KeepMatrix& keep);
+  void raise_bound(double bound);
+  void exclude_the_rest();
+  void tell() const;
+
+  bool has_incumbent() const { return search_.found(); }
+  double incumbent() const { return search_.best_score().cost; }
+  bool within_cap() const {
+    return has_incumbent() && (!problem_.cost_cap || incumbent() <= *problem_.cost_cap);
+  }
+  // Only what costs less is of interest: less than the incumbent by the least possible gain, and by
+  // the gap asked for; at most the cap.
+  double cutoff() const;
+  double program_cutoff() const { return program_->to_program(cutoff() - stages_.base_cost); }
+  double cost_of(double objective) const {
+    return stages_.base_cost + program_->from_program(objective);
+  }
+  bool closed() const;
+  bool done() const { return closed() || excluded_ || effort_.exhausted(); }
+
+  const Problem& problem_;
+  Effort& effort_;
+  StageProblem stages_;
+  Bytes budget_;
+  double step_;  // costs are multiples of it; 0: no such number
+  StageSearch search_;
+  std::optional<StageModel> program_;
+  std::vector<double> relaxed_;      // the last solution of the relaxation
+  std::vector<OpenPart> set_aside_;  // what has been cut off the program and is not excluded
+  double bound_;
+  bool excluded_ = false;  // proven: nothing below the cutoff
+};
+
+}  // namespace regen::search

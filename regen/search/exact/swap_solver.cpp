@@ -1,0 +1,241 @@
+#include "regen/search/exact/swap_solver.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "regen/search/build/sequence.h"
+#include "regen/search/exact/step_search.h"
+#include "regen/search/planner_list.h"
+
+namespace regen::search {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// Relative errors of sums; costs this close are equal.
+constexpr double kEqual = 1e-12;
+constexpr std::size_t kMostColumns = 300'000;  // of the relaxation
+constexpr std::size_t kMostParts = 6'000'000;  // of step lists: some 1.5 GB
+constexpr std::size_t kFewOps = 24;  // up to here the step lists are searched before anything long
+constexpr int kRounds = 60;          // of the search over gaps in which nothing got better
+
+// The relaxation leaves time to make use of it.
+Limits half_of_the_rest(const Effort& effort) {
+  Limits limits = effort.limits();
+  if (limits.seconds < kInfinity) limits.seconds = std::max(0.0, effort.seconds_left()) / 2;
+  if (limits.work < std::numeric_limits<std::int64_t>::max()) limits.work = effort.work_left() / 2;
+  return limits;
+}
+
+std::vector<OpId> sequence_of(const Plan& plan) {
+  std::vector<OpId> sequence;
+  for (const Step& step : plan.steps) {
+    if (step.kind() == StepKind::kCompute) sequence.push_back(step.op());
+  }
+  return sequence;
+}
+
+}  // namespace
+
+SwapSolver::SwapSolver(const Problem& problem, Effort& effort)
+    : problem_(problem),
+      graph_(*problem.graph),
+      effort_(effort),
+      stages_(make_stage_problem(graph_, !problem.options.recompute_gradients)),
+      search_(problem, stages_, effort),
+      best_(problem),
+      bound_(stages_.exact ? stages_.base_cost : 0) {}
+
+bool SwapSolver::closed() const {
+  if (excluded_) return true;
+  return found() && cost() * (1 - std::max(kEqual, problem_.options.gap)) <= bound_;
+}
+
+double SwapSolver::cutoff() const {
+  const double best = found() ? cost() : kInfinity;
+  return std::min(best * (1 - kEqual), problem_.cost_cap.value_or(kInfinity) * (1 + kEqual));
+}
+
+double SwapSolver::most_extra() const {
+  if (found()) return cost() - stages_.base_cost;
+  // Every op again in every stage, and every value there and back each time.
+  double most = stages_.base_cost;
+  for (OpId op : graph_.ops()) most += stages_.rerun_cost[op];
+  if (problem_.link.can_move()) {
+    for (const Bytes bytes : stages_.bytes) {
+      most +=
+          static_cast<double>(bytes) * (1 / problem_.link.to_host + 1 / problem_.link.to_device);
+    }
+  }
+  return most * static_cast<double>(stages_.num_ops + 1);
+}
+
+void SwapSolver::tell() {
+  if (!problem_.observer) return;
+  problem_.observer(effort_.seconds(), found() ? std::optional(cost()) : std::nullopt, bound_);
+}
+
+void SwapSolver::offer(Candidate candidate) {
+  best_.offer(std::move(candidate));
+}
+
+void SwapSolver::offer_search() {
+  if (search_.started()) offer(search_.best());
+  tell();
+}
+
+void SwapSolver::offer_plan(Result<Proposal> proposal) {
+  if (!proposal.ok() || !proposal->plan) return;
+  auto simulation = simulate(graph_, *proposal->plan, {.link = problem_.link});
+  if (simulation.ok()) offer({std::move(*proposal->plan), *std::move(simulation), ""});
+}
+
+void SwapSolver::raise_bound(double bound) {
+  if (!stages_.exact || bound <= bound_) return;
+  bound_ = found() ? std::min(bound, cost()) : bound;
+  tell();
+}
+
+void SwapSolver::ask_others() {
+  Problem plain = problem_;
+  plain.options.accounting = nullptr;
+  plain.observer = {};
+  Effort quick;
+  if (starts_from_plan()) offer_plan(Proposal{.plan = *problem_.start});
+  for (const auto planner : {plan_keep_all, plan_chen_greedy, plan_capuchin, plan_vdnn}) {
+    if (closed()) return;
+    offer_plan(planner(plain, quick));
+    tell();
+  }
+}
+
+bool SwapSolver::starts_from_plan() const {
+  return problem_.start && problem_.start->fingerprint == graph_.fingerprint();
+}
+
+// From the plan that was given, and from four sides: everything kept and repaired, what the best of
+// the others runs, with what it keeps on the device or free to move, and everything free to move.
+void SwapSolver::start_search() {
+  const std::vector<StageReuse>& gaps = search_.intervals();
+  std::vector<SwapSchedule> starts;
+  if (starts_from_plan()) starts.push_back(schedule_of(stages_, gaps, *problem_.start));
+  starts.push_back(uniform_schedule(stages_, gaps, IntervalDecision::kKeep));
+  if (best_.best()) {
+    SwapSchedule others{.keep = keep_of_sequence(stages_, sequence_of(best_.best()->plan)),
+                        .away = KeepMatrix(stages_.num_ops, stages_.num_values)};
+    starts.push_back(others);
+    for (const StageReuse& gap : gaps) {
+      if (way_of(others, gap) == IntervalDecision::kKeep)
+        set_way(others, gap, IntervalDecision::kMove);
+    }
+    if (problem_.link.can_move()) starts.push_back(std::move(others));
+  }
+  if (problem_.link.can_move()) {
+    starts.push_back(uniform_schedule(stages_, gaps, IntervalDecision::kMove));
+  }
+  for (SwapSchedule& start : starts) {
+    if (closed() || effort_.exhausted()) return;
+    search_.add_start(std::move(start));
+    offer_search();
+  }
+}
+
+void SwapSolver::search_all_steps() {
+  const double below = cutoff();
+  const StepSearchAnswer answer = search_steps(problem_, stages_, below, kMostParts, effort_);
+  // With a joint limit the list may cost more than the search thinks.
+  if (answer.plan) offer_plan(Proposal{.plan = answer.plan});
+  if (!answer.plan && answer.bound >= below) {
+    exclude_the_rest();
+  } else {
+    raise_bound(answer.bound);
+  }
+}
+
+// Nothing is cheaper than what is known, if anything is.
+void SwapSolver::exclude_the_rest() {
+  if (found()) {
+    raise_bound(cost());
+  } else {
+    excluded_ = stages_.exact;
+  }
+}
+
+void SwapSolver::offer_rounded(const TransferModel& program, const std::vector<double>& values) {
+  for (int i = 1; i <= 9 && !closed() && !effort_.exhausted(); ++i) {
+    search_.add_start(program.rounded(values, 0.1 * i));
+    offer_search();
+  }
+}
+
+void SwapSolver::relax() {
+  const std::size_t columns = TransferModel::count_columns(stages_);
+  if (columns > kMostColumns) {
+    note_ = "the relaxation has " + format_count(columns, "column") + ", too many to be solved";
+    return;
+  }
+  TransferModel program(problem_, stages_, most_extra());
+  Effort half(half_of_the_rest(effort_));
+  const TransferBound answer = program.relax(half);
+  effort_.add(half.work());
+  if (answer.status == ModelStatus::kInfeasible) {
+    exclude_the_rest();
+    return;
+  }
+  raise_bound(answer.bound);
+  if (!answer.values.empty()) offer_rounded(program, answer.values);
+}
+
+Proposal SwapSolver::solve() {
+  ask_others();
+  const bool can_search = can_search_steps(problem_, stages_);
+  if (!closed()) start_search();
+  const bool few = can_search && stages_.num_ops <= kFewOps;
+  if (!closed() && few && !effort_.exhausted()) search_all_steps();
+  if (!closed() && !effort_.exhausted()) relax();
+  if (!closed() && !effort_.exhausted()) {
+    search_.run(kRounds, bound_);
+    offer_search();
+  }
+  if (!closed() && can_search && !few && !effort_.exhausted()) search_all_steps();
+  while (!closed() && effort_.limits().seconds < kInfinity && found() && search_.found() &&
+         !effort_.exhausted()) {
+    search_.run(kRounds, bound_);
+    offer_search();
+  }
+  return proposal();
+}
+
+Proposal SwapSolver::round() {
+  offer_plan(plan_keep_all(problem_, effort_));
+  if (!closed()) relax();
+  if (!closed() && !found()) {
+    // Nothing to round, or nothing that could be repaired.
+    search_.add_start(uniform_schedule(stages_, search_.intervals(), IntervalDecision::kKeep));
+    offer_search();
+  }
+  Proposal result = proposal();
+  // Rounding proves nothing but its bound.
+  if (!found()) result.plan.reset();
+  return result;
+}
+
+Proposal SwapSolver::proposal() {
+  Proposal result{.status = PlanStatus::kUnknown, .lower_bound = bound_, .note = note_};
+  if (excluded_) {
+    result.status = PlanStatus::kInfeasible;
+    result.note = "no step list keeps the limits";
+    return result;
+  }
+  if (!best_.best()) return result;
+  const Candidate& best = *best_.best();
+  result.plan = best.plan;
+  if (!found()) return result;
+  const bool proven = stages_.exact && cost() * (1 - kEqual) <= bound_;
+  result.status = proven ? PlanStatus::kOptimal : PlanStatus::kFeasible;
+  if (!proven && effort_.exhausted() && result.note.empty()) {
+    result.note = effort_.interrupted() ? "interrupted" : "a limit was reached";
+  }
+  return result;
+}
+
+}  // namespace regen::search

@@ -1,0 +1,59 @@
+// The best plan that recomputes and moves, with a proven bound: quick plans of other planners, a
+// search over gaps, the relaxation over transfers, and for small graphs a search over all step
+// lists that ends with the optimum.
+#pragma once
+
+#include <string>
+
+#include "regen/search/judge.h"
+#include "regen/search/exact/transfer_model.h"
+#include "regen/search/local/swap_search.h"
+
+namespace regen::search {
+
+class SwapSolver {
+ public:
+  // Needs a budget. The problem must outlive it.
+  SwapSolver(const Problem& problem, Effort& effort);
+
+  // Exact, anytime.
+  Proposal solve();
+  // One relaxation, rounded at several thresholds; what does not fit is repaired.
+  Proposal round();
+
+ private:
+  void offer(Candidate candidate);
+  void offer_search();
+  void offer_plan(Result<Proposal> proposal);
+  bool starts_from_plan() const;
+  void ask_others();
+  void start_search();
+  void search_all_steps();
+  void exclude_the_rest();
+  void relax();
+  void offer_rounded(const TransferModel& program, const std::vector<double>& values);
+  void raise_bound(double bound);
+  void tell();
+  Proposal proposal();
+
+  bool found() const { return best_.best() && within_limits(problem_, best_.best()->simulation); }
+  double cost() const { return best_.best()->simulation.cost; }
+  // Nothing better exists, or nothing better by the gap asked for.
+  bool closed() const;
+  // Costs from which on nothing is of interest.
+  double cutoff() const;
+  // What a plan of interest may cost above the base.
+  double most_extra() const;
+
+  const Problem& problem_;
+  const Graph& graph_;
+  Effort& effort_;
+  StageProblem stages_;
+  SwapSearch search_;
+  BestCandidate best_;
+  double bound_ = 0;
+  bool excluded_ = false;  // proven: nothing fits
+  std::string note_;
+};
+
+}  // namespace regen::search

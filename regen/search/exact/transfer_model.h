@@ -1,0 +1,82 @@
+// The linear program over re-runs and transfers: bytes moved in each stage, stalls priced.
+//
+// Stage t lasts from the end of op t - 1's first run to the end of op t's; one more follows the
+// last op. L[t] is its length, and the program minimises their sum. For value v in stage t:
+//
+//   S[t, v]  on the device when the stage begins, fetches under way included
+//   R[t, i]  op i runs again in the stage
+//   F[t, v]  a fetch of v is issued in the stage
+//   H[t, v]  the part of v that the host has when the stage ends, and N[t, v] the part that comes
+//            back during it
+//
+// A stage is as long as its computes; as its copies in each direction; as both together where the
+// link has a joint limit; and as what op t reads takes to come, and op t itself, one after the
+// other. Memory is counted while op t runs for the first time, when all that the next stage begins
+// with is there. Every step list with first runs in the order of the graph is a point of the
+// program with L[t] its stage lengths, so its optimum, whole or not, is a lower bound for them
+// all. It is not the simulator's optimum: copies are pieces of any size here, and what happens
+// inside a stage has no order (docs/planners.md).
+#pragma once
+
+#include <vector>
+
+#include "regen/search/exact/linear_model.h"
+#include "regen/search/exact/stage_model.h"
+#include "regen/search/local/swap_schedule.h"
+#include "regen/search/planner.h"
+
+namespace regen::search {
+
+struct TransferBound {
+  ModelStatus status = ModelStatus::kFailed;
+  double bound = 0;            // in the graph's unit
+  std::vector<double> values;  // of the relaxation; empty if it was not solved
+};
+
+class TransferModel {
+ public:
+  // Needs a budget. Stages may be `most_extra` longer than their op, which must be as much as any
+  // plan of interest costs above the base.
+  TransferModel(const Problem& problem, const StageProblem& stages, double most_extra);
+
+  TransferBound relax(Effort& effort);
+
+  // What `values` has on the device, or on the host while it is wanted again, to `threshold` at
+  // least.
+  SwapSchedule rounded(const std::vector<double>& values, double threshold) const;
+
+  static std::size_t count_columns(const StageProblem& stages);
+
+ private:
+  // Columns of one value or op for consecutive stages.
+  struct Columns {
+    std::size_t first_stage = 0;
+    std::size_t count = 0;
+    int first = 0;
+  };
+
+  void add_columns(double most_extra);
+  void add_availability();
+  void add_transfers();
+  void add_lengths();
+  void add_memory();
+  Columns add_range(std::size_t first_stage, std::size_t last_stage, double high);
+  Ref at(const Columns& columns, std::size_t stage) const;
+  // On the device at some moment of the stage.
+  Expression presence(std::size_t stage, ValueId v) const;
+  void require_presence(std::size_t stage, ValueId v, Ref by);
+  void at_least_zero(Expression expression);
+  bool may_move(ValueId v) const;
+
+  const Problem& problem_;
+  const StageProblem& stages_;
+  Bytes budget_;
+  double cost_scale_;
+  bool moves_;
+  LinearModel program_;
+  std::vector<int> length_;  // of stages 0..num_ops
+  IdVector<OpId, Columns> run_;
+  IdVector<ValueId, Columns> kept_, fetched_, on_host_, arrived_;
+};
+
+}  // namespace regen::search

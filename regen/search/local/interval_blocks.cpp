@@ -1,0 +1,279 @@
+#include "regen/search/local/interval_blocks.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "regen/search/build/sequence.h"
+
+namespace regen::search {
+namespace {
+
+// Ops of no value for the backward pass that are followed to price one that has; more say nothing.
+constexpr std::size_t kLongestChain = 64;
+// The end of a block is sought in this last part of what it may hold.
+constexpr double kSoughtPart = 0.4;
+// By this the price of what is preferred is lower than it is.
+constexpr double kPreferred = 1e-6;
+// A block that gives back no more than so many times what its end holds is not worth its end.
+constexpr double kLeastWorth = 1.0;
+
+// Sums over the makers of values that are there, as values come and go.
+class LiveByMaker {
+ public:
+  explicit LiveByMaker(std::size_t makers) : sums_(makers + 1, 0) {}
+
+  void add(std::size_t maker, double bytes) {
+    for (std::size_t i = maker + 1; i < sums_.size(); i += i & (~i + 1)) sums_[i] += bytes;
+  }
+  // Of all up to this one.
+  double up_to(std::size_t maker) const {
+    double sum = 0;
+    for (std::size_t i = maker + 1; i > 0; i &= i - 1) sum += sums_[i];
+    return sum;
+  }
+
+ private:
+  std::vector<double> sums_;
+};
+
+}  // namespace
+
+IntervalBlocks::IntervalBlocks(const IntervalSpace& space, const IntervalPlan& kept)
+    : space_(space) {
+  if (space.turn.valid()) turn_ = static_cast<std::uint32_t>(space.turn.index());
+  find_resting();
+  find_prices();
+  find_extras(kept);
+}
+
+void IntervalBlocks::find_resting() {
+  const Graph& graph = space_.graph;
+  resting_.assign(turn_, 0);
+  made_.assign(turn_, 0);
+  droppable_.assign(turn_, 1);
+  for (std::uint32_t op = 0; op < turn_; ++op) {
+    for (TensorId t : graph.makes(base_variant(graph, OpId(op)))) {
+      if (graph.fixed(t)) continue;
+      const IntervalId g = space_.model.interval_at(t, turn_);
+      const auto bytes = static_cast<double>(graph.bytes(t));
+      made_[op] += bytes;
+      if (!space_.model.last(g)) resting_[op] += bytes;
+      if (!space_.model.droppable(g)) droppable_[op] = 0;
+    }
+  }
+}
+
+void IntervalBlocks::find_prices() {
+  price_.assign(turn_, std::numeric_limits<double>::infinity());
+  mark_.assign(turn_, 0);
+  for (std::uint32_t op = 0; op < turn_; ++op) {
+    if (resting_[op] > 0 && droppable_[op]) price_[op] = price(OpId(op)) / resting_[op];
+  }
+  sort_by_price();
+}
+
+void IntervalBlocks::sort_by_price() {
+  by_price_.clear();
+  for (std::uint32_t op = 0; op < turn_; ++op) {
+    if (price_[op] < std::numeric_limits<double>::infinity()) by_price_.push_back(op);
+  }
+  std::ranges::stable_sort(by_price_, {}, [&](std::uint32_t op) { return price_[op]; });
+}
+
+void IntervalBlocks::prefer(const std::vector<double>& again) {
+  for (std::uint32_t op = 0; op < turn_; ++op) {
+    if (again[op] > 0.5) price_[op] *= kPreferred;
+  }
+  sort_by_price();
+}
+
+// Its run and those of all before it that leave nothing for the backward pass.
+double IntervalBlocks::price(OpId op) {
+  const Graph& graph = space_.graph;
+  ++round_;
+  std::vector<OpId> chain{op};
+  double sum = 0;
+  for (std::size_t i = 0; i < chain.size() && i < kLongestChain; ++i) {
+    const VariantId variant = base_variant(graph, chain[i]);
+    sum += graph.rerun_cost(variant);
+    for (TensorId t : graph.reads(variant)) {
+      if (graph.fixed(t)) continue;
+      const OpId maker = graph.producer(t);
+      if (resting_[maker.index()] > 0 || mark_[maker.index()] == round_) continue;
+      mark_[maker.index()] = round_;
+      chain.push_back(maker);
+    }
+  }
+  return sum;
+}
+
+// An op behind the turn is counted at the last forward op whose value it reads; those that read
+// none go on where the pass is.
+void IntervalBlocks::find_extras(const IntervalPlan& kept) {
+  const Graph& graph = space_.graph;
+  extra_.assign(turn_, 0);
+  if (turn_ == 0) return;
+  std::vector<std::vector<TensorId>> leaving(graph.num_ops() + 1);
+  LiveByMaker live(turn_);
+  for (TensorId t : graph.tensors()) {
+    if (graph.fixed(t) || graph.producer(t).index() >= turn_) continue;
+    if (space_.model.last(space_.model.interval_at(t, turn_))) continue;
+    leaving[space_.model.interval(space_.model.intervals_of(t).back()).begin].push_back(t);
+  }
+  std::size_t at = turn_ - 1;
+  for (std::size_t stage = 0; stage < graph.num_ops(); ++stage) {
+    const OpId op(stage);
+    if (stage < turn_) {
+      at = stage;
+      live.add(stage, resting_[stage]);
+    } else {
+      std::size_t last = 0;
+      bool reads_forward = false;
+      for (TensorId t : graph.reads(base_variant(graph, op))) {
+        if (graph.fixed(t) || graph.producer(t).index() >= turn_) continue;
+        reads_forward = true;
+        last = std::max(last, graph.producer(t).index());
+      }
+      if (reads_forward) at = last;
+    }
+    const double beside = static_cast<double>(kept.stage_bytes[stage]) - live.up_to(at);
+    extra_[at] = std::max(extra_[at], beside);
+    for (TensorId t : leaving[stage]) {
+      live.add(graph.producer(t).index(), -static_cast<double>(graph.bytes(t)));
+    }
+  }
+}
+
+std::vector<char> IntervalBlocks::cheapest(std::size_t count) const {
+  std::vector<char> dropped(turn_, 0);
+  for (std::size_t i = 0; i < count; ++i) dropped[by_price_[i]] = 1;
+  return dropped;
+}
+
+std::vector<std::uint32_t> IntervalBlocks::last_readers(const std::vector<char>& dropped) const {
+  const Graph& graph = space_.graph;
+  std::vector<std::uint32_t> last(turn_);
+  std::vector<char> again = dropped;
+  for (std::uint32_t op = turn_; op-- > 0;) {
+    last[op] = op;
+    for (TensorId t : graph.makes(base_variant(graph, OpId(op)))) {
+      for (OpId reader : graph.consumers(t)) {
+        if (reader.index() >= turn_ || !again[reader.index()]) continue;
+        last[op] = std::max(last[op], static_cast<std::uint32_t>(reader.index()));
+      }
+    }
+    if (resting_[op] == 0 && droppable_[op] && last[op] > op) again[op] = 1;
+  }
+  return last;
+}
+
+// What a cut before each op would hold beside what is held anyway.
+std::vector<double> IntervalBlocks::bytes_across(const std::vector<std::uint32_t>& last_reader,
+                                                 const std::vector<char>& dropped) const {
+  std::vector<double> change(turn_ + 2, 0);
+  for (std::uint32_t op = 0; op < turn_; ++op) {
+    if (last_reader[op] == op || (resting_[op] > 0 && !dropped[op])) continue;
+    change[op + 1] += made_[op];
+    change[last_reader[op] + 1] -= made_[op];
+  }
+  for (std::uint32_t op = 1; op < change.size(); ++op) change[op] += change[op - 1];
+  return change;
+}
+
+std::uint32_t IntervalBlocks::narrowest(std::uint32_t first, std::uint32_t last,
+                                        const std::vector<double>& across) const {
+  std::uint32_t best = last;
+  for (std::uint32_t op = last; op-- > first;) {
+    if (across[op] < across[best]) best = op;
+  }
+  return best;
+}
+
+// From the first op on, each block as large as it may be.
+std::optional<IntervalBlocks::Cuts> IntervalBlocks::cut(
+    const std::vector<char>& dropped, const std::vector<std::uint32_t>& last_reader,
+    double bytes) const {
+  const std::vector<double> across = bytes_across(last_reader, dropped);
+  Cuts cuts;
+  double held = 0;  // of the blocks before
+  for (std::uint32_t begin = 0; begin < turn_;) {
+    double inside = 0;
+    double extra = 0;
+    std::uint32_t end = begin;
+    for (; end < turn_; ++end) {
+      extra = std::max(extra, extra_[end]);
+      if (held + inside + resting_[end] + extra > bytes) break;
+      inside += resting_[end];
+    }
+    if (end == begin) return std::nullopt;
+    if (end < turn_) {
+      const auto sought = static_cast<std::uint32_t>(kSoughtPart * (end - begin));
+      end = narrowest(std::max(begin + 1, end - sought), end, across);
+    }
+    double given_back = 0;
+    double at_the_end = 0;
+    for (std::uint32_t op = begin; op < end; ++op) {
+      if (!dropped[op]) {
+        held += resting_[op];
+      } else {
+        given_back += resting_[op];
+      }
+      const bool made_anew = dropped[op] || resting_[op] == 0;
+      if (made_anew && last_reader[op] >= end) at_the_end += made_[op];
+    }
+    if (end < turn_ && given_back <= kLeastWorth * at_the_end) return std::nullopt;
+    held += at_the_end;
+    cuts.ends.push_back(end);
+    begin = end;
+  }
+  return cuts;
+}
+
+IntervalDecisions IntervalBlocks::decide(const std::vector<char>& dropped,
+                                         const std::vector<std::uint32_t>& last_reader,
+                                         const Cuts& cuts) const {
+  const Graph& graph = space_.graph;
+  IntervalDecisions decisions{space_.model.keep_everything(),
+                              IdVector<TensorId, char>(graph.num_tensors(), 0)};
+  const std::uint32_t last_block = cuts.ends.size() < 2 ? 0 : cuts.ends[cuts.ends.size() - 2];
+  std::size_t block = 0;
+  for (std::uint32_t op = 0; op < last_block; ++op) {
+    while (cuts.ends[block] <= op) ++block;
+    const bool wanted_later = last_reader[op] >= cuts.ends[block];
+    for (TensorId t : graph.makes(base_variant(graph, OpId(op)))) {
+      if (graph.fixed(t)) continue;
+      const IntervalId g = space_.model.interval_at(t, turn_);
+      if (!space_.model.droppable(g)) continue;
+      const bool rests = !space_.model.last(g);
+      if (rests && dropped[op] && !wanted_later) decisions.holdings[g] = Holding::kDropped;
+      if (!rests && resting_[op] == 0 && wanted_later) decisions.holdings[g] = Holding::kHeld;
+    }
+  }
+  return decisions;
+}
+
+std::optional<IntervalDecisions> IntervalBlocks::within(double bytes) const {
+  return within(bytes, 0);
+}
+
+std::optional<IntervalDecisions> IntervalBlocks::within(double bytes, double least_share) const {
+  std::optional<IntervalDecisions> best;
+  // The fewest that will do, as if more of them always did.
+  auto low = static_cast<std::size_t>(least_share * static_cast<double>(by_price_.size()));
+  std::size_t high = by_price_.size() + 1;
+  while (low < high) {
+    const std::size_t middle = low + (high - low) / 2;
+    const std::vector<char> dropped = cheapest(middle);
+    const std::vector<std::uint32_t> last_reader = last_readers(dropped);
+    const std::optional<Cuts> cuts = cut(dropped, last_reader, bytes);
+    if (cuts) {
+      best = decide(dropped, last_reader, *cuts);
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return best;
+}
+
+}  // namespace regen::search

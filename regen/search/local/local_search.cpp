@@ -1,0 +1,191 @@
+#include "regen/search/local/local_search.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "regen/base/parallel.h"
+#include "regen/search/build/sequence.h"
+#include "regen/search/effort_fraction.h"
+#include "regen/search/local/interval_blocks.h"
+#include "regen/search/local/search_worker.h"
+
+namespace regen::search {
+namespace {
+
+// Tries before an worker goes back to its best.
+constexpr int kCycle = 300;
+constexpr int kCycleOfLarge = 60;
+// As many on every machine, so that all find the same. Where a try takes long, few that come far.
+constexpr std::size_t kWorkers = 8;
+constexpr std::size_t kWorkersOfLarge = 2;
+constexpr int kRoundsPerSettler = 2;  // before the worst worker goes on from the best
+
+// Of the effort, for the first plans, and for those from hints: they may take long, and others have
+// to be asked.
+constexpr double kStartShare = 0.2;
+
+double forward_cost(const Graph& graph, OpId turn) {
+  double sum = 0;
+  for (OpId op : graph.ops()) {
+    if (turn.valid() && op < turn) sum += graph.cost(base_variant(graph, op));
+  }
+  return sum;
+}
+
+}  // namespace
+
+void LocalSearch::offer(const IntervalState& state) {
+  if (!state.plan.fits || (best_ && best_->cost <= state.plan.cost)) return;
+  best_ = state.plan;
+  if (space_.problem.observer) space_.problem.observer(effort_.seconds(), best_->cost, 0);
+}
+
+void LocalSearch::fit_and_add(IntervalState state, IntervalRepair& repair, bool give_up) {
+  Random random(1);
+  if (repair.relieve(state, random, give_up)) add(std::move(state), repair);
+}
+
+void LocalSearch::add(IntervalState state, IntervalRepair& repair) {
+  Random random(1);
+  repair.refill(state, random);
+  offer(state);
+  const bool known = std::ranges::any_of(
+      starts_, [&](const IntervalState& other) { return other.plan.cost == state.plan.cost; });
+  if (!known) starts_.push_back(std::move(state));
+}
+
+// What fits is sought with ever smaller blocks, because their bytes are estimated.
+void LocalSearch::start_in_blocks() {
+  const IntervalDecisions everything{space_.model.keep_everything(), early_values(0)};
+  const IntervalPlan kept = repair_.evaluate(everything);
+  if (!kept.fits) add_blocks(IntervalBlocks(space_, kept));
+}
+
+void LocalSearch::add_blocks(const IntervalBlocks& blocks) {
+  const auto budget = static_cast<double>(*space_.problem.budget);
+  for (const double cheapest : {0.0, 0.25, 0.5, 0.75, 0.95}) {
+    for (const double share : {1.0, 0.98, 0.95, 0.9, 0.8}) {
+      auto decisions = blocks.within(share * budget, cheapest);
+      if (!decisions) break;
+      IntervalState state{std::move(*decisions), {}};
+      state.plan = repair_.evaluate(state.decisions);
+      if (!state.plan.fits) continue;
+      add(std::move(state), repair_);
+      break;
+    }
+  }
+}
+
+void LocalSearch::start(bool give_up) {
+  give_up |= space_.many();
+  Effort own(fraction_of(effort_, kStartShare));
+  IntervalRepair repair(space_, own);
+  for (const double share : {0.0, 1.0, 0.5, 1.5, 2.5}) {
+    if (share > 0 && !space_.can_move()) break;
+    if ((give_up || best_) && own.exhausted()) break;
+    fit_and_add({{space_.model.keep_everything(), early_values(share)}, {}}, repair,
+                give_up || best_.has_value());
+  }
+  effort_.add(own.work());
+}
+
+void LocalSearch::start_from(const Plan& plan) {
+  IntervalState state;
+  if (space_.model.read_plan(plan, state.decisions.holdings, state.decisions.moved)) {
+    fit_and_add(std::move(state));
+  }
+}
+
+void LocalSearch::start_from_hints(const std::vector<double>& again) {
+  Effort own(fraction_of(effort_, kStartShare));
+  IntervalRepair repair(space_, own);
+  const IntervalPlan kept = repair_.evaluate({space_.model.keep_everything(), early_values(0)});
+  std::vector<std::uint32_t> over_before{0};  // how many ops are over the budget
+  for (const Bytes b : kept.stage_bytes) {
+    over_before.push_back(over_before.back() + (b > *space_.problem.budget));
+  }
+  if (!kept.fits) {
+    IntervalBlocks blocks(space_, kept);
+    blocks.prefer(again);
+    add_blocks(blocks);
+  }
+  for (const double threshold : {0.5, 0.95, 0.05}) {
+    for (const double share : {0.0, 0.5, 1.0}) {
+      if (share > 0 && !space_.can_move()) break;
+      if (own.exhausted()) break;
+      IntervalState state{{space_.model.keep_everything(), early_values(share)}, {}};
+      for (const IntervalId g : space_.inner) {
+        const ReuseInterval& interval = space_.model.interval(g);
+        const bool helps = over_before[interval.end] > over_before[interval.begin + 1];
+        const bool hinted = again[space_.graph.producer(interval.tensor).index()] > threshold;
+        if (helps && hinted && !state.decisions.moved[interval.tensor]) {
+          state.decisions.holdings[g] = Holding::kDropped;
+        }
+      }
+      fit_and_add(std::move(state), repair, true);
+    }
+  }
+  effort_.add(own.work());
+}
+
+// The first values, as many as travel in so much of the forward pass: they have the most time.
+IdVector<TensorId, char> LocalSearch::early_values(double share) const {
+  const double seconds = share * forward_cost(space_.graph, space_.turn);
+  auto bytes = static_cast<Bytes>(seconds * space_.problem.link.to_host);
+  IdVector<TensorId, char> moved(space_.graph.num_tensors(), 0);
+  for (TensorId t : space_.movable) {
+    bytes -= space_.graph.bytes(t);
+    if (bytes < 0) break;
+    moved[t] = 1;
+  }
+  return moved;
+}
+
+void LocalSearch::improve(std::uint64_t seed, double good_enough, const Patience& patience) {
+  if (starts_.empty() || space_.inner.empty()) return;
+  std::ranges::stable_sort(starts_, {}, [](const IntervalState& s) { return s.plan.cost; });
+  std::vector<SearchWorker> workers;
+  for (std::size_t i = 0; i < (space_.large() ? kWorkersOfLarge : kWorkers); ++i) {
+    workers.emplace_back(space_, starts_[i % starts_.size()], seed * kWorkers + i);
+  }
+  // The more there is to decide, the longer it may take to find something better.
+  const int tries = static_cast<int>(std::min<std::size_t>(100 + 20 * space_.inner.size(), 40'000));
+  const auto tired = [&](const SearchWorker& i) { return i.since_better() > tries; };
+  const Limits wait = fraction_of(effort_, patience.share);
+  std::optional<Effort> idle(wait);  // since something better was found
+  for (int round = 1; !effort_.exhausted() && best_->cost > good_enough; ++round) {
+    const double before = std::min(best_->cost, patience.known);
+    const std::int64_t work = effort_.work();
+    explore_all(workers, good_enough, *idle);
+    idle->add(effort_.work() - work);
+    if (best_->cost < before) idle.emplace(wait);
+    if (idle->exhausted()) break;
+    std::ranges::stable_sort(workers, {}, &SearchWorker::cost);
+    if (round % kRoundsPerSettler == 0) workers.back().settle(workers.front().best());
+    if (std::ranges::all_of(workers, tired)) break;
+  }
+}
+
+void LocalSearch::explore_all(std::vector<SearchWorker>& workers, double good_enough,
+                              const Effort& idle) {
+  Limits limits = effort_.limits();
+  // Those that wait for a core need their part of the time too.
+  const auto threads = static_cast<std::size_t>(available_threads());
+  const std::size_t turns = (workers.size() + threads - 1) / threads;
+  const double seconds = std::min(effort_.seconds_left(), idle.seconds_left());
+  limits.seconds = seconds / static_cast<double>(turns);
+  if (limits.work != Limits{}.work) {
+    const std::int64_t work = std::min(effort_.work_left(), idle.work_left());
+    limits.work = work / static_cast<std::int64_t>(workers.size()) + 1;
+  }
+  const int tries = space_.large() ? kCycleOfLarge : kCycle;
+  parallel_for(workers.size(), 0,
+               [&](std::size_t i) { workers[i].explore(tries, good_enough, limits); });
+  for (const SearchWorker& worker : workers) {
+    effort_.add(worker.work());
+    offer(worker.best());
+  }
+}
+
+}  // namespace regen::search

@@ -1,0 +1,45 @@
+// One of several searches that go on side by side from different plans: holds some of what is
+// dropped, or moves other values, mends what no longer fits, and takes what is better, or for a
+// while what is a little worse.
+#pragma once
+
+#include <cstdint>
+
+#include "regen/search/local/interval_repair.h"
+
+namespace regen::search {
+
+class SearchWorker {
+ public:
+  // The space must outlive it.
+  SearchWorker(const IntervalSpace& space, IntervalState start, std::uint64_t seed)
+      : space_(&space), random_(seed), current_(start), best_(std::move(start)) {}
+
+  // Tries so often, within the limits, until something is good enough.
+  void explore(int tries, double good_enough, const Limits& limits);
+  // Goes on from another's plan, by chances of its own.
+  void settle(const IntervalState& state) { best_ = state; }
+
+  const IntervalState& best() const { return best_; }
+  double cost() const { return best_.plan.cost; }
+  std::int64_t work() const { return work_; }  // of the last exploration
+  int since_better() const { return since_better_; }
+
+ private:
+  void perturb(IntervalState& state);
+  void hold_some(IntervalState& state);
+  void change_movement(IntervalState& state);
+  void exchange_movement(IntervalState& state);
+  void set_moved(IntervalState& state, TensorId t, bool moved);
+  TensorId any_value();
+  TensorId large_value();
+
+  const IntervalSpace* space_;
+  Random random_;
+  IntervalState current_;
+  IntervalState best_;
+  std::int64_t work_ = 0;
+  int since_better_ = 0;  // tries
+};
+
+}  // namespace regen::search

@@ -1,0 +1,31 @@
+#include "regen/search/planner.h"
+
+#include <array>
+
+namespace regen::search {
+
+template <>
+std::span<const std::string_view> choice_names<Rounding>() {
+  static constexpr std::array<std::string_view, 4> kNames{"sweep", "half", "random_threshold",
+                                                          "randomised"};
+  return kNames;
+}
+
+std::string_view to_string(PlanStatus status) {
+  constexpr std::array<std::string_view, 4> kNames{"optimal", "feasible", "infeasible", "unknown"};
+  return kNames[static_cast<std::size_t>(status)];
+}
+
+std::string_view to_string(BoundKind kind) {
+  switch (kind) {
+    case BoundKind::kEveryPlan:
+      return "every_plan";
+    case BoundKind::kOrder:
+      return "order";
+    case BoundKind::kStages:
+      return "stages";
+  }
+  return "?";
+}
+
+}  // namespace regen::search

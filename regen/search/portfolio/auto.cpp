@@ -1,0 +1,153 @@
+// All decisions together: in which order ops run for the first time, in which of their ways, and
+// then what plan_in_order.h decides.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "regen/search/build/accounting.h"
+#include "regen/search/build/sequence.h"
+#include "regen/search/effort_fraction.h"
+#include "regen/search/judge.h"
+#include "regen/search/planner_list.h"
+#include "regen/search/portfolio/implementation_choice.h"
+#include "regen/search/portfolio/implementation_plans.h"
+#include "regen/search/portfolio/order_choice.h"
+#include "regen/search/portfolio/portfolio.h"
+#include "regen/search/portfolio/second_opinion.h"
+#include "regen/search/portfolio/variant_choice.h"
+#include "regen/search/portfolio/variant_refinement.h"
+
+namespace regen::search {
+namespace {
+
+// Of the effort, where another order than the graph's looks better: for that.
+constexpr double kOrderShare = 0.5;
+// Of the effort, where ops have several ways to run: for those that a first plan chose.
+constexpr double kChosenShare = 0.5;
+// Of a search that was given no limit; about 8 seconds.
+constexpr std::int64_t kDefaultWork = 8'000'000;
+// Costs that differ by less are the same up to rounding.
+constexpr double kSame = 1e-9;
+
+// Plans a graph with one way for each op, and then lets each run take the fastest that fits.
+Result<Proposal> decide_in_view(const Problem& problem, const VariantView& view, bool unlimited,
+                                Effort& effort) {
+  const Graph& graph = *problem.graph;
+  Problem inner = problem;
+  inner.graph = &view.graph();
+  REGEN_ASSIGN(Proposal proposal, plan_in_order(inner, graph, unlimited, effort));
+  if (!proposal.plan) return proposal;
+  REGEN_ASSIGN(proposal.plan, with_fastest_variants(graph, view.original(std::move(*proposal.plan)),
+                                                    problem.link, *problem.budget));
+  return proposal;
+}
+
+// Whether the first is the better one, as the simulator sees it.
+Result<bool> better(const Problem& problem, const Proposal& a, const Proposal& b) {
+  if (!a.plan || !b.plan) return a.plan.has_value();
+  REGEN_ASSIGN(const Simulation of_a, simulate(*problem.graph, *a.plan, {.link = problem.link}));
+  REGEN_ASSIGN(const Simulation of_b, simulate(*problem.graph, *b.plan, {.link = problem.link}));
+  const bool a_fits = within_limits(problem, of_a);
+  const bool b_fits = within_limits(problem, of_b);
+  if (a_fits != b_fits) return a_fits;
+  return a_fits ? of_a.cost < of_b.cost : of_a.peak_bytes < of_b.peak_bytes;
+}
+
+// With the ways that were chosen for a first plan, and with those that all other planners take.
+Result<Proposal> decide_with_variants(const Problem& problem, bool unlimited, Effort& effort) {
+  const Graph& graph = *problem.graph;
+  REGEN_ASSIGN(const VariantView view, choose_variants(problem, effort));
+  IdVector<OpId, VariantId> base(graph.num_ops());
+  for (OpId op : graph.ops()) base[op] = base_variant(graph, op);
+  if (view.chosen() == base) return decide_in_view(problem, view, unlimited, effort);
+  Effort first(fraction_of(effort, kChosenShare));
+  REGEN_ASSIGN(Proposal chosen, decide_in_view(problem, view, unlimited, first));
+  effort.add(first.work());
+  if (chosen.status == PlanStatus::kOptimal) return chosen;
+  REGEN_ASSIGN(const VariantView base_view, VariantView::make(graph, std::move(base)));
+  REGEN_ASSIGN(Proposal other, decide_in_view(problem, base_view, unlimited, effort));
+  const double bound = std::max(chosen.lower_bound, other.lower_bound);
+  REGEN_ASSIGN(const bool other_is_better, better(problem, other, chosen));
+  if (other_is_better) std::swap(chosen, other);
+  if (chosen.bound_kind == other.bound_kind) chosen.lower_bound = bound;
+  return chosen;
+}
+
+// Where every op has one implementation.
+Result<Proposal> decide_algorithms(const Problem& problem, bool unlimited, Effort& effort) {
+  const Graph& graph = *problem.graph;
+  if (!problem.budget || variant_decisions(graph).empty()) {
+    return plan_in_order(problem, graph, unlimited, effort);
+  }
+  if (few_choices(graph)) {
+    return plan_every_choice(problem, effort, [&](const Problem& one, Effort& own) {
+      return plan_in_order(one, *one.graph, unlimited, own);
+    });
+  }
+  return decide_with_variants(problem, unlimited, effort);
+}
+
+// Too many algorithms to try them all, each chosen for itself: there `monet` may know better.
+bool many_algorithms(const Graph& graph) {
+  const bool groups =
+      std::ranges::any_of(graph.ops(), [&](OpId op) { return graph.choice_group(op).valid(); });
+  return !groups && !variant_decisions(graph).empty() && !few_choices(graph);
+}
+
+Result<Proposal> decide(const Problem& problem, bool unlimited, Effort& effort) {
+  const Graph& graph = *problem.graph;
+  if (!problem.budget || !(several_implementations(graph) || many_algorithms(graph))) {
+    return decide_algorithms(problem, unlimited, effort);
+  }
+  // Each choice gets its share of the effort, so that none may take as long as it likes.
+  return plan_implementations(problem, effort, [](const Problem& one, Effort& own) {
+    return decide_algorithms(one, false, own);
+  });
+}
+
+// In the order of the graph, and in another one where that promises more.
+Result<Proposal> decide_in_orders(const Problem& problem, bool unlimited, Effort& effort) {
+  std::optional<OrderView> view;
+  if (problem.budget && !problem.options.keep_order) view = promising_order(problem, effort);
+  if (!view) return decide(problem, unlimited, effort);
+  Effort first(fraction_of(effort, kOrderShare));
+  Problem inner = problem;
+  inner.graph = &view->graph();
+  inner.observer = nullptr;  // its bounds are for that order
+  REGEN_ASSIGN(Proposal other, decide(inner, unlimited, first));
+  effort.add(first.work());
+  if (other.plan) other.plan = view->original(std::move(*other.plan));
+  REGEN_ASSIGN(Proposal own, decide(problem, unlimited, effort));
+  REGEN_ASSIGN(const bool other_is_better, better(problem, other, own));
+  if (!other_is_better) return own;
+  other.note += ", in another order";
+  other.bound_kind = BoundKind::kEveryPlan;
+  other.lower_bound = bound_of_every_order(*problem.graph, problem, 1, effort);
+  if (other.status == PlanStatus::kOptimal) other.status = PlanStatus::kFeasible;
+  REGEN_ASSIGN(const Simulation simulation,
+               simulate(*problem.graph, *other.plan, {.link = problem.link}));
+  const double bound = std::max(other.lower_bound, least_cost(*problem.graph));
+  const bool proven = simulation.cost <= bound * (1 + kSame);
+  if (proven && within_limits(problem, simulation)) other.status = PlanStatus::kOptimal;
+  return other;
+}
+
+}  // namespace
+
+Result<Proposal> plan_auto(const Problem& problem, Effort& effort) {
+  REGEN_TRY(expect_plain_accounting(problem, "auto"));
+  Limits limits = effort.limits();
+  const bool unlimited = std::isinf(limits.seconds) && limits.work == Limits{}.work;
+  if (unlimited) limits.work = kDefaultWork;
+  Effort all(limits);
+  Effort own(fraction_of(all, 1 - share_for_second_opinions(*problem.graph)));
+  REGEN_ASSIGN(Proposal proposal, decide_in_orders(problem, unlimited, own));
+  all.add(own.work());
+  auto result = with_second_opinions(problem, std::move(proposal), all);
+  effort.add(all.work());
+  return result;
+}
+
+}  // namespace regen::search

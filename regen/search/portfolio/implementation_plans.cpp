@@ -1,0 +1,203 @@
+#include "regen/search/portfolio/implementation_plans.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "regen/plan/explain.h"
+#include "regen/plan/whereabouts.h"
+#include "regen/search/bounds/covering_bound.h"
+#include "regen/search/build/checkpoint_plan.h"
+#include "regen/search/build/sequence.h"
+#include "regen/search/effort_fraction.h"
+#include "regen/search/judge.h"
+#include "regen/search/portfolio/implementation_choice.h"
+#include "regen/search/portfolio/portfolio.h"
+#include "regen/search/portfolio/variant_choice.h"
+#include "regen/search/portfolio/variant_refinement.h"
+#include "regen/search/registry.h"
+
+namespace regen::search {
+namespace {
+
+// So many choices, on graphs of so many ops, all get a quick plan, and the best a thorough one.
+constexpr std::size_t kFewChoices = 64;
+constexpr std::size_t kFewOps = 60;
+constexpr std::size_t kPlannedChoices = 8;
+// Of what is left when it is their turn.
+constexpr double kBaseShare = 0.5;    // what all other planners take
+constexpr double kOnlyShare = 0.6;    // the same, where nothing else can be taken
+constexpr double kQuickShare = 0.3;   // choosing by quick plans
+constexpr double kChosenShare = 0.5;  // planning what they chose
+constexpr double kMonetShare = 0.6;
+constexpr double kBoundShare = 0.1;
+// Beyond these it finds nothing in time.
+constexpr std::size_t kMostMonetOps = 500;
+// Costs that differ by less are the same up to rounding.
+constexpr double kSame = 1e-9;
+
+class ImplementationPlans {
+ public:
+  ImplementationPlans(const Problem& problem, Effort& effort, const PlanOneImplementation& plan)
+      : problem_(problem),
+        graph_(*problem.graph),
+        effort_(effort),
+        plan_(plan),
+        all_(graph_),
+        best_(problem) {}
+
+  Result<Proposal> run() {
+    Effort own(fraction_of(effort_, kBoundShare));
+    const double bound = covering_bound(graph_, problem_.link, *problem_.budget, own, host()).cost;
+    effort_.add(own.work());
+    bound_ = std::max(std::isfinite(bound) ? bound : 0.0, least_cost(graph_));
+    std::optional<std::vector<ChosenImplementations>> few;
+    few = all_.all(graph_.num_ops() <= kFewOps ? kFewChoices : 1);
+    if (few && few->size() == 1) {
+      REGEN_TRY(try_choice(all_.base(), kOnlyShare));
+      if (wants_more()) REGEN_TRY(ask_monet(1));
+    } else {
+      REGEN_TRY(few ? try_best_of(std::move(*few)) : try_promising());
+    }
+    return proposal();
+  }
+
+ private:
+  Bytes host() const { return problem_.host_budget.value_or(kMaxBytes); }
+
+  // Of all choices those that quick plans like best.
+  Status try_best_of(std::vector<ChosenImplementations> choices) {
+    REGEN_TRY(try_choice(all_.base(), kBaseShare));
+    Effort quick(fraction_of(effort_, kQuickShare));
+    std::vector<std::pair<QuickWorth, std::size_t>> order;
+    for (std::size_t i = 0; i < choices.size(); ++i) {
+      REGEN_ASSIGN(const VariantView view, all_.view(choices[i]));
+      order.emplace_back(quick_worth(problem_, view.graph(), quick), i);
+    }
+    effort_.add(quick.work());
+    std::ranges::sort(order);
+    const std::size_t count = std::min(order.size(), kPlannedChoices);
+    for (std::size_t i = 0; i < count && wants_more(); ++i) {
+      REGEN_TRY(try_choice(choices[order[i].second], 1.0 / static_cast<double>(count - i + 1)));
+    }
+    return wants_more() ? ask_monet(1) : Status{};
+  }
+
+  Status try_promising() {
+    REGEN_TRY(try_choice(all_.base(), kBaseShare));
+    if (!wants_more()) return {};
+    Effort quick(fraction_of(effort_, kQuickShare));
+    REGEN_ASSIGN(const Preferred preferred, algorithms_of_base(quick));
+    REGEN_ASSIGN(const ChosenImplementations chosen,
+                 choose_implementations(problem_, all_, preferred, quick));
+    effort_.add(quick.work());
+    REGEN_TRY(try_choice(chosen, kChosenShare));
+    return wants_more() ? ask_monet(kMonetShare) : Status{};
+  }
+
+  // Variants that suit the budget where all take their base implementation.
+  using Preferred = IdVector<OpId, VariantId>;
+  Result<Preferred> algorithms_of_base(Effort& effort) const {
+    REGEN_ASSIGN(const VariantView base, all_.view(all_.base()));
+    Preferred preferred = base.chosen();
+    if (variant_decisions(base.graph()).empty()) return preferred;
+    Problem inner = problem_;
+    inner.graph = &base.graph();
+    inner.observer = nullptr;
+    REGEN_ASSIGN(const VariantView algorithms, choose_variants(inner, effort));
+    for (OpId op : graph_.ops()) preferred[op] = base.original(op, algorithms.chosen()[op]);
+    return preferred;
+  }
+
+  bool wants_more() const { return !nothing_better() && (!fits() || !effort_.exhausted()); }
+
+  Status try_choice(const ChosenImplementations& chosen, double share) {
+    if (std::ranges::find(tried_, chosen) != tried_.end()) return {};
+    tried_.push_back(chosen);
+    REGEN_ASSIGN(const VariantView view, all_.view(chosen));
+    if (structural_bound(view.graph()).bytes > *problem_.budget) return {};
+    Effort own(fraction_of(effort_, share));
+    const double least =
+        covering_bound(view.graph(), problem_.link, *problem_.budget, own, host()).cost;
+    // Plans in other orders than the graph's are sought elsewhere, but for what others propose.
+    if (fits() && least >= cost() && chosen != all_.base()) {
+      effort_.add(own.work());
+      return {};
+    }
+    Problem inner = problem_;
+    inner.graph = &view.graph();
+    inner.observer = nullptr;  // its bounds are for that choice
+    REGEN_ASSIGN(Proposal proposal, plan_(inner, own));
+    effort_.add(own.work());
+    if (!proposal.plan) return {};
+    return offer(view.original(std::move(*proposal.plan)), proposal.note);
+  }
+
+  // Its own plan, which may take different implementations in different runs, and one by its
+  // choice.
+  Status ask_monet(double share) {
+    const Planner* monet = planner_for(problem_, "monet");
+    if (monet == nullptr || graph_.num_ops() > kMostMonetOps) return {};
+    Problem quiet = problem_;
+    quiet.observer = nullptr;
+    auto outcome = solve(*monet, quiet, fraction_of(effort_, share));
+    if (!outcome.ok()) return {};  // a graph that it cannot take
+    effort_.add(outcome->work);
+    if (!outcome->plan) return {};
+    const auto chosen = all_.of_plan(*outcome->plan);
+    REGEN_TRY(offer(std::move(*outcome->plan), "monet"));
+    if (chosen && wants_more()) REGEN_TRY(try_choice(*chosen, kChosenShare));
+    return {};
+  }
+
+  // Each run takes the fastest variant for which there is room.
+  Status offer(Plan plan, std::string note) {
+    if (problem_.options.keep_order && !keeps_order(plan)) return {};
+    REGEN_ASSIGN(plan,
+                 with_fastest_variants(graph_, std::move(plan), problem_.link, *problem_.budget));
+    REGEN_ASSIGN(const Simulation simulation, simulate(graph_, plan, {.link = problem_.link}));
+    best_.offer({std::move(plan), simulation, std::move(note)});
+    return {};
+  }
+
+  bool fits() const { return best_.best() && within_limits(problem_, best_.best()->simulation); }
+  double cost() const { return best_.best()->simulation.cost; }
+  bool nothing_better() const { return fits() && cost() <= bound_ * (1 + kSame); }
+
+  Result<Proposal> proposal() {
+    const bool found = fits();
+    const double best_cost = found ? cost() : std::numeric_limits<double>::infinity();
+    Proposal result = std::move(best_).proposal("no choice of implementations has a plan");
+    if (!result.plan) return result;
+    const bool in_order = keeps_order(*result.plan);
+    const double bound = in_order ? bound_ : bound_of_every_order(graph_, problem_, 1, effort_);
+    result.bound_kind = in_order ? BoundKind::kOrder : BoundKind::kEveryPlan;
+    result.lower_bound = std::min(std::max(bound, least_cost(graph_)), best_cost);
+    if (found && best_cost <= result.lower_bound * (1 + kSame)) {
+      result.status = PlanStatus::kOptimal;
+    }
+    return result;
+  }
+
+  const Problem& problem_;
+  const Graph& graph_;
+  Effort& effort_;
+  const PlanOneImplementation& plan_;
+  const Implementations all_;
+  BestCandidate best_;
+  double bound_ = 0;
+  std::vector<ChosenImplementations> tried_;
+};
+
+}  // namespace
+
+Result<Proposal> plan_implementations(const Problem& problem, Effort& effort,
+                                      const PlanOneImplementation& plan) {
+  return ImplementationPlans(problem, effort, plan).run();
+}
+
+}  // namespace regen::search

@@ -1,0 +1,72 @@
+#include "regen/search/services/background_search.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <exception>
+#include <utility>
+
+namespace regen::search {
+namespace {
+
+// Costs that differ by less are the same up to rounding.
+constexpr double kSame = 1e-9;
+
+// The training comes first.
+constexpr int kNice = 10;
+
+Problem on_graph(Problem problem, const Graph& graph) {
+  problem.graph = &graph;
+  return problem;
+}
+
+}  // namespace
+
+BackgroundSearch::BackgroundSearch(std::shared_ptr<const Graph> graph,
+                                   std::vector<const Planner*> planners, Problem problem,
+                                   AddressOptions addresses, Limits limits)
+    : graph_(std::move(graph)),
+      planners_(std::move(planners)),
+      problem_(on_graph(std::move(problem), *graph_)),
+      addresses_(addresses),
+      limits_(limits),
+      process_(getpid()) {
+  limits_.interrupt = &stopped_;
+  thread_ = std::thread([this] { run(); });
+}
+
+BackgroundSearch::~BackgroundSearch() {
+  stop();
+  if (process_ == getpid()) {
+    wait();
+  } else {
+    thread_.detach();  // a child that was forked has this object, but not the thread
+  }
+}
+
+void BackgroundSearch::wait() {
+  if (process_ == getpid() && thread_.joinable()) thread_.join();
+}
+
+void BackgroundSearch::run() {
+  setpriority(PRIO_PROCESS, 0, kNice);  // on Linux, of the thread and of those that it starts
+  outcome_ = search();
+  ended_.store(true, std::memory_order_release);
+}
+
+// Nobody above this thread could catch what a planner throws.
+Result<Outcome> BackgroundSearch::search() const {
+  try {
+    return best_addressed(planners_, problem_, addresses_, limits_);
+  } catch (const std::exception& error) {
+    return bad_input(std::string("the search for a better plan failed: ") + error.what());
+  }
+}
+
+Result<bool> is_better(const Problem& problem, const Outcome& found, const Plan& in_use) {
+  if (!has_plan(found) || !within_limits(problem, found.simulation)) return false;
+  REGEN_ASSIGN(const Simulation now, simulate(*problem.graph, in_use, {.link = problem.link}));
+  return found.simulation.cost < now.cost * (1 - kSame);
+}
+
+}  // namespace regen::search

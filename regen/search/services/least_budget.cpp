@@ -1,0 +1,144 @@
+#include "regen/search/services/least_budget.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "regen/graph/analysis.h"
+#include "regen/plan/explain.h"
+#include "regen/search/portfolio/variant_choice.h"
+#include "regen/search/registry.h"
+#include "regen/simulate/simulate.h"
+
+namespace regen::search {
+namespace {
+
+// Who goes before auto, those that are quick first.
+constexpr std::array<std::string_view, 4> kGoodAtLittle{"chain", "vdnn", "lower_sets_approx",
+                                                        "checkmate"};
+// Of a planner that was given no limit, for each budget; a fraction of a second.
+constexpr std::int64_t kMostWork = 100'000;
+// Bisection ends at this part of the span. The last steps are single budgets.
+constexpr Bytes kParts = 256;
+constexpr int kLastSteps = 16;
+
+class LeastBudget {
+ public:
+  LeastBudget(const Problem& problem, const AddressOptions& options, const Limits& limits)
+      : problem_(problem),
+        options_(options),
+        limits_(limits),
+        clock_(limits),
+        bound_(structural_bound(*problem.graph).bytes) {
+    limits_.work = std::min(limits_.work, kMostWork);
+  }
+
+  Status begin() {
+    Problem everything = problem_;
+    everything.budget.reset();
+    REGEN_ASSIGN(best_, solve_addressed(own_planner("keep_all"), everything, options_, limits_));
+    everything_ =
+        std::max(live_bytes_keep_all(*problem_.graph).peak_bytes, best_.simulation.peak_bytes);
+    least_ = everything_;
+    return {};
+  }
+
+  // Goes down as far as this planner can. From the top, whatever others have found: one that
+  // cannot do a little better than they may still do much better, since none is sure of what it
+  // does.
+  Status descend(const Planner& planner) {
+    Bytes low = bound_;
+    Bytes high = everything_;
+    REGEN_ASSIGN(std::optional<Bytes> met, meets(planner, low));
+    if (met) return {};
+    const Bytes precision = std::max(options_.alignment, (high - low) / kParts);
+    while (high - low > precision) {
+      const Bytes middle = low + (high - low) / 2;
+      REGEN_ASSIGN(met, meets(planner, middle));
+      (met ? high : low) = met.value_or(middle);
+    }
+    return descend_by_one(planner);
+  }
+
+  // From the least that is known.
+  Status descend_by_one(const Planner& planner) {
+    for (int i = 0; i < kLastSteps; ++i) {
+      REGEN_ASSIGN(const std::optional<Bytes> met, meets(planner, least_ - 1));
+      if (!met) break;
+    }
+    return {};
+  }
+
+  Outcome take() && { return std::move(best_); }
+
+ private:
+  // What the plan takes that the planner finds within so many bytes, if it does.
+  Result<std::optional<Bytes>> meets(const Planner& planner, Bytes budget) {
+    if (budget < bound_ || clock_.exhausted()) return std::optional<Bytes>();
+    Problem problem = problem_;
+    problem.budget = budget;
+    Limits limits = limits_;
+    limits.seconds = std::max(0.0, clock_.seconds_left());
+    REGEN_ASSIGN(Outcome outcome, solve_addressed(planner, problem, options_, limits));
+    if (!has_plan(outcome)) return std::optional<Bytes>();
+    const Bytes peak = outcome.simulation.peak_bytes;
+    if (peak < least_) {
+      least_ = peak;
+      best_ = std::move(outcome);
+    }
+    return std::optional(peak);
+  }
+
+  const Problem& problem_;
+  const AddressOptions& options_;
+  Limits limits_;
+  const Effort clock_;  // of the whole; its work is not counted
+  Bytes bound_;
+  Bytes everything_ = 0;  // for keeping everything
+  Bytes least_ = 0;       // that is known to work
+  Outcome best_;
+};
+
+Result<Outcome> least_of_graph(const Planner& planner, const Problem& problem,
+                               const AddressOptions& options, const Limits& limits) {
+  LeastBudget search(problem, options, limits);
+  REGEN_TRY(search.begin());
+  if (planner.name == "auto") {
+    // One that cannot take the graph has nothing to say.
+    for (const std::string_view name : kGoodAtLittle) {
+      if (const Planner* first = planner_for(problem, name)) (void)search.descend(*first);
+    }
+  }
+  REGEN_TRY(search.descend(planner));
+  return std::move(search).take();
+}
+
+// Planners that know of one way for each op are given the way with the least workspace.
+Result<Outcome> least_of_smallest(const Planner& planner, const Problem& problem,
+                                  const AddressOptions& options, const Limits& limits) {
+  const Graph& graph = *problem.graph;
+  REGEN_ASSIGN(const VariantView view, VariantView::make(graph, smallest_choice(graph)));
+  Problem inner = problem;
+  inner.graph = &view.graph();
+  REGEN_ASSIGN(Outcome outcome, least_of_graph(planner, inner, options, limits));
+  if (!outcome.plan) return outcome;
+  outcome.plan = view.original(std::move(*outcome.plan));
+  outcome.plan->fingerprint = graph.fingerprint();
+  outcome.base_cost = graph.base_cost();
+  outcome.lower_bound = 0;  // it was one for that choice
+  outcome.gap = 1;
+  REGEN_ASSIGN(outcome.simulation, simulate(graph, *outcome.plan, {.link = problem.link}));
+  return outcome;
+}
+
+}  // namespace
+
+Result<Outcome> least_budget(const Planner& planner, const Problem& problem,
+                             const AddressOptions& options, const Limits& limits) {
+  const bool one_way = variant_decisions(*problem.graph).empty();
+  return one_way ? least_of_graph(planner, problem, options, limits)
+                 : least_of_smallest(planner, problem, options, limits);
+}
+
+}  // namespace regen::search

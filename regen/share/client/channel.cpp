@@ -1,0 +1,62 @@
+#include "regen/share/client/channel.h"
+
+#include <array>
+
+#include "regen/base/text.h"
+#include "regen/share/protocol/unix_socket.h"
+
+namespace regen::share {
+Result<Channel> Channel::open(const std::string& path) {
+  Channel channel;
+  REGEN_ASSIGN(channel.socket_,
+               connect_to(path, SOCK_STREAM, {"daemon", "a running `regen share serve`"}));
+  return channel;
+}
+
+void Channel::send(const Message& message) {
+  const std::string bytes = encode(message);
+  for (std::size_t sent = 0; sent < bytes.size();) {
+    const auto count = send_to(socket_.number(), std::string_view(bytes).substr(sent), {}, 0);
+    if (count <= 0) return;
+    sent += static_cast<std::size_t>(count);
+  }
+}
+
+std::optional<std::string> Channel::read_some(int flags) {
+  std::array<char, 16384> buffer;
+  const auto count = receive_from(socket_.number(), buffer, received_, flags);
+  if (count == 0 || (count < 0 && errno != EAGAIN && errno != EWOULDBLOCK)) ended_ = true;
+  if (count <= 0) return std::nullopt;
+  return std::string(buffer.data(), static_cast<std::size_t>(count));
+}
+
+Result<std::optional<Message>> Channel::receive() {
+  return next_message(0);
+}
+
+Result<std::optional<Message>> Channel::receive_now() {
+  return next_message(MSG_DONTWAIT);
+}
+
+Result<std::optional<Message>> Channel::next_message(int flags) {
+  while (true) {
+    REGEN_ASSIGN(std::optional<Message> message, reader_.next());
+    if (message && message->type == MessageType::kError) return decode_error(message->body);
+    if (message) return message;
+    const std::optional<std::string> bytes = read_some(flags);
+    if (!bytes) return std::optional<Message>();
+    reader_.append(*bytes);
+  }
+}
+
+Result<Json> ask(const std::string& path, const Message& question, MessageType answer) {
+  REGEN_ASSIGN(Channel channel, Channel::open(path));
+  channel.send(question);
+  REGEN_ASSIGN(std::optional<Message> message, channel.receive());
+  if (message && message->type == answer) return std::move(message->body);
+  return missing(
+      "the daemon at " + in_quotes(path) +
+      (message ? " gave another answer than asked for" : " went away without an answer"));
+}
+
+}  // namespace regen::share

@@ -1,0 +1,48 @@
+// A client's end of the connection to the daemon: whole messages, one after the other, blocking.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "regen/base/result.h"
+#include "regen/share/protocol/message.h"
+#include "regen/share/protocol/page.h"
+
+namespace regen::share {
+
+class Channel {
+ public:
+  // Of nobody: everything it receives is the end.
+  Channel() = default;
+  // ErrorCode::kMissing when nobody listens there.
+  static Result<Channel> open(const std::string& path);
+
+  // A daemon that is gone is noticed by the next receive(), which also has its last words.
+  void send(const Message& message);
+  // Sleeps until a message is there. Nothing when the daemon is gone; an error when it refused.
+  Result<std::optional<Message>> receive();
+  // The same, without sleeping: nothing also when no whole message is there yet.
+  Result<std::optional<Message>> receive_now();
+  // What came along with the last messages, if anything.
+  std::vector<Descriptor> take_descriptors() { return std::exchange(received_, {}); }
+  // Whether somebody has found out that nothing will come any more.
+  bool ended() const { return ended_; }
+  // Readable when there is something to receive; -1 without a connection.
+  int descriptor() const { return socket_.number(); }
+
+ private:
+  Result<std::optional<Message>> next_message(int flags);
+  std::optional<std::string> read_some(int flags);
+
+  Descriptor socket_;
+  std::vector<Descriptor> received_;
+  FrameReader reader_{Direction::kToClient};
+  bool ended_ = false;
+};
+
+// One question, one answer, on a connection of its own.
+Result<Json> ask(const std::string& path, const Message& question, MessageType answer);
+
+}  // namespace regen::share

@@ -1,0 +1,201 @@
+#include "regen/share/client/client.h"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "regen/base/json_fields.h"
+#include "regen/base/text.h"
+
+namespace regen::share {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Unlike any other job's, also on a machine that was cloned or restarted.
+std::string new_identity() {
+  std::uint64_t number = 0;
+  if (::getrandom(&number, sizeof number, 0) != sizeof number) {
+    number = static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
+  }
+  return std::to_string(::getpid()) + "-" + std::to_string(number);
+}
+
+}  // namespace
+
+Client::Client(ClientOptions options, JobSpec spec)
+    : options_(std::move(options)), spec_(std::move(spec)) {
+  if (spec_.identity.empty()) spec_.identity = new_identity();
+}
+
+Result<Client> Client::connect(const ClientOptions& options, JobSpec spec) {
+  Client client(options, std::move(spec));
+  REGEN_ASSIGN(client.channel_, Channel::open(options.socket));
+  REGEN_ASSIGN(const bool registered, client.register_job());
+  if (!registered) REGEN_TRY(client.reconnect());
+  return client;
+}
+
+Result<bool> Client::register_job() {
+  channel_.send({MessageType::kRegister, to_json(spec_)});
+  REGEN_ASSIGN(const std::optional<Message> answer, channel_.receive());
+  if (!answer) return false;
+  if (answer->type != MessageType::kRegistered) {
+    return bad_input("the daemon answered register with message " +
+                     std::to_string(static_cast<int>(answer->type)) + ", expected 65");
+  }
+  const JsonCursor body(answer->body, "registered");
+  REGEN_ASSIGN(const JsonCursor go_field, required_field(body, "go"));
+  REGEN_ASSIGN(const std::int64_t go, go_field.whole(1, UINT32_MAX));
+  REGEN_ASSIGN(const JsonCursor device_field, required_field(body, "device"));
+  REGEN_ASSIGN(const std::int64_t device, device_field.whole(0, UINT16_MAX));
+  std::vector<Descriptor> files = channel_.take_descriptors();
+  files.resize(2);
+  REGEN_ASSIGN(page_, ClientPage::map(files[0], static_cast<std::uint32_t>(go)));
+  use_ = DeviceUse(std::move(files[1]), static_cast<std::size_t>(device));
+  seen_ = page_.limit();
+  if (spec_.again) return true;
+  spec_.again = true;
+  spec_.full_bytes = seen_.bytes;
+  const bool parked = spec_.deepest >= Depth::kSpill;
+  spec_.held_bytes = parked ? std::min(spec_.persistent_bytes, seen_.bytes) : seen_.bytes;
+  return true;
+}
+
+Result<bool> Client::rejoin() {
+  auto channel = Channel::open(options_.socket);
+  if (!channel.ok()) {
+    if (channel.error().code == ErrorCode::kMissing) return false;
+    return channel.error();
+  }
+  channel_ = std::move(channel).value();
+  REGEN_ASSIGN(const bool registered, register_job());
+  reconnections_ += registered ? 1 : 0;
+  return registered;
+}
+
+// Sleeps longer and longer between attempts: a daemon that is down for an hour costs nothing.
+Status Client::reconnect() {
+  const auto began = Clock::now();
+  for (Nanoseconds pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
+    REGEN_ASSIGN(const bool joined, rejoin());
+    if (joined) return {};
+    const Nanoseconds spent = std::chrono::nanoseconds(Clock::now() - began).count();
+    if (options_.give_up && spent >= *options_.give_up) {
+      return limit_reached("the daemon at " + in_quotes(options_.socket) +
+                           " has been gone for more than " +
+                           format_exact(to_seconds(*options_.give_up)) + " s");
+    }
+    std::this_thread::sleep_for(std::chrono::nanoseconds(pause));
+  }
+}
+
+// A limit that does not ask for less than the job has confirmed is confirmed here: it may have been
+// higher for a while, without the job having seen it, and somebody may wait for the difference.
+void Client::look() {
+  const ByteLimit limit = page_.limit();
+  const bool news = limit.generation != seen_.generation;
+  seen_ = limit;
+  if (!news || limit.bytes < spec_.full_bytes) return;
+  channel_.send({MessageType::kConfirm, {{"generation", limit.generation}, {"used_bytes", used_}}});
+}
+
+// What the daemon says unasked, while the job does not hold the device.
+void Client::answer(const Message& message) {
+  if (message.type == MessageType::kLimit) look();
+  if (message.type != MessageType::kMakeRoom) return;
+  const std::string text = message.body.value("depth", std::string());
+  const auto depth = parse_depth(text);
+  if (make_room_ && depth.ok()) used_ = spec_.held_bytes = make_room_(*depth);
+  channel_.send({MessageType::kMadeRoom, {{"left_bytes", spec_.held_bytes}}});
+}
+
+Status Client::wait_for_turn(MessageType request) {
+  holding_ = false;
+  use_.end();
+  channel_.send({request, Json::object()});
+  while (true) {
+    REGEN_ASSIGN(const std::optional<Message> message, channel_.receive());
+    if (!message) {
+      REGEN_TRY(reconnect());
+      channel_.send({MessageType::kAcquire, Json::object()});
+    } else if (message->type == MessageType::kGranted) {
+      use_.begin();
+      holding_ = true;
+      spec_.held_bytes = spec_.full_bytes;
+      return {};
+    } else {
+      answer(*message);
+    }
+  }
+}
+
+Status Client::acquire() {
+  if (keep_going()) return {};
+  return wait_for_turn(holding_ ? MessageType::kYield : MessageType::kAcquire);
+}
+
+Status Client::yield() {
+  return wait_for_turn(holding_ ? MessageType::kYield : MessageType::kAcquire);
+}
+
+void Client::idle() {
+  if (!std::exchange(holding_, false)) return;
+  Json body = Json::object();
+  const Depth park = page_.limit().park;
+  if (park != Depth::kPause && make_room_) {
+    used_ = spec_.held_bytes = make_room_(park);
+    body["left_bytes"] = spec_.held_bytes;
+  }
+  use_.end();
+  channel_.send({MessageType::kIdle, std::move(body)});
+}
+
+Bytes Client::byte_limit() {
+  look();
+  return seen_.bytes;
+}
+
+void Client::confirm(Bytes used) {
+  used_ = used;
+  if (used <= seen_.bytes) spec_.full_bytes = seen_.bytes;
+  spec_.held_bytes = holding_ ? spec_.full_bytes : std::min(spec_.held_bytes, spec_.full_bytes);
+  channel_.send({MessageType::kConfirm, {{"generation", seen_.generation}, {"used_bytes", used}}});
+}
+
+Status Client::update(const Curve& curve) {
+  JobSpec next = spec_;
+  apply(curve, next);
+  REGEN_TRY(check_memory(next));
+  idle();
+  next.held_bytes = spec_.held_bytes;
+  const JobSpec before = std::exchange(spec_, std::move(next));
+  channel_.send({MessageType::kUpdate, to_json(curve)});
+  while (true) {
+    const auto message = channel_.receive();
+    if (!message.ok()) {
+      const Bytes held = spec_.held_bytes;
+      spec_ = before;
+      spec_.held_bytes = held;
+      return message.error();
+    }
+    if (!*message) return reconnect();  // which tells the new daemon everything
+    if ((**message).type == MessageType::kUpdated) return {};
+    answer(**message);
+  }
+}
+
+bool Client::poll() {
+  while (true) {
+    const auto message = channel_.receive_now();
+    if (!message.ok()) return false;
+    if (!message->has_value()) return !channel_.ended();
+    answer(**message);
+  }
+}
+
+}  // namespace regen::share

@@ -1,0 +1,142 @@
+// A job's hold on its device, for all threads of the process: it is there while some work begins
+// and ends, and kept between two pieces of work for as long as nobody else wants the device.
+//
+//   begin()      the device is this job's; without a word to the daemon if it was kept
+//     ...        work; a step under a plan asks open() and gives way by wait()
+//   end()        nothing to do for now
+//
+// Between end() and the next begin() a thread of its own sleeps on the word that the daemon writes.
+// When somebody waits for the device, it lets the device finish what was issued and gives it back.
+// A training loop is never at rest for long, and to give the device back between any two steps
+// would undo what weights are for; so a job that came back soon last time is given the time it
+// usually needs (IdlePredictor) before the device goes to a job of no higher rank. One that is more
+// urgent gets it at once.
+//
+// The same thread listens to the daemon while the job does not hold the device: it makes room when
+// asked, gets below a lower limit where it can, and joins a daemon that was started again.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "regen/base/preemption_gate.h"
+#include "regen/share/client/client.h"
+#include "regen/share/client/movable_memory.h"
+#include "regen/share/client/idle_predictor.h"
+
+namespace regen::share {
+
+// What a piece of work leaves behind.
+struct ReleaseOptions {
+  // Returns when the device has done what was issued; called before the device is given back, from
+  // any thread. None: it has.
+  std::function<void()> finish = {};
+  // The job will not be back soon: whoever waits gets the device now.
+  bool gives_back = false;
+};
+
+// Methods may be called from any thread. A piece of work that asks open() runs alone (Run); others
+// may begin and end beside it, and then it is the one that decides when to give way.
+class DeviceLease final : public Gate {
+ public:
+  static Result<std::shared_ptr<DeviceLease>> join(const ClientOptions& options, const JobSpec& spec);
+  ~DeviceLease() override;
+
+  // Returns once the device is this job's, and it stays so until the matching end(), except where a
+  // Run gives way meanwhile.
+  Status begin();
+  void end(const ReleaseOptions& release_options = {});
+
+  // A piece of work that gives way: one at a time.
+  class Run {
+   public:
+    explicit Run(DeviceLease& holder) : holder_(holder), alone_(holder.running_) {}
+    ~Run() {
+      if (begun_) holder_.end(release_options);
+    }
+    Status begin() {
+      const Status status = holder_.begin();
+      begun_ = status.ok();
+      return status;
+    }
+    ReleaseOptions release_options;
+
+   private:
+    DeviceLease& holder_;
+    std::unique_lock<std::mutex> alone_;
+    bool begun_ = false;
+  };
+
+  bool open() const override { return client_.keep_going(); }
+  bool hurried() const override { return !client_.outranks_all(); }
+  Status wait() override;
+
+  // What tell() may say can spill or leave.
+  void set_memory(std::shared_ptr<MovableMemory> memory);
+  // What the job needs, now that it knows (Client::update). False, and nothing is told, while work
+  // is under way: the device would have to be given back.
+  Result<bool> tell(const Curve& curve);
+  // Between two steps, inside of begin() and end(): how many bytes the job may use, and that it
+  // does (Client::byte_limit, Client::confirm).
+  Bytes byte_limit();
+  void confirm(Bytes used);
+
+  const JobSpec& spec() const { return client_.spec(); }
+  // How often work gave way in the middle, and how often a kept device was given back.
+  std::int64_t pauses() const { return pauses_; }
+  std::int64_t returns() const { return returns_; }
+  // How often memory was moved out of the way.
+  std::int64_t rooms() const { return rooms_; }
+  int reconnections();
+
+  // In a process that was forked, where the thread is missing and the connection is the parent's:
+  // the only call that may be made.
+  void abandon();
+
+ private:
+  explicit DeviceLease(Client client) : client_(std::move(client)) {}
+  Status acquire();
+  Status come_back();
+  Bytes make_room(Depth depth);
+  void wake_watcher();
+  void watch();
+  void listen(std::unique_lock<std::mutex>& lock);
+  bool attend();
+  void sleep_until_asked(std::unique_lock<std::mutex>& lock);
+  void look_for_daemon(std::unique_lock<std::mutex>& lock);
+  bool should_give_back() const;
+  void give_back(std::unique_lock<std::mutex>& lock);
+
+  std::mutex running_;  // of the Run; taken before the other
+  std::mutex mutex_;    // of all that follows
+  std::condition_variable changed_;
+  // Changed with the mutex held, by the first to begin, the Run, or the watcher while nobody works;
+  // so whoever asks open() in a Run is alone with it.
+  Client client_;
+  int users_ = 0;
+  std::uint64_t uses_ = 0;  // beginnings so far
+  Nanoseconds rest_began_ = 0;
+  Nanoseconds work_began_ = 0;  // later by what was waited for in the middle of it
+  IdlePredictor habit_;
+  ReleaseOptions release_options_;
+  std::shared_ptr<MovableMemory> memory_;
+  bool away_ = false;       // memory was moved out of the way and has not come back
+  Descriptor wake_;         // an eventfd, for the watcher while it listens
+  bool listening_ = false;  // the watcher sleeps on its descriptors
+  bool refused_ = false;    // no daemon takes the job again: its next use says why
+  Nanoseconds pause_ = 0;   // before the daemon is looked for again
+  std::atomic<bool> abandoned_ = false;
+  std::atomic<std::int64_t> rooms_ = 0;
+  std::atomic<std::int64_t> pauses_ = 0;
+  std::atomic<std::int64_t> returns_ = 0;
+  bool ending_ = false;
+  std::atomic<bool> ended_ = false;
+  std::thread watcher_;
+};
+
+}  // namespace regen::share

@@ -1,0 +1,83 @@
+// One client's connection, as the daemon sees it: bytes in, messages out to the listener, and back.
+// Whatever the other side does, it costs a bounded amount of memory and ends in one error at most.
+#pragma once
+
+#include <array>
+#include <asio/local/stream_protocol.hpp>
+#include <asio/steady_timer.hpp>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "regen/base/result.h"
+#include "regen/share/protocol/job.h"
+#include "regen/share/protocol/message.h"
+#include "regen/share/protocol/page.h"
+
+namespace regen::share {
+
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  using Socket = asio::local::stream_protocol::socket;
+
+  // What the daemon does about it. It must outlive the connection.
+  class Listener {
+   public:
+    virtual void on_message(Connection& connection, const Message& message) = 0;
+    // A request for the metrics by HTTP.
+    virtual std::string on_metrics() = 0;
+    // Something came that deserved an error.
+    virtual void on_refused() = 0;
+    virtual void on_closed(Connection& connection) = 0;
+
+   protected:
+    ~Listener() = default;
+  };
+
+  // `patience`: how long a message may stay half, and a stranger silent.
+  Connection(Socket socket, Listener& listener, Nanoseconds patience);
+
+  void start();
+  // At most four descriptors go along.
+  void send(const Message& message, std::vector<Descriptor> extra = {});
+  // Whether the other side has not taken all that was sent.
+  bool backed_up() const { return !outgoing_.empty(); }
+  // Sends the error, then closes.
+  void refuse(const Error& error);
+  void close();
+  // Once registered, silence is fine.
+  void set_registered();
+  // The process at the other end, 0 if the kernel does not say.
+  std::int64_t process();
+
+ private:
+  struct Outgoing {
+    std::string bytes;
+    std::size_t sent = 0;
+    std::vector<Descriptor> extra = {};
+  };
+
+  void read();
+  void take_messages();
+  bool answered_http();
+  void on_end();
+  void flush();
+  bool send_front();
+  void watch();
+
+  Socket socket_;
+  Listener& listener_;
+  Nanoseconds patience_;
+  asio::steady_timer timer_;
+  FrameReader reader_{Direction::kToDaemon};
+  std::array<char, 4096> buffer_;
+  std::deque<Outgoing> outgoing_;
+  bool reading_ = false;
+  bool writing_ = false;
+  bool closing_ = false;  // as soon as everything is sent
+  bool closed_ = false;
+  bool registered_ = false;
+};
+
+}  // namespace regen::share

@@ -1,0 +1,44 @@
+#include "regen/share/daemon/daemon.h"
+
+#include <sys/resource.h>
+
+#include <set>
+#include <utility>
+
+#include "regen/share/daemon/daemon_loop.h"
+
+namespace regen::share {
+namespace {
+
+Status check_options(const DaemonOptions& options) {
+  std::set<std::string> names;
+  for (const DeviceSpec& device : options.devices) {
+    if (names.insert(device.name).second) continue;
+    return bad_input("device '" + device.name + "' is given twice, expected different names");
+  }
+  return options.devices.empty() ? Status(bad_input("no device, expected at least one")) : Status();
+}
+
+// Connections are descriptors, and the usual soft limit is lower than ours.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace
+
+Status serve(const DaemonOptions& options, const std::function<void()>& ready) {
+  REGEN_TRY(check_options(options));
+  REGEN_ASSIGN(const ListenSocket listen_socket, ListenSocket::open(options.socket, options.mode,
+                                           {.name = "a daemon", .expected = "another --socket"}));
+  REGEN_ASSIGN(DeviceUseFile use, DeviceUseFile::open(options.socket + ".use", options.mode));
+  raise_descriptor_limit();
+  Daemon daemon(options, listen_socket, std::move(use));
+  ready();
+  daemon.run();
+  return {};
+}
+
+}  // namespace regen::share

@@ -1,0 +1,42 @@
+// The socket file as the only way to who serves there (the daemon, the producer of a shared input):
+// one server for each path, and nobody whom the file's permissions keep out.
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include <string>
+
+#include "regen/base/result.h"
+#include "regen/share/protocol/file_lock.h"
+#include "regen/share/protocol/page.h"
+
+namespace regen::share {
+
+class ListenSocket {
+ public:
+  // What a refusal speaks of.
+  struct Server {
+    std::string name;      // "a daemon"
+    std::string expected;  // what to do where another one serves already
+    int type = SOCK_STREAM;
+  };
+
+  // Listens at `path`. A socket that a dead server left there is replaced; a path that another one
+  // serves, or that is no socket, is refused. The folder is made if it is missing, for this user
+  // only. Beside the socket stays PATH.lock: whoever has it locked is the server.
+  static Result<ListenSocket> open(const std::string& path, mode_t mode, const Server& server);
+  ListenSocket(ListenSocket&&) noexcept = default;
+  ~ListenSocket();
+
+  int listener() const { return listener_.number(); }
+
+ private:
+  ListenSocket() = default;
+
+  std::string path_;
+  FileLock lock_;
+  Descriptor listener_;
+};
+
+}  // namespace regen::share

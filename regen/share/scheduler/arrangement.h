@@ -1,0 +1,49 @@
+// How the jobs of a device can live together in its memory, from best to worst:
+//
+//   side by side   every job keeps one of its amounts of bytes, the cheapest such choice (split.h)
+//   in turns       jobs that can spill keep their persistent bytes; the room for what comes on top
+//                  is one, and whoever holds the device has it
+//   some away      as before, without the lowest jobs that can leave and somebody outranks
+#pragma once
+
+#include <vector>
+
+#include "regen/base/result.h"
+#include "regen/base/units.h"
+#include "regen/share/protocol/job.h"
+
+namespace regen::share {
+
+// What a job needs, as far as sharing memory is concerned.
+struct Demand {
+  std::int64_t priority = 0;
+  std::vector<MemoryPoint> choices;  // at least one; the bytes include the persistent ones
+  Bytes persistent = 0;              // stay on the device when the job has spilled
+  bool can_spill = false;
+  bool may_be_away = false;
+
+  bool operator==(const Demand&) const = default;
+};
+
+// What `spec` asks for, without whether it may be away.
+Demand demand_of(const JobSpec& spec);
+
+Bytes least_bytes(const Demand& demand);
+// What stays while another job uses the device, when this one has `full` bytes of its own.
+Bytes parked_bytes(const Demand& demand, Bytes full);
+
+struct Place {
+  Bytes limit = 0;
+  bool away = false;  // then the limit means nothing
+
+  bool operator==(const Place&) const = default;
+};
+
+// One place for each job. Of those that are not away, the parked bytes of all and the rest of any
+// one fit into the capacity. Infeasible, with the numbers, when there is no such choice.
+//
+// Jobs are away in the order of ascending priority, then the last first, and nobody is away who
+// would fit. Where all get the most that they ask for, the work is linear.
+Result<std::vector<Place>> arrange(const std::vector<Demand>& jobs, Bytes capacity);
+
+}  // namespace regen::share

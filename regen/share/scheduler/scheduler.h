@@ -1,0 +1,138 @@
+// All devices of a machine and the jobs on them: admission by memory (device_memory.h), then turns
+// (device_queue.h). It does no input or output and reads no clock; whoever calls it passes the time
+// and carries out its orders.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "regen/base/result.h"
+#include "regen/share/scheduler/device_memory.h"
+#include "regen/share/scheduler/device_queue.h"
+#include "regen/share/protocol/job.h"
+#include "regen/share/scheduler/job_table.h"
+#include "regen/share/protocol/status.h"
+
+namespace regen::share {
+
+struct DeviceSpec {
+  std::string name;
+  Bytes bytes = 0;
+
+  bool operator==(const DeviceSpec&) const = default;
+};
+
+// "gpu0:80GiB".
+Result<DeviceSpec> parse_device(std::string_view text);
+
+// How long things take; kNever where there is no end.
+struct Patience {
+  Nanoseconds holder = kNever;    // with a holder that is asked to give way
+  Nanoseconds newcomer = kNever;  // of a newcomer who waits for memory
+};
+
+// What the holder of a device sees of the others.
+struct LeaseView {
+  JobId job;
+  bool wanted = false;        // somebody waits for the device
+  bool outranks_all = false;  // DeviceQueue::outranks_all
+};
+
+class Scheduler {
+ public:
+  // At least one device, names different.
+  Scheduler(const std::vector<DeviceSpec>& devices, Nanoseconds turn,
+            const Patience& patience = {});
+
+  // The error that add() would give; nothing changes.
+  Status check(const JobSpec& spec) const;
+  // The job is a newcomer until an order says that it is admitted, which may be at once; it then
+  // starts idle. `process` is for people only.
+  Result<JobId> add(JobSpec spec, std::int64_t process, Nanoseconds now);
+  // A job that a former daemon had: its bytes are its own until it comes back with its identity, or
+  // is removed.
+  Result<JobId> expect(const JobTableEntry& entry, Nanoseconds now);
+  // What must outlive this daemon.
+  std::vector<JobTableEntry> job_table() const;
+  // Newcomers too: what others were asked for on their behalf is taken back.
+  void remove(JobId job, Nanoseconds now);
+  bool admitted(JobId job) const { return memory_of(job).admitted(job); }
+
+  // Of admitted jobs.
+  void want(JobId job, Nanoseconds now);
+  // Refused unless the job holds its device.
+  Status yield(JobId job, Nanoseconds now);
+  // `left`: what it still has on the device, if it made room by itself.
+  void rest(JobId job, std::optional<Bytes> left, Nanoseconds now);
+  // What the job needs, now that it knows; an order says when its limit fits.
+  Status update(JobId job, const Curve& curve, Nanoseconds now);
+  void confirm(JobId job, std::uint32_t generation, Bytes used, Nanoseconds now);
+  // Refused unless the job was asked to.
+  Status made_room(JobId job, Bytes left, Nanoseconds now);
+
+  // By name or identity, for an operator. An error changes nothing.
+  Status change(std::string_view job, const JobChange& change, Nanoseconds now);
+
+  void advance(Nanoseconds now);
+  // While closed nothing is granted and no memory changes hands.
+  void set_closed(bool closed, Nanoseconds now);
+  void set_closed(std::size_t device, bool closed, Nanoseconds now);
+
+  std::vector<Order> take_orders() { return std::exchange(orders_, {}); }
+  std::vector<LeaseView> holders() const;
+  std::optional<Nanoseconds> next_event() const;
+  std::vector<DeviceStatus> status(Nanoseconds now) const;
+  // Why a newcomer is out (Order::Kind::kExpire).
+  Error expiry(JobId job, Nanoseconds now) const;
+
+  std::size_t jobs() const { return jobs_.size(); }
+  const JobSpec& spec(JobId job) const { return jobs_.at(job).spec; }
+  std::size_t device_index(JobId job) const { return jobs_.at(job).device; }
+  std::int64_t process(JobId job) const { return jobs_.at(job).process; }
+
+ private:
+  struct DeviceEntry {
+    DeviceSpec spec;
+    DeviceQueue queue;
+    DeviceMemory memory;
+    std::int64_t finished = 0;
+  };
+  struct JobEntry {
+    JobSpec spec;
+    std::size_t device = 0;
+    std::int64_t process = 0;
+    std::uint64_t process_start = 0;
+    Nanoseconds added = 0;
+    JobChange changed = {};  // outlives the daemon, of which the job itself does not know
+    bool absent = false;     // expected
+    bool expired = false;
+    std::optional<Nanoseconds> asked_at = {};  // to make room
+  };
+
+  Result<std::size_t> find_device(std::string_view name) const;
+  Result<JobId> find_job(std::string_view name) const;
+  Error no_room(const JobSpec& spec, std::size_t device, const Error& reason) const;
+  void leave(JobId job, Nanoseconds now);
+  Status enter(JobId id, const JobSpec& spec, DeviceMemory& memory);
+  DeviceQueue& queue_of(JobId job) { return devices_[jobs_.at(job).device].queue; }
+  DeviceMemory& memory_of(JobId job) { return devices_[jobs_.at(job).device].memory; }
+  const DeviceMemory& memory_of(JobId job) const { return devices_[jobs_.at(job).device].memory; }
+  void settle(JobId job, Nanoseconds now) { settle(devices_[jobs_.at(job).device], now); }
+  void settle(DeviceEntry& device, Nanoseconds now);
+  bool follow_memory(DeviceEntry& device, Nanoseconds now);
+  void follow(DeviceEntry& device, const Order& order, Nanoseconds now);
+  void expire(Nanoseconds now);
+  JobStatus job_status(JobId id, const JobEntry& job, Nanoseconds now) const;
+
+  Patience patience_;
+  std::vector<DeviceEntry> devices_;
+  std::map<JobId, JobEntry> jobs_;
+  std::vector<Order> orders_;
+  std::size_t next_job_ = 0;
+};
+
+}  // namespace regen::share
