@@ -219,7 +219,7 @@ class ShapedStep:
         self.bindings = Bindings(captured, model, OptimizerState(optimizer), same=True)
 
     def let_go(self) -> None:
-        """No step will be taken: nothing of it stays in memory, though the error on its way still knows this object."""
+        """No step will be taken: nothing of it stays in memory, though the traceback of the error refers to this object."""
         if self.captured.updates is not None:
             self.captured.updates.undo(self.optimizer)
         self.captured.tensors = {}

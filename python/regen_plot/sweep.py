@@ -56,7 +56,7 @@ def device_line(data: dict):
 
 
 def cost_range(data: dict) -> tuple[float, float]:
-    """Cut off very dear plans (keeping only the last node, say) so that the rest stays legible."""
+    """Cut off very expensive plans (keeping only the last node, say) so that the rest stays legible."""
     ratios = sorted(r for s in data["series"] for _, r in frontier(s["points"]))
     high = ratios[-1] if ratios else 1.5
     if high > 3 and ratios and ratios[len(ratios) // 2] < 2:

@@ -55,7 +55,7 @@ def trace_python(model, args, kwargs, name, gradients=True):
 
 @contextlib.contextmanager
 def tracing(name, gradients=True):
-    """Around PyTorch's tracers: whether gradients are wanted is told, and the many kinds of errors become one, of one line."""
+    """Around PyTorch's tracers: switches gradients on or off, and turns their many kinds of errors into one, of one line."""
     try:
         with quiet_tracer(), torch.set_grad_enabled(gradients):
             yield

@@ -41,7 +41,7 @@ ENVIRONMENT = ("ATEN_", "CUBLAS_", "CUDNN_", "DNNL_", "MKLDNN_", "NVIDIA_TF32", 
 
 
 class NoKey(Exception):
-    """Something in a graph cannot be told from something else by looking at it."""
+    """Two things in a graph look the same and may differ."""
 
 
 def graph_key(flat, names):

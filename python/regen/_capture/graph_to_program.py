@@ -184,7 +184,7 @@ class JointConverter:
                     "values of a tensor; expected sizes known from the inputs' shapes (torch.where instead of nonzero)")
 
     def is_idle(self, fx_node, op):
-        """A view with the sizes and strides of its source, or a fresh copy of a constant, which nobody changes."""
+        """A view with the sizes and strides of its source, or a fresh copy of a constant, which nothing changes."""
         fake = fx_node.meta.get("val")
         if not fx_node.args or not isinstance(fx_node.args[0], torch.fx.Node) or not isinstance(fake, torch.Tensor):
             return False

@@ -15,7 +15,7 @@ def dtype_name(dtype):
 
 
 class ProgramBuilder:
-    """Grows a program. Ids are positions in the lists until `finish` drops what nobody uses."""
+    """Grows a program. Ids are positions in the lists until `finish` drops what is not used."""
 
     def __init__(self, name, device):
         self.name = name
@@ -91,7 +91,7 @@ class ProgramBuilder:
         }
 
     def finish(self):
-        """The program, without values that nobody reads, renumbered. Returns it with storage and value maps."""
+        """The program, without values that are not read, renumbered. Returns it with storage and value maps."""
         null_unread_outputs(self.nodes, self.results)
         value_map = number_in_order(values_in_use(self.nodes, self.results), len(self.values))
         # Everything that exists before the step keeps its storage, read or not: the caller brings it.

@@ -132,7 +132,7 @@ class StepWriter:
     def earliest_places(self, parameters):
         """For each parameter, the node after which it may change.
 
-        Its gradient must be there, and nobody may read the old contents later: neither a node as it stands, nor a
+        Its gradient must be there, and nothing may read the old contents later: neither a node as it stands, nor a
         forward node that a plan runs again to get back something still to be used. So everything that the forward pass made
         from the parameter must have had its last use.
         """

@@ -84,7 +84,7 @@ class Batches:
 
 
 def number_of_batches(batches: Batches) -> int | None:
-    """In an epoch; None where only reading tells."""
+    """In an epoch; None where only reading shows it."""
     if batches.ready_made:
         try:
             return len(batches.dataset)

@@ -1,4 +1,4 @@
-"""The process that reads for all: started by the job that finds none, ended when nobody is attached any more."""
+"""The process that reads for all jobs: started by the job that finds none, ended when the last job has left."""
 
 import contextlib
 import itertools
@@ -60,7 +60,7 @@ class Producer:
                 os._exit(0)
         os.close(writer)
         os.waitpid(child, 0)
-        _raise_what_was_told(self.name, reader)
+        _raise_reported_error(self.name, reader)
 
     def spawn(self, epoch: int, index: int) -> None:
         """A new interpreter."""
@@ -86,10 +86,10 @@ class Producer:
                     process.stdin.write(pickle.dumps(sys.path) + pickle.dumps(main) + work)
         finally:
             os.close(writer)
-        _raise_what_was_told(self.name, reader)
+        _raise_reported_error(self.name, reader)
 
-    def run(self, epoch: int, index: int, told: int) -> None:
-        """Reads and serves until everybody has left. A line on `told` says that it listens, or why it cannot."""
+    def run(self, epoch: int, index: int, ready: int) -> None:
+        """Reads and serves until every job has left. A line on the pipe `ready` says that it listens, or why it cannot."""
         _be_alone()
         try:
             server = _runtime.FeedProducer(
@@ -101,10 +101,10 @@ class Producer:
                 index,
             )
         except Error as error:
-            _tell(told, "" if "serves there already" in str(error) else str(error))
+            _report(ready, "" if "serves there already" in str(error) else str(error))
             return
-        _tell(told)
-        os.close(told)
+        _report(ready)
+        os.close(ready)
         self.serve(server, epoch, index)
 
     def serve(self, server: _runtime.FeedProducer, epoch: int, index: int) -> None:
@@ -127,7 +127,7 @@ class Producer:
                     batch = None
         except (Error, BudgetError) as error:
             server.fail(f"shared input {self.name!r}: batch {where[1]} of epoch {where[0]}: {error}")
-        except BaseException as error:  # whatever it is, the jobs are told
+        except BaseException as error:  # every job gets it, whatever it is
             server.fail(f"the dataset of the shared input {self.name!r} raised {type(error).__name__}: {error}")
 
     def start(self, server: _runtime.FeedProducer, epoch: int, index: int) -> Iterator[Any]:
@@ -146,7 +146,7 @@ class Producer:
         return batches if first is _NOTHING else itertools.chain([first], batches)
 
 
-def run_spawned(told: int) -> NoReturn:
+def run_spawned(ready: int) -> NoReturn:
     """In a new interpreter: what spawn() has written to its standard input."""
     global importing
     try:
@@ -155,9 +155,9 @@ def run_spawned(told: int) -> NoReturn:
         producer, epoch, index = pickle.load(sys.stdin.buffer)
         importing = False
     except BaseException as error:
-        _tell(told, f"its script cannot be imported: {type(error).__name__}: {error}")
+        _report(ready, f"its script cannot be imported: {type(error).__name__}: {error}")
         os._exit(1)
-    producer.run(epoch, index, told)
+    producer.run(epoch, index, ready)
     os._exit(0)
 
 
@@ -172,11 +172,11 @@ def _be_alone() -> None:
     torch.set_num_threads(1)
 
 
-def _tell(told: int, text: str = "") -> None:
-    os.write(told, " ".join(text.split()).encode()[:4000] + b"\n")
+def _report(ready: int, text: str = "") -> None:
+    os.write(ready, " ".join(text.split()).encode()[:4000] + b"\n")
 
 
-def _raise_what_was_told(name: str, reader: int) -> None:
+def _raise_reported_error(name: str, reader: int) -> None:
     # One line, not all until the end: another process that this job starts meanwhile may have the other end as well.
     with os.fdopen(reader, "rb") as pipe:
         text = pipe.readline().decode(errors="replace").strip()

@@ -1,4 +1,4 @@
-"""One reader for many jobs: each batch is read, decoded and copied once, whoever looks at it."""
+"""One reader for many jobs: each batch is read, decoded and copied once for all of them."""
 
 import json
 from collections.abc import Callable
@@ -129,7 +129,7 @@ class SharedLoader:
         self._consumer = _runtime.FeedConsumer(path, settings, policy == "skip", join == "epoch", getattr(producer, start))
 
     def __len__(self) -> int:
-        """Batches of an epoch; a TypeError where only reading tells."""
+        """Batches of an epoch; a TypeError where only reading shows it."""
         if self._length is None:
             raise TypeError(f"the shared input {self.name!r} does not know how many batches its dataset has")
         return self._length

@@ -110,7 +110,7 @@ class PackedState:
     def is_gathered(self) -> bool:
         """Whether all is where it was.
 
-        Looks at no module anew, since that takes longer than a small state's copy; new ones are found by gather().
+        Looks at no module again, since that takes longer than a small state's copy; new ones are found by gather().
         """
         for holder, key, tensor in self.gathered:
             if holder.get(key) is not tensor:
