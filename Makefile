@@ -3,8 +3,10 @@
 #   make demo         the main job    make fuzz       SECONDS=n for each target
 #   make test         all tests       make format     clang-format over the sources
 #   make test SANITIZE=1              the C++ tests with address and undefined sanitizers
+#   make test-tsan    the threads of base, share and background search, with the thread sanitizer
+#   make lint         clang-format, clang-tidy, ruff, pyright; ALL=1 or SINCE=COMMIT says what clang-tidy reads
 #   make clean        remove builds   make results    measure the rows of docs/results.md
-#   make experiments  published tables and figures, ours beside theirs (docs/experiments.md); one by
+#   make experiments  published tables and figures, ours beside theirs (docs/explanation/published.md); one by
 #                     one: experiment-fig4, -fig5, -gap, -gaps, -rounding, -lower-sets, -monet, -str, -auto, -against,
 #                     -switchflow-fig2, -fig3, -fig6 to -fig10, -switchflow-table1; ARGS=... for the script
 
@@ -14,7 +16,7 @@ SECONDS  ?= 60
 PYTHON   := .venv/bin/python
 JOBS     ?= $(shell nproc)
 
-.PHONY: all setup configure build program runtime test-readers demo test bench fuzz format clean results experiments
+.PHONY: all setup configure build program runtime test-readers test-tsan demo test bench fuzz lint format clean results experiments
 
 all: build
 
@@ -67,6 +69,14 @@ test-readers: configure
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target $(READERS)
 	@for test in $(READERS); do $(BUILD)/tests/$$test --gtest_brief=1 || exit 1; done
 
+# What has threads, under the thread sanitizer: base, share and the search in the background.
+THREADED := base_test share_test background_search_test
+test-tsan: setup
+	@cmake --preset tsan > build-tsan.configure.log 2>&1 || { cat build-tsan.configure.log; exit 1; }
+	@mv build-tsan.configure.log build-tsan/configure.log
+	@cmake --build --preset tsan -j $(JOBS) --target $(THREADED)
+	@for test in $(THREADED); do TSAN_OPTIONS="halt_on_error=0 exitcode=66" build-tsan/tests/$$test --gtest_brief=1 || exit 1; done
+
 bench: build
 	@build/benchmarks/regen_bench --benchmark_counters_tabular=true
 
@@ -74,10 +84,14 @@ fuzz: setup
 	@tools/fuzz.sh $(SECONDS)
 
 results: build
-	@$(PYTHON) tools/results.py
+	@$(PYTHON) tools/results.py measure
+
+# Formatting, clang-tidy over the folders without torch, ruff, pyright. ALL=1: clang-tidy over every source; SINCE=COMMIT: over what changed.
+lint: configure
+	@JOBS=$(JOBS) tools/lint.sh $(if $(ALL),all,$(SINCE))
 
 format: setup
 	@git ls-files '*.h' '*.cpp' | xargs clang-format-14 -i
 
 clean:
-	@rm -rf build build-debug build-sanitize build-fuzz
+	@rm -rf build build-debug build-sanitize build-tsan build-fuzz

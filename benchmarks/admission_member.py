@@ -44,7 +44,7 @@ class Stretch:
     def note(self, step):
         session = step.active.session
         self.steps += 1
-        self.promised += session.report["cost"]
+        self.promised += session.report.cost
         if not self.limits or self.limits[-1][1] != session.limit:
             self.limits.append([round(time.perf_counter() - self.begin, 3), session.limit])
         self.peaks[session.limit] = max(self.peaks.get(session.limit, 0), self.peak(step))
@@ -53,7 +53,7 @@ class Stretch:
         """Bytes of the device that the process really has: all that torch has reserved, and what does not come from torch."""
         if not self.device.startswith("cuda"):
             return step.active.meter.peak_bytes
-        now = torch.cuda.memory_reserved() + step.active.session.step.memory()["arena"]
+        now = torch.cuda.memory_reserved() + step.active.session.memory().arena_bytes
         return now + regen._runtime.state_arena_bytes(self.device)
 
     def told(self):
@@ -74,7 +74,7 @@ def train(options):
     link = None if options.link is None else (options.link, options.link, 2 * options.link)
     step = regen.step(model, loss, optimizer, args, quantum=options.quantum, improve=options.improve, link=link)
     session = step.active.session
-    print(json.dumps({"points": session.points(), "keep_all_bytes": session.step.unplanned_bytes, "seconds": time.perf_counter() - begin}),
+    print(json.dumps({"points": session.points(), "keep_all_bytes": session.unplanned_bytes, "seconds": time.perf_counter() - begin}),
           flush=True)
     lines, line = open(0, "rb", buffering=0), b""  # noqa: SIM115  until the process ends; what was not read is still to be seen by select
     while line != b"end":

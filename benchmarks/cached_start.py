@@ -25,7 +25,7 @@ PHASES = {
     "joint trace": [("_capture.joint_graph", "aot_export_joint_with_descriptors"), ("joint_graph", "aot_export_joint_with_descriptors")],
     "store": [("_capture.capture_cache", "keep"), ("capture_cache", "keep")],
     "capture": [("_step", "capture_step"), ("_wrap", "capture"), ("step", "capture_step"), ("wrap", "capture")],
-    "measure": [("_session.session", "Session.record"), ("runner", "Runner.record")],
+    "measure": [("_session.session", "Session.__init__"), ("runner", "Runner.record")],
     "plan": [("_session.session", "Session.plan"), ("runner", "Runner.plan")],
     "compile": [("_session.session", "Session.compile"), ("runner", "Runner.compile")],
 }

@@ -166,29 +166,26 @@ def run_again_with_least(error):
 
 def move_beside(session, total_bytes):
     """Replaces the plan by one that also moves this much to the host and back."""
-    to_host, to_device, both = session.link()
+    to_host, to_device, both = session.link
     # The last guess is what one direction alone could do: too optimistic, but the step waits where it has to.
     guesses = (both / 2, min(to_host, to_device), 1.05 * max(to_host, to_device))
     attempts = [(bandwidth, patience) for bandwidth in guesses for patience in (0, 1e-3, 2e-3)]
     for bandwidth, patience in attempts:
-        plan, moved = moved_plan(session.step.graph_json(), session.step.plan_json(), total_bytes, bandwidth, patience)
+        plan, moved = moved_plan(session.graph_json(), session.plan_json(), total_bytes, bandwidth, patience)
         if moved >= total_bytes:
             break
-    session.release()
-    session.step.set_plan(plan)
-    report = session.step.judge(session.request("keep_all", None))
-    session.report = {**report, "planner": f"moves {moved / GIB:.2f} GiB", "offloaded_bytes": moved}
+    session.take_plan(plan)
 
 
 def dispatch_microseconds(session, step):
     """Host time of the executor per operator, beside the operators themselves."""
-    session.step.set_host_timing(True)
+    session.set_host_timing(True)
     step()
     torch.cuda.synchronize()
-    session.step.take_host_time()
+    session.take_host_time()
     step()
-    seconds, inside, calls = session.step.take_host_time()
-    session.step.set_host_timing(False)
+    seconds, inside, calls = session.take_host_time()
+    session.set_host_timing(False)
     return 1e6 * (seconds - inside) / max(calls, 1)
 
 
@@ -234,7 +231,7 @@ def planned_run(name, options):
         pstats.Stats(profile).sort_stats("cumtime").print_stats("regen|functional_export|guards|aot_autograd.py|\\{.*_runtime", 30)
     session = step.plan.session
     if options.graphs:
-        pathlib.Path(options.graphs, f"{name}.json").write_text(session.step.graph_json())
+        pathlib.Path(options.graphs, f"{name}.json").write_text(session.graph_json())
     if options.move:
         move_beside(session, options.move)
     report = session.report
@@ -244,20 +241,20 @@ def planned_run(name, options):
     different = differing(model, state)
     torch.cuda.reset_peak_memory_stats()
     milliseconds = timed(lambda: step(*args), 2, options.repeats)
-    memory = session.step.memory()
+    memory = session.memory()
     write_kernels(lambda: step(*args), name, options)
     return {
-        "model": name, "share": options.share, "channels_last": options.channels_last, "planner": report["planner"],
+        "model": name, "share": options.share, "channels_last": options.channels_last, "planner": report.planner,
         "ready_s": ready, "budget": session.budget / GIB, "slack": slack / GIB,
-        "predicted_ms": report["cost"] * 1e3, "ms": milliseconds, "base_ms": session.step.base_seconds * 1e3,
-        "live": report["live_bytes"] / GIB, "predicted": report["peak_bytes"] / GIB,
-        "measured": (torch.cuda.max_memory_allocated() + memory["arena"] - beside) / GIB,
-        "reserved": (torch.cuda.max_memory_reserved() + memory["arena"] - beside) / GIB,
-        "unplanned": session.step.unplanned_bytes / GIB, "recomputed": report["recomputed"], "moved": report["offloaded_bytes"] / GIB,
-        "other_algorithms": report.get("other_algorithms", 0), "losses_equal": all(same_bits(a, b) for a, b in zip(losses, found)), "different": different[:3],
-        "dispatch_us": dispatch_microseconds(session, lambda: step(*args)), "deviations": memory["deviations"],
-        "captured": memory["captured"], "captured_mib": memory["captured_bytes"] / 2**20, "plan_s": report["seconds"],
-        "gap": report["gap"], "overhead": report["overhead"]}
+        "predicted_ms": report.cost * 1e3, "ms": milliseconds, "base_ms": session.base_seconds * 1e3,
+        "live": report.live_bytes / GIB, "predicted": report.peak_bytes / GIB,
+        "measured": (torch.cuda.max_memory_allocated() + memory.arena_bytes - beside) / GIB,
+        "reserved": (torch.cuda.max_memory_reserved() + memory.arena_bytes - beside) / GIB,
+        "unplanned": session.unplanned_bytes / GIB, "recomputed": report.recomputed, "moved": report.offloaded_bytes / GIB,
+        "other_algorithms": report.other_algorithms, "losses_equal": all(same_bits(a, b) for a, b in zip(losses, found)), "different": different[:3],
+        "dispatch_us": dispatch_microseconds(session, lambda: step(*args)), "deviations": memory.unforeseen,
+        "captured": memory.captured, "captured_mib": memory.captured_bytes / 2**20, "plan_s": report.seconds,
+        "gap": report.gap, "overhead": report.overhead}
 
 
 def child_command(name, share, options, reference):

@@ -58,10 +58,10 @@ def planned_run(name, batch, limit, seconds):
     ballast, slack = fill_card(step)
     session = step.plan.session
     milliseconds = timed(lambda: step(*args), WARMUP, REPEATS)
-    reserved = torch.cuda.max_memory_reserved() + session.step.memory()["arena"] - ballast.numel()
+    reserved = torch.cuda.max_memory_reserved() + session.memory().arena_bytes - ballast.numel()
     report = session.report
-    return {"ms": milliseconds, "predicted_ms": report["cost"] * 1e3, "overhead": report["overhead"], "recomputed": report["recomputed"],
-            "moved": report["offloaded_bytes"], "peak": report["peak_bytes"], "reserved": reserved, "slack": slack}
+    return {"ms": milliseconds, "predicted_ms": report.cost * 1e3, "overhead": report.overhead, "recomputed": report.recomputed,
+            "moved": report.offloaded_bytes, "peak": report.peak_bytes, "reserved": reserved, "slack": slack}
 
 
 def make_step(model, loss, args, limit, seconds):

@@ -32,7 +32,7 @@ ROLES = str(ROOT / "benchmarks" / "share_roles.py")
 MPS = shutil.which("nvidia-cuda-mps-control")
 WAYS = ("free", "regen", "threads", "mps", "regen+mps")
 PLACES = ("first", "second")
-STATUS = 6  # a message of docs/sharing.md
+STATUS = 6  # a message of docs/reference/protocol.md
 
 
 def add_options(parser):

@@ -16,14 +16,17 @@
 #include "regen/plan/explain.h"
 #include "regen/search/judge.h"
 #include "regen/search/services/batch_curve.h"
+#include "regen/search/services/budget_knowledge.h"
 
 namespace regen::cli {
 namespace {
 
-// Counted, so that the same call prints the same table; about two seconds of auto's search.
-constexpr std::int64_t kDefaultWork = 2'000'000;
-// Of a row's work, for each plan that tells whether a batch fits.
-constexpr std::int64_t kBatchShare = 10;
+// For the whole table, unless the user says otherwise.
+constexpr double kDefaultSeconds = 30;
+// Of the seconds, for the rows; the rest is for the largest batches.
+constexpr double kRowsFraction = 0.8;
+// Each plan that checks whether a batch fits gets a row's work divided by this.
+constexpr std::int64_t kBatchWorkDivisor = 10;
 
 struct Arguments {
   GraphArgument graph;
@@ -75,7 +78,8 @@ Status solve_points(const Arguments& arguments, const LoadedGraph& loaded,
                                   .link = loaded.link,
                                   .budget = points[i].budget,
                                   .options = arguments.options.resolved(),
-                                  .registry = &published::every_planner()};
+                                  .registry = &published::every_planner(),
+                                  .ablation = &arguments.options.ablation};
     outcomes[i] = search::solve(planner, problem, limits);
     progress.advance();
   });
@@ -85,33 +89,16 @@ Status solve_points(const Arguments& arguments, const LoadedGraph& loaded,
   return {};
 }
 
-// What fits into less fits into more too, and a bound with more memory holds with less.
 void carry_over(std::vector<Point>& points) {
-  for (std::size_t i = 1; i < points.size(); ++i) {
-    Point& point = points[i];
-    const Point& last = points[i - 1];
-    if (!last.found()) continue;
-    if (point.found() && point.outcome.simulation.cost <= last.outcome.simulation.cost) continue;
-    const double bound = point.outcome.lower_bound;
-    const search::BoundKind kind = point.outcome.bound_kind;
-    point.outcome = last.outcome;
-    point.outcome.lower_bound = bound;
-    point.outcome.bound_kind = kind;
-  }
-  for (std::size_t i = points.size() - 1; i > 0; --i) {
-    const search::Outcome& more = points[i].outcome;
-    search::Outcome& less = points[i - 1].outcome;
-    if (less.bound_kind != more.bound_kind) continue;
-    less.lower_bound = std::max(less.lower_bound, more.lower_bound);
-  }
+  std::vector<search::Outcome*> ascending;
+  for (Point& point : points) ascending.push_back(&point.outcome);
+  search::share_knowledge(ascending);
 }
 
 Status find_batches(const Arguments& arguments, const LoadedGraph& loaded,
-                    const BatchedGraph& batched, const search::Planner& planner, Limits limits,
-                    std::vector<Point>& points) {
+                    const BatchedGraph& batched, const search::Planner& planner,
+                    const Limits& limits, std::vector<Point>& points) {
   if (!batched.graph_at) return {};
-  limits.work = std::max<std::int64_t>(1, limits.work / kBatchShare);
-  limits.seconds /= static_cast<double>(kBatchShare);
   const search::BatchCurveProblem problem{.graph_at = batched.graph_at,
                                           .batch = batched.batch,
                                           .link = loaded.link,
@@ -225,19 +212,43 @@ std::string table_text(const LoadedGraph& loaded, const std::vector<Point>& poin
   return table.text();
 }
 
+struct TableLimits {
+  Limits row;
+  Limits batch;  // of each plan that checks whether a batch fits
+};
+
+// --time-limit is for the whole table: rows are planned on all cores, batches one after the other.
+// --work-limit is for each row, so that the same call prints the same table.
+TableLimits table_limits(const Arguments& arguments, const std::atomic<bool>* interrupt) {
+  TableLimits limits{.row = arguments.limits, .batch = arguments.limits};
+  limits.row.interrupt = limits.batch.interrupt = interrupt;
+  const Limits none;
+  if (arguments.limits.work != none.work) {
+    limits.batch.work = std::max<std::int64_t>(1, arguments.limits.work / kBatchWorkDivisor);
+    return limits;
+  }
+  const double given = arguments.limits.seconds;
+  const double seconds = given == none.seconds ? kDefaultSeconds : given;
+  const auto rows = static_cast<double>(arguments.points);
+  const double at_once = std::min(rows, static_cast<double>(available_threads()));
+  limits.row.seconds = kRowsFraction * seconds * at_once / rows;
+  const auto batches = rows * static_cast<double>(search::BatchCurveProblem{}.most_solves);
+  limits.batch.seconds = (1 - kRowsFraction) * seconds / batches;
+  return limits;
+}
+
 Status run_advise(const Arguments& arguments) {
   REGEN_ASSIGN(const LoadedGraph loaded, load_graph(arguments.graph));
   REGEN_ASSIGN(const BatchedGraph batched, batched_graph(arguments.graph, loaded, arguments.batch));
   REGEN_TRY(arguments.options.check({{arguments.planner}}));
   REGEN_ASSIGN(const search::Planner* planner, find_planner(arguments.planner));
   const InterruptGuard guard;
-  Limits limits = limits_or(arguments.limits, kDefaultWork);
-  limits.interrupt = guard.flag();
+  const TableLimits limits = table_limits(arguments, guard.flag());
   REGEN_ASSIGN(std::vector<Point> points, even_budgets(arguments, loaded));
-  REGEN_TRY(solve_points(arguments, loaded, *planner, limits, points));
+  REGEN_TRY(solve_points(arguments, loaded, *planner, limits.row, points));
   carry_over(points);
   price(points);
-  REGEN_TRY(find_batches(arguments, loaded, batched, *planner, limits, points));
+  REGEN_TRY(find_batches(arguments, loaded, batched, *planner, limits.batch, points));
   if (!arguments.json) return print(table_text(loaded, points) + batch_note(batched));
   Json rows = Json::array();
   for (const Point& point : points) rows.push_back(point_json(point));
@@ -260,6 +271,9 @@ void add_advise(CLI::App& app, Action& action) {
              "The batch of a graph in a file that does not say it: for the largest batches");
   add_planner_options(verb, arguments->options);
   add_limits(verb, arguments->limits);
+  verb.get_option("--time-limit")->description("For the whole table (default 30)");
+  verb.get_option("--work-limit")
+      ->description("For each row instead: the same table on every machine");
   add_threads(verb, arguments->threads);
   add_json(verb, arguments->json);
   set_action(verb, action, arguments, run_advise);

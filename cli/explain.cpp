@@ -68,7 +68,7 @@ Status explain_plan(const Arguments& arguments, const LoadedGraph& loaded,
                  why.text);
   }
   Json json = to_json(graph, plan, explanation);
-  json["shadow_prices"] = why.json;
+  json["memory_price"] = why.json;
   return print_json(json);
 }
 
@@ -88,7 +88,7 @@ Status explain_budget(const Arguments& arguments, const LoadedGraph& loaded, Byt
   if (!arguments.json) {
     return print(verdict.message + "\n\n" + price_text(priced, arguments.max_rows()));
   }
-  json["shadow_prices"] = price_json(priced, arguments.max_rows());
+  json["memory_price"] = price_json(priced, arguments.max_rows());
   return print_json(json);
 }
 

@@ -169,9 +169,9 @@ Result<LoadedGraph> load_graph(const GraphArgument& argument) {
 
 void add_budget(CLI::App& verb, BudgetArgument& argument) {
   CLI::Option* total =
-      verb.add_option("--budget", argument.total,
-                      "Device bytes, everything counted: 8GiB, 16e9, or device (its memory)")
-          ->type_name("BYTES");
+      add_parsed(verb, "--budget", argument.total, ByteAmount::parse, "BYTES",
+                 "Device bytes, everything counted: 8GiB, 16e9, 50% of what keeping everything "
+                 "takes, or device (its memory)");
   add_parsed(verb, "--activation-budget", argument.activations, parse_bytes, "BYTES",
              "Device bytes without the fixed ones (parameters and the like)")
       ->excludes(total);
@@ -185,11 +185,8 @@ Result<std::optional<Bytes>> resolve_budget(const BudgetArgument& argument,
     return std::optional<Bytes>(loaded.graph.fixed_bytes() + *argument.activations);
   }
   if (!argument.total) return std::optional<Bytes>();
-  if (*argument.total == "device") {
-    if (loaded.device) return std::optional<Bytes>(loaded.device->memory_bytes);
-    return bad_input("--budget: 'device' without a device, expected --device NAME as well");
-  }
-  const auto bytes = parse_bytes(*argument.total);
+  const auto bytes =
+      argument.total->resolve(loaded.graph, loaded.device ? &*loaded.device : nullptr);
   if (!bytes.ok()) return bad_input("--budget: " + bytes.error().message);
   return std::optional<Bytes>(*bytes);
 }

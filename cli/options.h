@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/byte_amount.h"
 #include "regen/base/result.h"
 #include "regen/base/units.h"
 #include "regen/cost/device.h"
@@ -86,7 +87,7 @@ ZooOptions zoo_options(const GraphArgument& argument, std::int64_t batch);
 
 // How many bytes a plan may take.
 struct BudgetArgument {
-  std::optional<std::string> total;  // a size, or "device"
+  std::optional<ByteAmount> total;
   std::optional<Bytes> activations;  // without the fixed bytes
   std::optional<Bytes> host;
 };
@@ -101,8 +102,8 @@ void add_threads(CLI::App& verb, std::int64_t& threads);
 void add_json(CLI::App& verb, bool& json);
 void add_output(CLI::App& verb, std::string& path, const std::string& description);
 
-// Reads a plan file, or a folder with the matrices of a published planner (docs/formats.md); whether
-// it fits the graph is the judges' business.
+// Reads a plan file, or a folder with the matrices of a published planner
+// (docs/reference/formats.md); whether it fits the graph is the judges' business.
 Result<Plan> load_plan(const std::string& path, const Graph& graph);
 // Reads a plan and refuses one that is not valid for the graph.
 Result<Plan> load_valid_plan(const std::string& path, const Graph& graph);

@@ -9,6 +9,7 @@
 #include "cli/planners.h"
 #include "cli/schedule_text.h"
 #include "cli/search_log.h"
+#include "cli/search_trace_text.h"
 #include "cli/verbs.h"
 #include "regen/base/file.h"
 #include "regen/plan/explain.h"
@@ -26,6 +27,7 @@ struct Arguments {
   std::string planner = "auto";
   PlannerArguments options;
   bool progress = false;
+  bool explain_search = false;
   std::string output;
   std::string schedule;
   std::string matrices;
@@ -50,6 +52,7 @@ struct Report {
   Bytes structural_bound = 0;
   std::optional<Packed> packed;
   std::string_view accounting = "plain";
+  search::SearchTrace trace;  // empty unless it was asked for
 
   bool found() const {
     return outcome.status == search::PlanStatus::kOptimal ||
@@ -88,6 +91,7 @@ Json report_json(const Graph& graph, const Report& report) {
       {"note", outcome.note},
   };
   for (const auto& [name, value] : outcome.figures) json[name] = json_number(value);
+  if (!report.trace.events.empty()) json["search"] = trace_json(report.trace);
   if (report.packed) {
     json["packed_bytes"] = report.packed->height;
     json["packed_ratio"] = json_number(report.packed->ratio());
@@ -126,7 +130,10 @@ std::string report_text(const LoadedGraph& loaded, const Report& report) {
                     format_grouped(static_cast<std::int64_t>(simulation.recomputed)) +
                     " recomputations, " + format_bytes(simulation.offloaded_bytes) + " moved"},
   };
-  return facts(lines);
+  const std::string search = report.trace.events.empty()
+                                 ? std::string()
+                                 : "\n" + trace_text(report.trace, graph.cost_unit());
+  return facts(lines) + search;
 }
 
 // What the addresses cost: how high they reach, over the most bytes that live at once.
@@ -178,7 +185,9 @@ Result<Report> solve_problem(const Arguments& arguments, const LoadedGraph& load
                                 .host_budget = arguments.budget.host,
                                 .options = arguments.options.resolved(),
                                 .observer = log.observer(),
-                                .registry = &published::every_planner()};
+                                .registry = &published::every_planner(),
+                                .ablation = &arguments.options.ablation,
+                                .trace = arguments.explain_search ? &report.trace : nullptr};
   REGEN_ASSIGN(report.outcome, solve_until_interrupted(arguments, problem));
   report.structural_bound = structural_bound(loaded.graph).bytes;
   return report;
@@ -186,6 +195,10 @@ Result<Report> solve_problem(const Arguments& arguments, const LoadedGraph& load
 
 Status run_plan(const Arguments& arguments) {
   REGEN_TRY(arguments.options.check({{arguments.planner}}));
+  if (arguments.explain_search && arguments.planner != "auto") {
+    return bad_input("--explain-search: planner " + arguments.planner +
+                     " does not take it, expected auto");
+  }
   REGEN_ASSIGN(const LoadedGraph loaded, load_graph(arguments.graph));
   REGEN_ASSIGN(Report report, solve_problem(arguments, loaded));
   if (report.found() && arguments.addresses) REGEN_TRY(weigh_addresses(loaded, report));
@@ -226,6 +239,9 @@ void add_plan(CLI::App& app, Action& action) {
   verb.add_flag("--progress", arguments->progress,
                 "Print best cost, bound and gap as they improve, on standard error (on a terminal: "
                 "always)");
+  verb.add_flag("--explain-search", arguments->explain_search,
+                "auto: print which parts were asked, and which made the first plan, the best plan "
+                "and the bound");
   verb.add_flag("--addresses", arguments->addresses, "Give every tensor an address");
   add_output(verb, arguments->output, "Write the plan here; - is standard output");
   verb.add_option("--write-schedule", arguments->schedule,

@@ -47,6 +47,11 @@ CLI::Option* add_choice(CLI::App& verb, const std::string& name, Choice& target,
   return add_parsed(verb, name, target, one_of<Choice>(std::move(choices)), "NAME", description);
 }
 
+Result<search::Ablation> parse_ablation(std::string_view text) {
+  REGEN_ASSIGN(const std::vector<std::string> names, split_list(text));
+  return search::Ablation::parse(names);
+}
+
 // Which planners take an option; those that are not listed are for all.
 struct OptionOwners {
   std::string_view option;
@@ -59,6 +64,7 @@ const std::vector<OptionOwners>& option_owners() {
       {"--slots", {"griewank"}},
       {"--keep-gradients", {"checkmate", "checkmate_lp", "lp_bound", "str", "str_lp", "auto"}},
       {"--keep-order", {"auto"}},
+      {"--ablate", {"auto"}},
       {"--gap", {"checkmate", "str", "monet"}},
       {"--schedule", {"checkmate", "lp_bound"}},
       {"--rounding", {"checkmate_lp"}},
@@ -124,6 +130,8 @@ void add_planner_options(CLI::App& verb, PlannerArguments& arguments) {
       "checkmate: ops after the forward pass run only once");
   verb.add_flag("--keep-order", options.keep_order,
                 "auto: ops first run in the order of the graph");
+  add_parsed(verb, "--ablate", arguments.ablation, parse_ablation, "NAME,..",
+             "auto: search without these rows, planners, rounds or parts of the portfolio");
   add_parsed(verb, "--gap", options.gap, parse_gap, "X",
              "Exact planners stop when the gap is this small (default 0)");
   add_choice(verb, "--schedule", published.schedule,

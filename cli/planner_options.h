@@ -9,6 +9,7 @@
 #include "regen/base/limit.h"
 #include "regen/published/options.h"
 #include "regen/search/planner.h"
+#include "regen/search/portfolio/table.h"
 
 namespace regen::cli {
 
@@ -16,6 +17,7 @@ namespace regen::cli {
 struct PlannerArguments {
   search::PlannerOptions options;
   published::Options published;
+  search::Ablation ablation;
   bool as_artifact = false;  // --accounting checkmate
 
   const CLI::App* verb = nullptr;  // where they were declared

@@ -1,4 +1,4 @@
-// What a long search knows, line by line on standard error: for whoever waits for it.
+// The progress of a long search, line by line on standard error.
 #pragma once
 
 #include <chrono>

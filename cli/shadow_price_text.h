@@ -17,8 +17,8 @@ struct PricedPlan {
   double cost = 0;  // of the plan
 };
 
-// At most `max_rows` of the ops where memory binds, and as many tensors: for people at the dearest
-// of these ops, for programs at each.
+// At most `max_rows` of the ops where memory binds, and as many tensors: for people at the most
+// expensive of these ops, for programs at each.
 std::string price_text(const PricedPlan& priced, std::size_t max_rows);
 Json price_json(const PricedPlan& priced, std::size_t max_rows);
 

@@ -43,26 +43,24 @@ search::Problem problem_for(const Arguments& arguments, const LoadedGraph& loade
   return {.graph = &loaded.graph,
           .link = loaded.link,
           .options = arguments.options.resolved(),
-          .registry = &published::every_planner()};
+          .registry = &published::every_planner(),
+          .ablation = &arguments.options.ablation};
 }
 
 // From what every plan needs to what keeping everything takes.
-Result<BudgetRange> automatic_range(const Arguments& arguments, const LoadedGraph& loaded,
-                                    BudgetRange range) {
-  range.low = structural_bound(loaded.graph).bytes;
+Result<std::vector<Bytes>> automatic_points(const Arguments& arguments, const LoadedGraph& loaded,
+                                            std::int64_t count) {
+  const Bytes low = structural_bound(loaded.graph).bytes;
   REGEN_ASSIGN(const search::Outcome keep_all,
                search::solve(search::own_planner("keep_all"), problem_for(arguments, loaded)));
-  range.high = std::max(*range.low, keep_all.simulation.peak_bytes);
-  return range;
+  return even_points(low, std::max(low, keep_all.simulation.peak_bytes), count);
 }
 
 Result<std::vector<Bytes>> budget_points(const Arguments& arguments, const LoadedGraph& loaded) {
-  BudgetRange range = arguments.activation_budgets.value_or(arguments.budgets);
-  if (range.automatic()) {
-    REGEN_ASSIGN(range, automatic_range(arguments, loaded, range));
-    return range_points(range, 0);
-  }
-  return range_points(range, arguments.activation_budgets ? loaded.graph.fixed_bytes() : 0);
+  const BudgetRange range = arguments.activation_budgets.value_or(arguments.budgets);
+  if (range.automatic()) return automatic_points(arguments, loaded, range.count);
+  const Bytes offset = arguments.activation_budgets ? loaded.graph.fixed_bytes() : 0;
+  return range_points(range, loaded.graph, loaded.device ? &*loaded.device : nullptr, offset);
 }
 
 // By their names in the registry; ratios need the reference among them.

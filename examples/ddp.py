@@ -3,7 +3,7 @@
     torchrun --nproc-per-node 2 examples/ddp.py --steps 10
     torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint HOST:29500 examples/ddp.py -a resnet50 --full --budget 20GiB
 
-(docs/distributed.md)"""
+(docs/how-to/distributed.md)"""
 
 import argparse
 import os

@@ -50,7 +50,7 @@ def graph_of(name):
     model, args, loss = MODELS[name]()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     session = Session(capture_step(model.train(), loss, optimizer, args), Options(budget=1.0, cache=False))
-    document = json.loads(session.step.graph_json())
+    document = json.loads(session.graph_json())
     document["name"] = name
     return document
 

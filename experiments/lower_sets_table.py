@@ -56,7 +56,7 @@ def ours_within(path, planner, mode, peaks, arguments):
 def in_their_model(path, planner, row, arguments):
     """(peak, overhead) of a chain chosen in the published model for its own budget, and run by us.
 
-    Equal to the published figures where the published code's order of sets allows it (docs/planners.md).
+    Equal to the published figures where the published code's order of sets allows it (docs/explanation/published.md).
     """
     if not row["budget_bytes"] or not planner.startswith("lower_sets"):
         return None, None

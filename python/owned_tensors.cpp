@@ -68,7 +68,7 @@ std::ptrdiff_t OwnedTensors::first_change(const std::vector<at::Tensor>& tensors
   return -1;
 }
 
-std::ptrdiff_t OwnedTensors::bind(RuntimeStep& step, const py::list& places,
+std::ptrdiff_t OwnedTensors::bind(RuntimeSession& session, const py::list& places,
                                   const py::list& expected) const {
   if (places.size() != tensors_.size() || expected.size() != tensors_.size()) {
     throw py::value_error("got " + std::to_string(places.size()) + " places, expected " +
@@ -86,7 +86,7 @@ std::ptrdiff_t OwnedTensors::bind(RuntimeStep& step, const py::list& places,
     if (!tensors_[i].fits(tensor)) return index;
     found.emplace_back(tensors_[i].storage, tensor, tensors_[i].offset);
   }
-  step.bind(found);
+  session.bind(found);
   return -1;
 }
 

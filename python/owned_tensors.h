@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "python/runtime_step.h"
+#include "python/runtime_session.h"
 
 namespace regen {
 
@@ -20,8 +20,8 @@ class OwnedTensors {
   // Of `places`, one for each tensor: a dictionary and a key; or an object whose `optimizer` has
   // the state, and a parameter with a key. `expected`: the tensors as they were added. Binds all,
   // or returns the number of the first that is missing or not as expected, and binds none; else -1.
-  std::ptrdiff_t execute::bind(RuntimeStep& step, const pybind11::list& places,
-                               const pybind11::list& expected) const;
+  std::ptrdiff_t bind(RuntimeSession& session, const pybind11::list& places,
+                      const pybind11::list& expected) const;
   // The first of these that has another shape, strides or type now, or -1.
   std::ptrdiff_t first_change(const std::vector<at::Tensor>& tensors) const;
 

@@ -1,5 +1,5 @@
-// The runtime as Python sees it: one Step per captured program. Python captures, binds tensors and
-// is told what happened; everything in between is C++ and runs without Python's lock.
+// The runtime as Python sees it: one Session per captured step. Python captures and binds tensors;
+// everything in between is C++ and runs without Python's lock.
 #include <torch/csrc/utils/pybind.h>
 
 #include <pybind11/stl.h>
@@ -11,97 +11,16 @@
 #include "python/model_watch.h"
 #include "python/owned_tensors.h"
 #include "python/runtime_errors.h"
+#include "python/runtime_session.h"
 #include "python/runtime_share.h"
 #include "python/runtime_state.h"
-#include "python/runtime_step.h"
 #include "regen/base/folder_lock.h"
 #include "regen/execute/device/memory_meter.h"
-#include "regen/execute/record/link.h"
 
 namespace py = pybind11;
 
 namespace regen {
 namespace {
-
-void bind_search(py::module_& module) {
-  py::class_<search::BackgroundSearch>(module, "BackgroundSearch")
-      .def_property_readonly("ended", &search::BackgroundSearch::ended)
-      .def("stop", &search::BackgroundSearch::stop)
-      .def("wait", &search::BackgroundSearch::wait, py::call_guard<py::gil_scoped_release>())
-      // Of an ended search.
-      .def_property_readonly(
-          "lower_bound", [](const search::BackgroundSearch& s) { return s.outcome()->lower_bound; })
-      .def_property_readonly(
-          "seconds", [](const search::BackgroundSearch& s) { return s.outcome()->seconds; });
-}
-
-void bind_step(py::module_& module) {
-  py::class_<PlanRequest>(module, "PlanRequest")
-      .def(py::init<>())
-      .def_readwrite("planners", &PlanRequest::planners)
-      .def_readwrite("budget", &PlanRequest::budget)
-      .def_readwrite("host_budget", &PlanRequest::host_budget)
-      .def_readwrite("seconds", &PlanRequest::seconds)
-      .def_readwrite("work", &PlanRequest::work)
-      .def_readwrite("to_host", &PlanRequest::to_host)
-      .def_readwrite("to_device", &PlanRequest::to_device)
-      .def_readwrite("both", &PlanRequest::both);
-  py::class_<RuntimeStep>(module, "Step")
-      .def(py::init<const std::string&, const std::string&>())
-      .def("record", &RuntimeStep::record)
-      .def("make_graph", &RuntimeStep::make_graph)
-      .def("plan", &RuntimeStep::plan)
-      .def("least_budget", &RuntimeStep::least)
-      .def("make_curve", &RuntimeStep::make_curve)
-      .def("curve", &RuntimeStep::curve)
-      .def("take_within", &RuntimeStep::take_within)
-      .def("search", &RuntimeStep::search)
-      .def("is_improved_by", &RuntimeStep::is_improved_by)
-      .def("take", &RuntimeStep::take)
-      .def("explain_budget", &RuntimeStep::explain_budget)
-      .def("set_job", &RuntimeStep::set_job)
-      .def("set_memory", &RuntimeStep::set_memory)
-      .def("set_gate", &RuntimeStep::set_gate)
-      .def_property_readonly("pauses", [](RuntimeStep& s) { return s.executor().num_pauses(); })
-      .def("compile", &RuntimeStep::compile, py::arg("reserve"), py::arg("debug"),
-           py::arg("releasable") = false, py::arg("capture") = true)
-      .def("release", &RuntimeStep::release)
-      .def("spill", &RuntimeStep::spill)
-      .def("restore", &RuntimeStep::restore)
-      .def_property_readonly("spilled", [](RuntimeStep& s) { return s.executor().spilled(); })
-      .def("prepare_spill", &RuntimeStep::prepare_spill)
-      .def("set_plan", &RuntimeStep::set_plan)
-      .def("judge", &RuntimeStep::judge)
-      .def("plan_json", &RuntimeStep::plan_json)
-      .def("graph_json", &RuntimeStep::graph_json)
-      .def("program_json", &RuntimeStep::program_json)
-      .def("explain_plan", &RuntimeStep::explain_plan)
-      .def_property_readonly("fingerprint", &RuntimeStep::fingerprint)
-      .def_property_readonly("fixed_bytes", &RuntimeStep::fixed_bytes)
-      .def_property_readonly("unplanned_bytes", &RuntimeStep::unplanned_bytes)
-      .def_property_readonly("bound_bytes", &RuntimeStep::bound_bytes)
-      .def_property_readonly("base_seconds", &RuntimeStep::base_seconds)
-      .def("bind", &RuntimeStep::bind)
-      .def("set_scalars",
-           [](RuntimeStep& s, const std::vector<double>& scalars) {
-             check(s.executor().set_scalars(scalars));
-           })
-      .def("cut_backward", [](RuntimeStep& s, Bytes bytes) { s.executor().cut_backward(bytes); })
-      .def_property_readonly("num_parts", [](RuntimeStep& s) { return s.executor().num_parts(); })
-      .def("results_of",
-           [](RuntimeStep& s, std::size_t part) { return s.executor().results_of(part); })
-      .def("run", &RuntimeStep::run)
-      .def("result", [](RuntimeStep& s, std::size_t index) { return s.executor().result(index); })
-      .def("forget", [](RuntimeStep& s) { s.executor().forget(); })
-      .def("memory", &RuntimeStep::memory)
-      .def("set_trace", [](RuntimeStep& s, bool on) { s.executor().set_trace(on); })
-      .def("trace", &RuntimeStep::trace)
-      .def("set_host_timing", [](RuntimeStep& s, bool on) { s.executor().set_host_timing(on); })
-      .def("take_host_time", [](RuntimeStep& s) {
-        const execute::HostTime time = s.executor().take_host_time();
-        return std::tuple(time.seconds, time.call_seconds, time.calls);
-      });
-}
 
 void bind_model_watch(py::module_& module) {
   module.def("module_structure",
@@ -132,11 +51,6 @@ void bind_memory(py::module_& module) {
   module.def("device_name", [](const std::string& name) {
     return value_or_raise(execute::open_device(name))->name();
   });
-  module.def("measure_link", [](const std::string& name) {
-    const Link link =
-        value_or_raise(execute::measure_link(*value_or_raise(execute::open_device(name))));
-    return std::tuple(link.to_host, link.to_device, link.both);
-  });
   module.def("device_memory", [](const std::string& name) {
     const auto device = value_or_raise(execute::open_device(name));
     const execute::DeviceMemory memory = value_or_raise(device->memory());
@@ -156,12 +70,13 @@ void bind_memory(py::module_& module) {
 
 PYBIND11_MODULE(_runtime, module) {
   module.doc() = "regen's planner and executor";
-  py::register_exception<regen::RegenError>(module, "RegenError", PyExc_RuntimeError);
-  py::register_exception<regen::BudgetError>(module, "BudgetError", PyExc_MemoryError);
+  const auto& error =
+      py::register_exception<regen::RegenError>(module, "RegenError", PyExc_RuntimeError);
+  py::register_exception<regen::BudgetError>(module, "BudgetError",
+                                             py::make_tuple(error, py::handle(PyExc_MemoryError)));
   regen::bind_state(module);
   regen::bind_share(module);
-  regen::bind_search(module);
-  regen::bind_step(module);
+  regen::bind_session(module);
   regen::bind_model_watch(module);
   regen::bind_memory(module);
   regen::bind_feed(module);

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "python/job_memory.h"
 #include "python/runtime_errors.h"
+#include "python/runtime_session.h"
 #include "regen/base/preemption_gate.h"
 #include "regen/execute/device/device.h"
 #include "regen/share/client/device_lease.h"
@@ -97,9 +97,16 @@ void bind_share(py::module_& module) {
   py::class_<FunctionGate, Gate, std::shared_ptr<FunctionGate>>(module, "FunctionGate")
       .def(py::init<py::function, py::function>());
   py::class_<share::MovableMemory, std::shared_ptr<share::MovableMemory>>(module, "MovableMemory");
-  py::class_<JobMemory, share::MovableMemory, std::shared_ptr<JobMemory>>(module, "JobMemory")
+  py::class_<MovableJobMemory, share::MovableMemory, std::shared_ptr<MovableJobMemory>>(module,
+                                                                                        "JobMemory")
       .def(py::init<>())
-      .def("set_state", &JobMemory::set_state, py::call_guard<py::gil_scoped_release>());
+      .def_property_readonly("problem", &MovableJobMemory::problem)
+      .def(
+          "set_state",
+          [](const MovableJobMemory& self, std::shared_ptr<execute::StateArena> state) {
+            self.memory()->set_state(std::move(state));
+          },
+          py::call_guard<py::gil_scoped_release>());
   py::class_<DeviceLease, Gate, std::shared_ptr<DeviceLease>>(module, "Job")
       .def("begin", &begin)
       .def("end", &end, py::arg("device") = "", py::arg("gives_back") = false)

@@ -6,25 +6,13 @@ from collections import Counter
 from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "docs/explanation/architecture.md", ROOT / "docs/architecture.md"]
+PAGES = [ROOT / "docs/explanation/architecture.md", ROOT / "docs/explanation/architecture.md"]
 
 MOST_SOURCES = 30  # directly in one folder
 MOST_WITHOUT_README = 10
 
-# What does not comply yet. These lists only shrink: an entry that complies fails the test.
-FORBIDDEN_INCLUDES_LEFT: set[tuple[str, str]] = set()
-CROWDED_FOLDERS_LEFT: set[str] = set()
-FOLDERS_WITHOUT_README_LEFT = {
-    "base",
-    "execute",
-    "graph",
-    "models",
-    "plan",
-    "planners",
-    "share",
-    "share/input",
-    "share/simulation",
-}
+# What does not comply yet. The list only shrinks: an entry that complies fails the test.
+FOLDERS_WITHOUT_README_LEFT: set[str] = set()
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 # How the headers of a library from outside begin.
@@ -108,7 +96,7 @@ def test_no_folder_includes_one_it_may_not():
         count += 1
         bad |= {(folder, include) for include in violations(folder, path.read_text())}
     assert count > 20
-    assert bad == FORBIDDEN_INCLUDES_LEFT
+    assert not bad, sorted(bad)
 
 
 def test_the_check_sees_a_violation():
@@ -132,7 +120,7 @@ def test_files_stay_readable():
 
 def test_folders_stay_readable():
     crowded = {folder for folder, count in sources_by_folder().items() if count > MOST_SOURCES}
-    assert crowded == CROWDED_FOLDERS_LEFT
+    assert not crowded, sorted(crowded)
 
 
 def test_large_folders_have_a_readme():

@@ -6,8 +6,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(g++ cmake ninja-build python3-venv python3-dev nlohmann-json3-dev libcli11-dev libasio-dev libgtest-dev libgmock-dev
-          libbenchmark-dev graphviz ccache mold clang-14 clang-format-14 libclang-rt-14-dev)
-python_packages=(matplotlib==3.11.2 plotly==7.1.0 pytest==9.2.0 pytest-xdist==3.8.0 torch==2.13.0)
+          libbenchmark-dev graphviz ccache mold clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev)
+python_packages=(matplotlib==3.11.2 plotly==7.1.0 pytest==9.2.0 pytest-xdist==3.8.0 torch==2.13.0 ruff==0.17.5 'pyright[nodejs]==1.1.414')
 
 stamp=.venv/.regen-setup
 wanted=$(printf '%s\n' "${packages[@]}" "${python_packages[@]}")
@@ -54,7 +54,7 @@ install_packages() {
 
   # `import regen` in any script that .venv runs means the package of this tree, also in its root, where the folder
   # regen/ would be taken for a package. The path is relative to the folder of packages.
-  for site in .venv/lib/python3*/site-packages; do echo ../../../../python > "$site/regen_source.pth"; done
+  for site in .venv/lib/python3*/site-packages; do echo ../../../../python > "$site/regen-checkout.pth"; done
 
   printf '%s\n' "$wanted" > "$stamp"
 }

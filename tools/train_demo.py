@@ -46,7 +46,7 @@ def planned_run(model, loss_fn, batches, planner):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     step = regen.step(model, loss_fn, optimizer, batches[0], budget=SHARE, planner=planner, time_limit=5)
     print(f"   captured, measured and planned in {time.perf_counter() - begin:.1f} s")
-    arena = step.plan.session.step.memory()["arena"]
+    arena = step.plan.session.memory().arena_bytes
     outside = _runtime.memory_use("cpu")["allocated"] - arena - own_bytes(model, optimizer)
     losses, seconds, peak = measured(step, batches)
     print("   " + str(step.plan).replace("\n", "\n   "))

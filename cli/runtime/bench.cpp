@@ -7,7 +7,6 @@
 #include "cli/output.h"
 #include "cli/runtime/measured_run.h"
 #include "cli/runtime/verbs.h"
-#include "regen/plan/addresses.h"
 
 namespace regen::cli {
 namespace {
@@ -63,17 +62,17 @@ Json row_json(const Row& row, const Comparison& all) {
                                              static_cast<double>(base.peak_bytes)))}};
   if (row.plan == nullptr) return json;
   json["driver_bytes"] = row.run.driver_bytes;
-  json["predicted_seconds"] = json_number(row.plan->simulation.cost);
-  json["predicted_peak_bytes"] = row.plan->simulation.peak_bytes;
+  json["predicted_seconds"] = json_number(row.plan->simulation().cost);
+  json["predicted_peak_bytes"] = row.plan->simulation().peak_bytes;
   json["unforeseen"] = row.run.unforeseen();
   return json;
 }
 
 Json comparison_json(const PreparedStep& prepared, const StepPlan& plan, const Comparison& all) {
   const std::size_t ops = prepared.graph().num_ops();
-  return {{"program", prepared.program.name},
-          {"device", prepared.device->name()},
-          {"planner", plan.plan.planner},
+  return {{"program", prepared.program().name},
+          {"device", prepared.device().name()},
+          {"planner", plan.plan().planner},
           {"status", plan.status},
           {"budget_bytes", plan.budget ? Json(*plan.budget) : Json(nullptr)},
           {"ops", ops},
@@ -95,7 +94,7 @@ std::string comparison_text(const PreparedStep& prepared, const Comparison& all)
                {"predicted", kRight}});
   for (const Row* row : {&all.direct, &all.keep_all, &all.planned}) {
     const MeasuredRun& base = all.keep_all.run;
-    const Simulation* predicted = row->plan == nullptr ? nullptr : &row->plan->simulation;
+    const Simulation* predicted = row->plan == nullptr ? nullptr : &row->plan->simulation();
     table.add({row->name, format_cost(row->run.median(), CostUnit::kSecond),
                decimals(ratio(row->run.median(), base.median()), 3),
                predicted ? format_cost(predicted->cost, CostUnit::kSecond) : "",
@@ -107,7 +106,7 @@ std::string comparison_text(const PreparedStep& prepared, const Comparison& all)
   }
   const std::size_t ops = prepared.graph().num_ops();
   return table.text() + "\n" +
-         facts({{"program", prepared.program.name + " on " + prepared.device->name() + ", " +
+         facts({{"program", prepared.program().name + " on " + prepared.device().name() + ", " +
                                 format_count(ops, "op")},
                 {"dispatch", decimals(1e6 * all.dispatch_seconds(), 2) +
                                  " us of host time per op beside the operator itself"},
@@ -118,11 +117,11 @@ std::string comparison_text(const PreparedStep& prepared, const Comparison& all)
 
 Status compare(const Arguments& arguments, PreparedStep& prepared, const StepPlan& plan) {
   REGEN_ASSIGN(const StepPlan everything, keep_all_plan(prepared));
-  Comparison all{{"direct"}, {"keep_all", &everything}, {plan.plan.planner, &plan}, {}};
+  Comparison all{{"direct"}, {"keep_all", &everything}, {plan.plan().planner, &plan}, {}};
   REGEN_ASSIGN(all.direct.run, run_directly(prepared, arguments.run));
-  REGEN_ASSIGN(all.keep_all.run, run_planned(prepared, everything.plan, arguments.run));
-  REGEN_ASSIGN(all.planned.run, run_planned(prepared, plan.plan, arguments.run));
-  REGEN_ASSIGN(all.host, host_time(prepared, everything.plan, kHostTimeSteps));
+  REGEN_ASSIGN(all.keep_all.run, run_planned(prepared, everything.step, arguments.run));
+  REGEN_ASSIGN(all.planned.run, run_planned(prepared, plan.step, arguments.run));
+  REGEN_ASSIGN(all.host, host_time(prepared, everything.step, kHostTimeSteps));
   if (arguments.json) return print_json(comparison_json(prepared, plan, all));
   return print(comparison_text(prepared, all));
 }
@@ -132,30 +131,30 @@ Status check_runtime(const Arguments& arguments, PreparedStep& prepared, const S
   RunOptions options = arguments.run;
   options.warm_up = 10;
   options.steps = 20;
-  REGEN_ASSIGN(const MeasuredRun run, run_planned(prepared, plan.plan, options));
+  REGEN_ASSIGN(const MeasuredRun run, run_planned(prepared, plan.step, options));
   double sum = 0;
   for (const double seconds : run.seconds) sum += seconds;
   const auto [least, most] = std::minmax_element(run.seconds.begin(), run.seconds.end());
   if (arguments.json) {
-    return print_json({{"program", prepared.program.name},
-                       {"planner", plan.plan.planner},
+    return print_json({{"program", prepared.program().name},
+                       {"planner", plan.plan().planner},
                        {"iterations", run.seconds.size()},
                        {"warm_up", options.warm_up},
                        {"mean_seconds", json_number(sum / 20)},
                        {"median_seconds", json_number(run.median())},
                        {"least_seconds", json_number(*least)},
                        {"most_seconds", json_number(*most)},
-                       {"predicted_seconds", json_number(plan.simulation.cost)},
+                       {"predicted_seconds", json_number(plan.simulation().cost)},
                        {"peak_bytes", run.peak_bytes},
-                       {"predicted_peak_bytes", plan.simulation.peak_bytes}});
+                       {"predicted_peak_bytes", plan.simulation().peak_bytes}});
   }
   const auto time = [](double seconds) { return format_cost(seconds, CostUnit::kSecond); };
   return print(facts({{"iterations", "20 after 10 to warm up"},
                       {"time", time(sum / 20) + " on average, median " + time(run.median()) +
                                    ", from " + time(*least) + " to " + time(*most) +
-                                   "; predicted " + time(plan.simulation.cost)},
+                                   "; predicted " + time(plan.simulation().cost)},
                       {"peak", full_bytes(run.peak_bytes) + "; predicted " +
-                                   full_bytes(plan.simulation.peak_bytes)}}));
+                                   full_bytes(plan.simulation().peak_bytes)}}));
 }
 
 // Another one than by default; not the same one in another place.
@@ -176,17 +175,16 @@ Result<StepPlan> keep_all_like(PreparedStep& prepared, const Plan& plan) {
   for (const Step& step : plan.steps) {
     if (takes_other_algorithm(graph, step)) choice[step.op()] = step.choice();
   }
-  REGEN_ASSIGN(StepPlan everything, keep_all_plan(prepared));
-  for (Step& step : everything.plan.steps) {
+  REGEN_ASSIGN(const StepPlan everything, keep_all_plan(prepared));
+  Plan changed = everything.plan();
+  for (Step& step : changed.steps) {
     if (step.kind() != StepKind::kCompute || choice[step.op()] == 0) continue;
     step = Step::compute(step.op(), choice[step.op()]);
   }
-  PackOptions options;
-  options.alignment = prepared.device->alignment();
-  everything.plan.addresses.reset();
-  REGEN_ASSIGN(auto addressed, with_addresses(graph, everything.plan, options));
-  everything.plan = std::move(addressed.plan);
-  return everything;
+  changed.addresses.reset();
+  REGEN_ASSIGN(session::PlannedStep accepted,
+               prepared.recorded.accept(std::move(changed), everything.step.report().origin));
+  return StepPlan{std::move(accepted), everything.status, everything.budget};
 }
 
 // One step each from the same contents and seed, with everything kept, with the plan, and without
@@ -197,9 +195,9 @@ Status check_diff(const Arguments& arguments, PreparedStep& prepared, const Step
   RunOptions options = arguments.run;
   options.warm_up = 0;
   options.steps = 1;
-  REGEN_ASSIGN(const StepPlan everything, keep_all_like(prepared, plan.plan));
-  REGEN_ASSIGN(const MeasuredRun kept, run_planned(prepared, everything.plan, options));
-  REGEN_ASSIGN(const MeasuredRun planned, run_planned(prepared, plan.plan, options));
+  REGEN_ASSIGN(const StepPlan everything, keep_all_like(prepared, plan.plan()));
+  REGEN_ASSIGN(const MeasuredRun kept, run_planned(prepared, everything.step, options));
+  REGEN_ASSIGN(const MeasuredRun planned, run_planned(prepared, plan.step, options));
   REGEN_ASSIGN(const MeasuredRun direct, run_directly(prepared, options));
   std::string difference = first_difference(direct.left, kept.left);
   if (!difference.empty()) difference += " between keep_all and the bare operators";
@@ -208,13 +206,14 @@ Status check_diff(const Arguments& arguments, PreparedStep& prepared, const Step
     if (!difference.empty()) difference += " between the plan and keep_all";
   }
   if (arguments.json) {
-    REGEN_TRY(print_json({{"program", prepared.program.name},
-                          {"planner", plan.plan.planner},
-                          {"equal", difference.empty()},
-                          {"compared", kept.left.size()},
-                          {"other_algorithms", takes_other_algorithms(prepared.graph(), plan.plan)},
-                          {"difference", difference},
-                          {"checksum", hex(checksum(kept.left))}}));
+    REGEN_TRY(
+        print_json({{"program", prepared.program().name},
+                    {"planner", plan.plan().planner},
+                    {"equal", difference.empty()},
+                    {"compared", kept.left.size()},
+                    {"other_algorithms", takes_other_algorithms(prepared.graph(), plan.plan())},
+                    {"difference", difference},
+                    {"checksum", hex(checksum(kept.left))}}));
   }
   // Not infeasible, but like it an answer that is a no: status 1.
   if (!difference.empty()) return infeasible(difference + ", expected the same bits");

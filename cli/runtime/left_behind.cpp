@@ -43,7 +43,7 @@ at::Tensor typed(const execute::Program& program, execute::StorageId storage,
 }
 
 void add_changed(const PreparedStep& prepared, std::vector<LeftTensor>& left) {
-  const execute::Program& program = prepared.program;
+  const execute::Program& program = prepared.program();
   for (std::size_t s = 0; s < prepared.data->size(); ++s) {
     const execute::StorageSpec& spec = program.storages[execute::StorageId(s)];
     const at::Tensor& bytes = prepared.data->tensor(execute::StorageId(s));
@@ -61,7 +61,7 @@ void add_changed(const PreparedStep& prepared, std::vector<LeftTensor>& left) {
 
 std::vector<LeftTensor> left_behind(const PreparedStep& prepared,
                                     const std::function<at::Tensor(std::size_t)>& result) {
-  const execute::Program& program = prepared.program;
+  const execute::Program& program = prepared.program();
   std::vector<LeftTensor> left;
   for (std::size_t r = 0; r < program.results.size(); ++r) {
     const bool gradient = program.results[r].kind == execute::ResultKind::kGradient;
@@ -69,7 +69,7 @@ std::vector<LeftTensor> left_behind(const PreparedStep& prepared,
                     result(r).to(at::kCPU, false, /*copy=*/true).contiguous()});
   }
   add_changed(prepared, left);
-  at::Generator generator = at::globalContext().defaultGenerator(prepared.device->torch_device());
+  at::Generator generator = at::globalContext().defaultGenerator(prepared.device().torch_device());
   left.push_back({"generator", "random numbers", generator.get_state()});
   return left;
 }

@@ -24,14 +24,9 @@ double seconds_now() {
 Result<Bytes> start_afresh(PreparedStep& prepared) {
   if (prepared.data_used) REGEN_TRY(prepared.data->reload());
   prepared.data_used = true;
-  const c10::Device device = prepared.device->torch_device();
+  const c10::Device device = prepared.device().torch_device();
   REGEN_ASSIGN(const execute::MemoryUse use, execute::memory_use(device));
   return use.allocated - prepared.data->bytes_on(device);
-}
-
-Status run_all_parts(execute::Executor& executor) {
-  for (std::size_t part = 0; part < executor.num_parts(); ++part) REGEN_TRY(executor.run(part));
-  return {};
 }
 
 // Times steps and notes the highest memory meanwhile. `run` runs a step; `forget` lets go of what
@@ -39,17 +34,17 @@ Status run_all_parts(execute::Executor& executor) {
 template <typename Run, typename Forget>
 Status measure(PreparedStep& prepared, const RunOptions& options, Bytes others,
                MeasuredRun& measured, const Run& run, const Forget& forget) {
-  const c10::Device device = prepared.device->torch_device();
+  const c10::Device device = prepared.device().torch_device();
   const std::int64_t all = options.warm_up + options.steps;
   at::manual_seed(options.seed);
   REGEN_TRY(execute::reset_memory_peak(device));
   for (std::int64_t i = 0; i < all; ++i) {
     if (i > 0) forget();
     if (i == options.warm_up) REGEN_TRY(execute::reset_memory_peak(device));
-    prepared.device->synchronize();
+    prepared.device().synchronize();
     const double begin = seconds_now();
     REGEN_TRY(run(i + 1 == all));
-    prepared.device->synchronize();
+    prepared.device().synchronize();
     const bool traced = options.trace && i + 1 == all && options.steps > 1;
     if (i >= options.warm_up && !traced) measured.seconds.push_back(seconds_now() - begin);
   }
@@ -59,13 +54,11 @@ Status measure(PreparedStep& prepared, const RunOptions& options, Bytes others,
   return {};
 }
 
-Result<std::unique_ptr<execute::Executor>> compile(PreparedStep& prepared, const Plan& plan,
-                                                   bool debug) {
-  REGEN_ASSIGN(auto executor,
-               execute::Executor::compile(prepared.recording, prepared.step, plan, prepared.device,
-                                          {prepared.unforeseen_bytes, debug}));
-  REGEN_TRY(execute::bind(*executor, *prepared.data));
-  return executor;
+Result<session::CompiledStep> compile(PreparedStep& prepared, const session::PlannedStep& planned,
+                                      bool debug) {
+  REGEN_ASSIGN(session::CompiledStep step, planned.compile({.debug = debug}));
+  REGEN_TRY(execute::bind(step.executor(), *prepared.data));
+  return step;
 }
 
 }  // namespace
@@ -83,28 +76,29 @@ std::size_t MeasuredRun::unforeseen() const {
   return sum;
 }
 
-Result<MeasuredRun> run_planned(PreparedStep& prepared, const Plan& plan,
+Result<MeasuredRun> run_planned(PreparedStep& prepared, const session::PlannedStep& planned,
                                 const RunOptions& options) {
   REGEN_ASSIGN(const Bytes others, start_afresh(prepared));
-  REGEN_ASSIGN(const auto executor, compile(prepared, plan, options.debug));
+  REGEN_ASSIGN(session::CompiledStep step, compile(prepared, planned, options.debug));
+  execute::Executor& executor = step.executor();
   MeasuredRun measured;
-  measured.arena_bytes = executor->arena_bytes();
-  measured.host_bytes = executor->host_bytes();
+  measured.arena_bytes = executor.arena_bytes();
+  measured.host_bytes = executor.host_bytes();
   const auto run = [&](bool last) {
-    executor->set_trace(options.trace && last);
-    return run_all_parts(*executor);
+    executor.set_trace(options.trace && last);
+    return step.run();
   };
-  REGEN_TRY(measure(prepared, options, others, measured, run, [&] { executor->forget(); }));
-  measured.trace = executor->take_trace();
-  measured.deviations = executor->deviations();
-  measured.left = left_behind(prepared, [&](std::size_t index) { return executor->result(index); });
+  REGEN_TRY(measure(prepared, options, others, measured, run, [&] { executor.forget(); }));
+  measured.trace = executor.take_trace();
+  measured.deviations = executor.deviations();
+  measured.left = left_behind(prepared, [&](std::size_t index) { return executor.result(index); });
   return measured;
 }
 
 Result<MeasuredRun> run_directly(PreparedStep& prepared, const RunOptions& options) {
   REGEN_ASSIGN(const Bytes others, start_afresh(prepared));
-  REGEN_ASSIGN(const auto step,
-               execute::DirectStep::make(prepared.program, *prepared.data, prepared.device));
+  REGEN_ASSIGN(const auto step, execute::DirectStep::make(prepared.program(), *prepared.data,
+                                                          prepared.recorded.device()));
   MeasuredRun measured;
   REGEN_TRY(measure(
       prepared, options, others, measured, [&](bool) { return step->run(); },
@@ -113,19 +107,20 @@ Result<MeasuredRun> run_directly(PreparedStep& prepared, const RunOptions& optio
   return measured;
 }
 
-Result<execute::HostTime> host_time(PreparedStep& prepared, const Plan& plan, std::int64_t steps) {
+Result<execute::HostTime> host_time(PreparedStep& prepared, const session::PlannedStep& planned,
+                                    std::int64_t steps) {
   REGEN_TRY(start_afresh(prepared));
-  REGEN_ASSIGN(const auto executor, compile(prepared, plan, false));
-  REGEN_TRY(run_all_parts(*executor));
-  executor->set_host_timing(true);
+  REGEN_ASSIGN(session::CompiledStep step, compile(prepared, planned, false));
+  REGEN_TRY(step.run());
+  step.executor().set_host_timing(true);
   std::vector<execute::HostTime> times;
   for (std::int64_t i = 0; i < steps; ++i) {
-    executor->forget();
-    prepared.device->synchronize();
-    REGEN_TRY(run_all_parts(*executor));
-    times.push_back(executor->take_host_time());
+    step.executor().forget();
+    prepared.device().synchronize();
+    REGEN_TRY(step.run());
+    times.push_back(step.executor().take_host_time());
   }
-  prepared.device->synchronize();
+  prepared.device().synchronize();
   const auto middle = times.begin() + steps / 2;
   std::nth_element(times.begin(), middle, times.end(),
                    [](const execute::HostTime& a, const execute::HostTime& b) {
@@ -138,7 +133,7 @@ Result<std::string> measured_trace(const PreparedStep& prepared, const Plan& pla
                                    const std::vector<execute::StepTime>& times) {
   SimulateOptions options;
   options.record = true;
-  options.link = prepared.link.value_or(Link{});
+  options.link = prepared.recorded.link().known().value_or(Link{});
   REGEN_ASSIGN(Simulation timeline, simulate(prepared.graph(), plan, options));
   // A release, or a boundary, happens where the compute queue has got to.
   double clock = 0;

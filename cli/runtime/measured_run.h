@@ -7,7 +7,7 @@
 
 #include "cli/runtime/left_behind.h"
 #include "cli/runtime/step_plan.h"
-#include "regen/execute/run/executor.h"
+#include "regen/session/state/compiled_step.h"
 
 namespace regen::cli {
 
@@ -36,14 +36,15 @@ struct MeasuredRun {
 };
 
 // Each run starts from the contents that travel with the program.
-Result<MeasuredRun> run_planned(PreparedStep& prepared, const Plan& plan,
+Result<MeasuredRun> run_planned(PreparedStep& prepared, const session::PlannedStep& planned,
                                 const RunOptions& options);
 // Without a plan: operator by operator, memory from torch.
 Result<MeasuredRun> run_directly(PreparedStep& prepared, const RunOptions& options);
 
 // What the executor's loop takes beside the operators it calls: of some steps of the plan, the one
 // in the middle.
-Result<execute::HostTime> host_time(PreparedStep& prepared, const Plan& plan, std::int64_t steps);
+Result<execute::HostTime> host_time(PreparedStep& prepared, const session::PlannedStep& planned,
+                                    std::int64_t steps);
 
 // The real timeline of a step in the form of simulate/trace.h; memory as simulated, which follows
 // from the plan alone.

@@ -1,16 +1,12 @@
-// PROGRAM as a verb gets it: read from its folder, its data on the device, recorded, and turned
-// into the graph that planners know.
+// PROGRAM as a verb gets it: read from its folder, its data on the device, and recorded.
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <memory>
 #include <optional>
 #include <string>
 
-#include "regen/cost/device.h"
 #include "regen/execute/program/program_data.h"
-#include "regen/execute/program/step_graph.h"
-#include "regen/execute/record/record.h"
+#include "regen/session/state/recorded_step.h"
 
 namespace regen::cli {
 
@@ -26,17 +22,14 @@ struct ProgramArgument {
 void add_program(CLI::App& verb, ProgramArgument& argument);
 
 struct PreparedStep {
-  execute::Program program;  // as captured
-  std::shared_ptr<execute::ExecutionDevice> device;
-  std::shared_ptr<const execute::Recording> recording;
-  std::shared_ptr<const execute::StepGraph> step;
+  session::RecordedStep recorded;
   std::optional<execute::ProgramData> data;
   bool data_used = false;         // a step has run on it
-  std::optional<Link> link;       // once somebody has asked
-  Bytes unforeseen_bytes = 0;     // room for allocations that were not recorded; in the graph
   Bytes driver_bytes_before = 0;  // on CUDA: what the driver counts without this step
 
-  const Graph& graph() const { return step->graph; }
+  const execute::Program& program() const { return recorded.captured_program(); }
+  execute::ExecutionDevice& device() const { return *recorded.device(); }
+  const Graph& graph() const { return recorded.graph(); }
 };
 
 struct PrepareOptions {
@@ -45,11 +38,5 @@ struct PrepareOptions {
 };
 
 Result<PreparedStep> prepare_step(const ProgramArgument& argument, const PrepareOptions& options);
-
-// Measured the first time.
-Result<Link> link_of(PreparedStep& prepared);
-
-// {"to_host": ..., "to_device": ..., "both": ...} in bytes per second.
-Json link_json(const Link& link);
 
 }  // namespace regen::cli

@@ -74,12 +74,12 @@ Json group_json(const OpGroup& group, const Profile& profile) {
 Json profile_json(const PreparedStep& prepared, const Profile& profile) {
   Json groups = Json::array();
   for (const OpGroup& group : profile.groups) groups.push_back(group_json(group, profile));
-  return {{"program", prepared.program.name},
-          {"device", prepared.device->name()},
+  return {{"program", prepared.program().name},
+          {"device", prepared.device().name()},
           {"types", groups},
           {"total", group_json(profile.total, profile)},
           {"fixed_bytes", prepared.graph().fixed_bytes()},
-          {"link", link_json(*prepared.link)}};
+          {"link", session::link_json(prepared.recorded.link().known().value_or(Link{}))}};
 }
 
 std::string rate(double bytes_per_second) {
@@ -102,11 +102,11 @@ std::string profile_text(const PreparedStep& prepared, const Profile& profile) {
   };
   for (const OpGroup& group : profile.groups) add(group);
   add(profile.total);
-  const Link& link = *prepared.link;
+  const Link& link = prepared.recorded.link().known().value_or(Link{});
   return table.text() + "\n" +
-         facts({{"program", prepared.program.name + ", fixed bytes " +
+         facts({{"program", prepared.program().name + ", fixed bytes " +
                                 full_bytes(prepared.graph().fixed_bytes())},
-                {"device", prepared.device->name()},
+                {"device", prepared.device().name()},
                 {"copies", rate(link.to_host) + " to the host, " + rate(link.to_device) +
                                " to the device, " + rate(link.both) + " both at once"}});
 }
@@ -114,7 +114,7 @@ std::string profile_text(const PreparedStep& prepared, const Profile& profile) {
 Status run_profile(const Arguments& arguments) {
   REGEN_ASSIGN(const PreparedStep prepared,
                prepare_step(arguments.program, {.needs_data = false, .measures_link = true}));
-  const Profile profile = make_profile(*prepared.step);
+  const Profile profile = make_profile(*prepared.recorded.step());
   if (!arguments.output.empty()) {
     REGEN_ASSIGN(const std::string graph, write_regen_graph(prepared.graph()));
     REGEN_TRY(write_file(arguments.output, graph));

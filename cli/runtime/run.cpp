@@ -42,10 +42,10 @@ Json deviations_json(const MeasuredRun& run) {
 }
 
 Json run_json(const PreparedStep& prepared, const StepPlan& plan, const MeasuredRun& run) {
-  const Simulation& predicted = plan.simulation;
-  return {{"program", prepared.program.name},
-          {"device", prepared.device->name()},
-          {"planner", plan.plan.planner},
+  const Simulation& predicted = plan.simulation();
+  return {{"program", prepared.program().name},
+          {"device", prepared.device().name()},
+          {"planner", plan.plan().planner},
           {"status", plan.status},
           {"budget_bytes", plan.budget ? Json(*plan.budget) : Json(nullptr)},
           {"predicted_peak_bytes", predicted.peak_bytes},
@@ -58,7 +58,7 @@ Json run_json(const PreparedStep& prepared, const StepPlan& plan, const Measured
           {"measured_seconds", json_number(run.median())},
           {"base_seconds", json_number(prepared.graph().base_cost())},
           {"step_seconds", run.seconds},
-          {"steps", plan.plan.steps.size()},
+          {"steps", plan.plan().steps.size()},
           {"recomputed", predicted.recomputed},
           {"offloaded_bytes", predicted.offloaded_bytes},
           {"unforeseen", run.unforeseen()},
@@ -77,17 +77,17 @@ std::string unforeseen_text(const MeasuredRun& run) {
 }
 
 std::string memory_text(const PreparedStep& prepared, const MeasuredRun& run) {
-  const bool cpu = prepared.device->torch_device().is_cpu();
+  const bool cpu = prepared.device().torch_device().is_cpu();
   return full_bytes(run.peak_bytes) + " measured, of it " + format_bytes(run.arena_bytes) +
          " arena" + (cpu ? "" : "; " + format_bytes(run.driver_bytes) + " as the driver counts");
 }
 
 std::string run_text(const PreparedStep& prepared, const StepPlan& plan, const MeasuredRun& run) {
-  const Simulation& predicted = plan.simulation;
+  const Simulation& predicted = plan.simulation();
   std::vector<std::pair<std::string, std::string>> lines{
-      {"program", prepared.program.name + " on " + prepared.device->name()},
-      {"plan", plan.plan.planner + " (" + plan.status + "), " +
-                   format_count(plan.plan.steps.size(), "step") + ", " +
+      {"program", prepared.program().name + " on " + prepared.device().name()},
+      {"plan", plan.plan().planner + " (" + plan.status + "), " +
+                   format_count(plan.plan().steps.size(), "step") + ", " +
                    std::to_string(predicted.recomputed) + " recomputations, " +
                    format_bytes(predicted.offloaded_bytes) + " moved"},
       {"budget", plan.budget ? full_bytes(*plan.budget) : "none"},
@@ -115,12 +115,12 @@ Status run_run(const Arguments& arguments) {
   RunOptions options = arguments.run;
   options.seed = static_cast<std::uint64_t>(arguments.seed);
   options.trace = !arguments.trace.empty();
-  REGEN_ASSIGN(const MeasuredRun run, run_planned(prepared, plan.plan, options));
+  REGEN_ASSIGN(const MeasuredRun run, run_planned(prepared, plan.step, options));
   if (options.trace) {
-    REGEN_ASSIGN(const std::string timeline, measured_trace(prepared, plan.plan, run.trace));
+    REGEN_ASSIGN(const std::string timeline, measured_trace(prepared, plan.plan(), run.trace));
     REGEN_TRY(write_file(arguments.trace, timeline));
   }
-  if (!arguments.output.empty()) REGEN_TRY(write_file(arguments.output, write_plan(plan.plan)));
+  if (!arguments.output.empty()) REGEN_TRY(write_file(arguments.output, write_plan(plan.plan())));
   if (arguments.json) return print_json(run_json(prepared, plan, run));
   return print(run_text(prepared, plan, run));
 }

@@ -7,14 +7,13 @@
 
 #include "cli/runtime/prepared_step.h"
 #include "regen/base/limit.h"
-#include "regen/plan/plan.h"
-#include "regen/simulate/simulate.h"
+#include "regen/session/state/planned_step.h"
 
 namespace regen::cli {
 
 struct PlanArgument {
   std::string file;                   // empty: find one
-  std::optional<std::string> budget;  // a size, or "50%" of what keeping everything takes
+  std::optional<std::string> budget;  // as session::Budget::parse reads it
   std::optional<Bytes> host_budget;
   std::string planner = "auto";
   Limits limits{.seconds = 20};
@@ -25,18 +24,19 @@ void add_plan_arguments(CLI::App& verb, PlanArgument& argument);
 // Refuses a planner that there is not, before anything slow is done.
 Status check_planner(const PlanArgument& argument);
 
-// With addresses, and judged.
 struct StepPlan {
-  Plan plan;
+  session::PlannedStep step;
   std::string status;  // of the search, or "given"
-  Simulation simulation;
   std::optional<Bytes> budget;
+
+  const Plan& plan() const { return step.plan(); }
+  const Simulation& simulation() const { return step.simulation(); }
 };
 
 // A budget that nothing fits is refused with the reason and the least budget that is known to work.
-Result<StepPlan> find_step_plan(PreparedStep& prepared, const PlanArgument& argument);
+Result<StepPlan> find_step_plan(const PreparedStep& prepared, const PlanArgument& argument);
 
 // Everything computed once and kept, whatever it takes.
-Result<StepPlan> keep_all_plan(PreparedStep& prepared);
+Result<StepPlan> keep_all_plan(const PreparedStep& prepared);
 
 }  // namespace regen::cli

@@ -28,7 +28,7 @@ Result<std::string> parse_name(std::string_view text) {
   return bad_input("bad name " + in_quotes(text) + ", expected 1 to 100 printable bytes");
 }
 
-// Asked before anything runs; what happens until the program registers is told to the program.
+// Checked before anything runs; a later refusal reaches the program when it registers.
 Status check_room(const share::Enrolment& enrolment) {
   share::JobSpec spec = enrolment.spec;
   spec.identity = "check-" + std::to_string(::getpid());

@@ -24,7 +24,7 @@ struct Arguments {
   std::int64_t max_connections = 1024;
 };
 
-// A line for an event, for people and for journals that add the time. A reader who does not read
+// A line for an event, for people and for journals that add the time. A reader that does not read
 // loses lines; it does not stop the daemon.
 void log_line(const std::string& line) {
   pollfd error{STDERR_FILENO, POLLOUT, 0};
@@ -92,7 +92,7 @@ Status run_serve(const Arguments& arguments) {
     devices += (devices.empty() ? "" : ", ") + device.name + " " + format_bytes(device.bytes);
   }
   return share::serve(options, [&] {
-    // Whether anybody reads it does not matter to the daemon.
+    // The daemon does not depend on a reader of its log.
     (void)print("serving " + devices + " at " + options.socket + "\n").ok();
   });
 }

@@ -1,4 +1,4 @@
-// regen share: several jobs on one device (docs/sharing.md).
+// regen share: several jobs on one device (docs/explanation/sharing.md).
 #include "cli/share/share_verbs.h"
 #include "regen/base/text.h"
 #include "regen/share/protocol/address.h"

@@ -169,7 +169,8 @@ void add_share_simulate(CLI::App& share, Action& action) {
   auto arguments = std::make_shared<Arguments>();
   arguments->policies = {Policy::kPriority, Policy::kFair, Policy::kDeadline, Policy::kShortest,
                          Policy::kFcfs};
-  verb.add_option("TRACE", arguments->trace, "JSON or CSV (docs/sharing.md); - is standard input")
+  verb.add_option("TRACE", arguments->trace,
+                  "JSON or CSV (docs/reference/formats.md); - is standard input")
       ->required()
       ->type_name("");
   add_parsed(verb, "--devices", arguments->devices, whole_number(1, share::kMaxDevices), "N",

@@ -101,13 +101,13 @@ def will_it_fit(
     with same_random_numbers(model):
         session = ModuleSession(captured, options, caller)
     size = _runtime.format_bytes
-    unplanned = session.step.unplanned_bytes + caller.bytes
+    unplanned = session.unplanned_bytes + caller.bytes
     try:
         session.plan()
     except BudgetError as error:
         least = session.least_budget()
         return Fit(False, session.gross_budget, None if least is None else least + caller.bytes, unplanned, None, str(error))
-    peak, overhead = session.predicted_peak, session.report["overhead"]
+    peak, overhead = session.predicted_peak, session.report.overhead
     least = session.least_budget()
     least = peak if least is None else min(peak, least + caller.bytes)
     message = (f"fits: {size(peak)} of {size(session.gross_budget)}, {overhead * 100:+.1f} % time; unplanned {size(unplanned)}, "

@@ -174,7 +174,7 @@ class TrainingStep(ShapeCache["ShapedStep"]):
         Raises:
             Error: the step is not releasable.
         """
-        return self.active.session.step.spill() if self.active is not None else 0
+        return self.active.session.spill() if self.active is not None else 0
 
     def restore(self) -> None:
         """Takes the memory again.
@@ -183,7 +183,7 @@ class TrainingStep(ShapeCache["ShapedStep"]):
             BudgetError: there is no room now; it may be tried again.
         """
         if self.active is not None:
-            self.active.session.step.restore()
+            self.active.session.restore()
 
     def shape_for(self, args: tuple[Any, ...]) -> "ShapedStep":
         """The captured step for a batch of this shape."""
@@ -212,7 +212,7 @@ class ShapedStep:
     ) -> None:
         self.captured = captured
         self.optimizer = optimizer
-        self.session = Session(captured, options, fraction_of, admission)
+        self.session = Session(captured, options, fraction_of=fraction_of, admission=admission)
         self.meter = StepMeter(self.session.device)
         self.steps = 0
         self.present = sum(s["bytes"] for s in captured.program["storages"] if s["role"] != "computed")
@@ -227,31 +227,31 @@ class ShapedStep:
 
     def make_ready(self) -> None:
         """Inside a hold."""
-        self.session.follow_limit()
+        self.session.follow_job()
         self.session.take_better_plan(self.steps + 1)
         if not self.session.compiled:
             self.session.plan()
             self.session.compile()
-            self.memory = self.session.step.memory()
+            self.memory = self.session.memory()
             self.meter.start_afresh()
-        self.session.step.restore()
-        self.session.look_for_better_plan()
+        self.session.restore()
+        self.session.search_beside()
 
     def release(self) -> None:
         self.session.release()
 
     def report(self) -> PlanReport:
-        return PlanReport(self.session, measured_peak=self.meter.peak_bytes, measured_seconds=self.meter.seconds)
+        return PlanReport(self.session, self.meter.peak_bytes, self.meter.seconds)
 
     def run(self, args: tuple[Any, ...]) -> torch.Tensor:
         """Inside a hold."""
         flat, _ = tree_flatten((args, {}))
-        step = self.session.step
+        step = self.session
         self.bindings.bind(step, flat)
         if self.captured.program["scalars"]:
             step.set_scalars(self.captured.scalars(self.optimizer))
         self.steps += 1
-        self.meter.begin(self.present + self.memory["arena"] + self.memory["generators"], self.memory["arena"])
+        self.meter.begin(self.present + self.memory.arena_bytes + self.memory.generator_bytes, self.memory.arena_bytes)
         step.run(0)
         self.captured.advance(self.optimizer)
         if self.captured.program["scalars"]:

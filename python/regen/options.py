@@ -19,11 +19,6 @@ Cache: TypeAlias = str | os.PathLike[str] | Literal[False] | None
 """A folder; None: that of REGEN_CACHE, or ~/.cache/regen; False: nothing is kept."""
 Algorithms: TypeAlias = Literal["default", "any"]
 
-# Seconds for a search that was given no time: where nothing better comes later, and where it does.
-WHOLE_SECONDS = 5.0
-FIRST_SECONDS = 1.0
-# For the search beside the training, unless `improve` says how many.
-BACKGROUND_SECONDS = 20.0
 # Options of version 0.1 under the names that they have now.
 RENAMED = {"capture": "cuda_graphs", "window": "quantum"}
 
@@ -116,24 +111,6 @@ class Options:
             isinstance(self.improve, (int, float)) and 0 <= self.improve < float("inf"))
         if not good:
             raise OptionError(f"improve={self.improve!r}; expected True, False, or seconds for the search beside the training")
-
-    def background_seconds(self, kind: str) -> float:
-        """How long a better plan is looked for while the steps go on; 0: not at all.
-
-        Not on a CPU unless asked for, where planner and step would compete for the cores; nor beside a search of counted
-        work, which is to give the same plan every time.
-        """
-        if self.plan_file is not None:
-            return 0.0
-        if self.improve is None:
-            return BACKGROUND_SECONDS if kind == "cuda" and not self.work_limit else 0.0
-        return BACKGROUND_SECONDS if self.improve is True else float(self.improve)
-
-    def first_seconds(self, background_seconds: float) -> float:
-        """For a plan that is waited for; 0: for as long as its counted work takes, which gives the same plan on a slow machine."""
-        if self.time_limit or self.work_limit:
-            return self.time_limit
-        return FIRST_SECONDS if background_seconds else WHOLE_SECONDS
 
 
 __all__ = ["Algorithms", "BackendOptions", "Budget", "Cache", "Link", "Options", "Size"]

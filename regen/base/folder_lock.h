@@ -6,12 +6,12 @@
 
 namespace regen {
 
-// The folder itself is locked, so nothing is left in it, and whoever is killed has let go of it.
+// The folder itself is locked: no file is left in it, and a killed process releases the lock.
 //
-// Only those who ask are kept out, and nobody for ever: one who has had it for `patience` seconds
-// is stopped or not one of us. Then, and where there is no folder or no lock to be had, this goes
-// on without; so what is done under it must leave whole files anyway. On a network file system,
-// processes of other machines are not kept out.
+// The lock is advisory. After `patience` seconds, and where there is no folder or no lock, the
+// caller goes on without it: the process that holds it is stopped or is not regen. So work under
+// the lock must leave whole files in any case. On a network file system, processes of other
+// machines are not excluded.
 class FolderLock {
  public:
   explicit FolderLock(const std::string& folder, double patience = 10);  // "": the current one

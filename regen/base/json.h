@@ -1,5 +1,5 @@
-// Reading JSON that somebody else wrote: a parser that takes time linear in the text whatever it
-// holds, and values that know the way to them, so that every refusal names the place (such as
+// Reading JSON from untrusted sources: a parser that takes time linear in the text whatever it
+// holds, and values with their paths, so that every refusal names the place (such as
 // ops[3].inputs[0]), the value found and what was expected.
 #pragma once
 

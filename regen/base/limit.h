@@ -14,7 +14,7 @@ struct Limits {
   std::int64_t work = std::numeric_limits<std::int64_t>::max();
   // Set from outside (Ctrl-C) to end the search with what it has; must outlive the search.
   const std::atomic<bool>* interrupt = nullptr;
-  // The same for whoever watches the search and has seen enough (Problem::observer).
+  // The same for an observer of the search that needs no better result (Problem::observer).
   const std::atomic<bool>* enough = nullptr;
 };
 

@@ -1,5 +1,5 @@
-// Whether a step may go on. An executor with a gate asks it before each quantum of work; who decides
-// (a daemon that lets several jobs share a device, a test) is not its concern.
+// Whether a step may go on. An executor with a gate asks it before each quantum of work. The
+// decision is made elsewhere: by a daemon that lets several jobs share a device, or by a test.
 #pragma once
 
 #include "regen/base/result.h"
@@ -12,7 +12,7 @@ class Gate {
 
   // Asked before each quantum, so it must cost next to nothing: one load.
   virtual bool open() const = 0;
-  // Whether somebody may come who cannot wait for more than one quantum of work.
+  // Whether a job may arrive that cannot wait for more than one quantum of work.
   virtual bool hurried() const { return true; }
   // Called when it is not open. What the step has issued (IssuedWork) may still be on the device.
   // Returns when the step may go on where it was; an error ends the step there. May take

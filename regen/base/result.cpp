@@ -7,7 +7,6 @@ int exit_status(ErrorCode code) {
     case ErrorCode::kInfeasible:
       return 1;
     case ErrorCode::kBadInput:
-      return 2;
     case ErrorCode::kMissing:
       return 2;
     case ErrorCode::kLimit:

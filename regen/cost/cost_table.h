@@ -1,5 +1,6 @@
 // Measured costs: seconds of the first run and of a re-run for each op and variant. The profiler
-// writes such tables, the cost model "table" reads them (docs/costs.md has the file format).
+// writes such tables, the cost model "table" reads them (docs/reference/costs.md has the file
+// format).
 #pragma once
 
 #include <memory>

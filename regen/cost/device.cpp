@@ -50,7 +50,7 @@ Device from_data_sheet(const DataSheet& sheet) {
 }
 
 std::vector<Device> make_builtin_devices() {
-  // The sources and the choices behind each line are in docs/costs.md.
+  // The sources and the choices behind each line are in docs/reference/costs.md.
   const DataSheet sheets[] = {
       {"v100-16", 15.7, 125, 900, 16'000'000'000, kPcie3},
       {"v100-32", 15.7, 125, 900, gib(32), kPcie3},

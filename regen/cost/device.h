@@ -43,7 +43,7 @@ const std::vector<Device>& builtin_devices();
 // Their names as "v100-16, v100-32, ...", for messages.
 std::string builtin_device_names();
 
-// A built-in name (letter case ignored), or the path of a device file (docs/costs.md).
+// A built-in name (letter case ignored), or the path of a device file (docs/reference/costs.md).
 Result<Device> find_device(std::string_view name_or_path);
 
 // Positive peaks and bandwidth, a link that is absent or consistent. Every Device that

@@ -271,7 +271,7 @@ std::vector<OpId> connected_forward_ops(const Graph& graph) {
 std::vector<OpId> articulation_points(const Graph& graph) {
   const OpGraph forward = forward_op_graph(graph);
   const Undirected undirected(forward);
-  const std::vector<OpId> connected = connected_forward_ops(graph);
+  std::vector<OpId> connected = connected_forward_ops(graph);
   ArticulationSearch search(undirected, graph.num_ops());
   std::size_t components = 0;
   for (OpId op : connected) {

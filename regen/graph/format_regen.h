@@ -1,5 +1,5 @@
 // The regen graph as JSON: everything a Graph holds, one tensor and one op a line
-// (docs/formats.md). Reading what was written gives an equal Graph.
+// (docs/reference/formats.md). Reading what was written gives an equal Graph.
 #pragma once
 
 #include <string>

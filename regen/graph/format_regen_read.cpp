@@ -297,7 +297,7 @@ Status Reader::check_links(const JsonCursor& at, const OpSpec& op) {
 }
 
 // The builder would refuse such a graph too; here the whole file is known, so the message can
-// tell a cycle from a wrong order.
+// distinguish a cycle from a wrong order.
 Status Reader::check_order() const {
   constexpr std::uint32_t kNone = UINT32_MAX;
   std::vector<std::uint32_t> makers(tensors_.size(), kNone);

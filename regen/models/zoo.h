@@ -19,7 +19,7 @@
 namespace regen {
 
 // kCheckmate: one gradient op for each layer, with the dependencies the Checkmate paper assumed
-// (docs/models.md). kExact: the ops and saved tensors that PyTorch has.
+// (docs/reference/models.md). kExact: the ops and saved tensors that PyTorch has.
 enum class BackwardStyle : std::uint8_t { kCheckmate, kExact };
 
 struct ZooOptions {

@@ -65,7 +65,7 @@ struct Explanation {
   Bytes unused_bytes = 0;  // gaps between addresses below the peak; 0 without addresses
   std::size_t peak_step = 0;
   std::vector<LiveTensor> live;        // largest first
-  std::vector<Recomputed> recomputed;  // dearest first
+  std::vector<Recomputed> recomputed;  // most expensive first
   std::vector<Moved> moved;            // most bytes first
   std::vector<Kept> kept;              // longest first
 

@@ -1,4 +1,5 @@
-// A plan is a list of steps. docs/plan-semantics.md says exactly what each one means; in short:
+// A plan is a list of steps. docs/reference/plan-semantics.md says exactly what each one means; in
+// short:
 //
 //   compute op [variant]  run it; what it reads is on the device, what it makes appears
 //   offload tensor        start copying it to the host; it stays usable
@@ -55,7 +56,7 @@ class Step {
 };
 
 struct Plan {
-  std::string planner;            // who made it, for people
+  std::string planner;            // the planner that made it, for people
   std::uint64_t fingerprint = 0;  // Graph::fingerprint() of the graph it is for
   std::vector<Step> steps;
   // One address for each allocation, in the order in which the steps make them: a compute

@@ -1,7 +1,7 @@
 // The validator accepts a plan or says, in one line, the first thing that is wrong with it.
 //
-// It is one of the independent readings of docs/plan-semantics.md: it shares no code with the
-// simulator or with any planner. Time plays no part here, so a million steps take well under a
+// It is one of the independent readings of docs/reference/plan-semantics.md: it shares no code with
+// the simulator or with any planner. Time plays no part here, so a million steps take well under a
 // second (addresses add a search tree over the ranges in use).
 #pragma once
 

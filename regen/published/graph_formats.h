@@ -1,4 +1,4 @@
-// Graph files of every supported format, recognised by their content (docs/formats.md).
+// Graph files of every supported format, recognised by their content (docs/reference/formats.md).
 #pragma once
 
 #include <cstdint>

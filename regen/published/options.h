@@ -11,7 +11,7 @@
 
 namespace regen::published {
 
-// Which schedules the integer program may choose from: each op runs for the first time in a stage
+// Which schedules the integer model may choose from: each op runs for the first time in a stage
 // of its own (the published one), or the stages only have to run every op, or only the last one.
 enum class ImposedSchedule : std::uint8_t { kFrontier, kCoverAll, kCoverLast };
 

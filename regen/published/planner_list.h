@@ -13,7 +13,7 @@ Result<search::Proposal> plan_lower_sets(const search::Problem& problem, Effort&
 Result<search::Proposal> plan_lower_sets_approx(const search::Problem& problem, Effort& effort);
 Result<search::Proposal> plan_chen_cuts(const search::Problem& problem, Effort& effort);
 // Planners of search/ that can also follow their paper to the letter, where the options ask for
-// it: other schedules for checkmate and its bound, STR's own program.
+// it: other schedules for checkmate and its bound, STR's own model.
 Result<search::Proposal> plan_checkmate(const search::Problem& problem, Effort& effort);
 Result<search::Proposal> plan_lp_bound(const search::Problem& problem, Effort& effort);
 Result<search::Proposal> plan_str(const search::Problem& problem, Effort& effort);

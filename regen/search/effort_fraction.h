@@ -8,11 +8,11 @@
 
 namespace regen::search {
 
-inline Limits fraction_of(const Effort& effort, double share) {
+inline Limits fraction_of(const Effort& effort, double fraction) {
   Limits limits = effort.limits();
-  limits.seconds = std::max(0.0, effort.seconds_left()) * share;
+  limits.seconds = std::max(0.0, effort.seconds_left()) * fraction;
   const auto work = static_cast<double>(std::max<std::int64_t>(0, effort.work_left()));
-  if (limits.work != Limits{}.work) limits.work = static_cast<std::int64_t>(work * share);
+  if (limits.work != Limits{}.work) limits.work = static_cast<std::int64_t>(work * fraction);
   return limits;
 }
 

@@ -1,23 +1,13 @@
 #include "regen/search/judge.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "regen/plan/explain.h"
 #include "regen/plan/validate.h"
+#include "regen/search/comparison.h"
 
 namespace regen::search {
 namespace {
-
-double trivial_bound(const Graph& graph) {
-  double bound = 0;
-  for (OpId op : graph.ops()) {
-    double cheapest = std::numeric_limits<double>::infinity();
-    for (VariantId v : graph.variants(op)) cheapest = std::min(cheapest, graph.cost(v));
-    bound += cheapest;
-  }
-  return bound;
-}
 
 // Asks the planner; an error that means "I found nothing" becomes an answer.
 Result<Proposal> proposal_of(const Planner& planner, const Problem& problem, Effort& effort) {
@@ -61,7 +51,7 @@ Result<Outcome> solve(const Planner& planner, const Problem& asked, const Limits
   const Problem problem = without_useless_link(asked);
   const Graph& graph = *problem.graph;
   Outcome outcome{.planner = std::string(planner.name), .base_cost = graph.base_cost()};
-  outcome.lower_bound = trivial_bound(graph);
+  outcome.lower_bound = least_cost(graph);
   if (problem.budget && structural_bound(graph).bytes > *problem.budget) {
     outcome.status = PlanStatus::kInfeasible;
     outcome.note = explain_infeasible(graph, *problem.budget).message;
@@ -75,6 +65,8 @@ Result<Outcome> solve(const Planner& planner, const Problem& asked, const Limits
     outcome.lower_bound = proposal.lower_bound;
     outcome.bound_kind = proposal.bound_kind;
   }
+  // What is infeasible is so for the plans that the planner's bound is about.
+  if (proposal.status == PlanStatus::kInfeasible) outcome.bound_kind = proposal.bound_kind;
   outcome.note = std::move(proposal.note);
   outcome.figures = std::move(proposal.figures);
   outcome.status = proposal.status;

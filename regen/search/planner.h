@@ -21,8 +21,10 @@
 
 namespace regen::search {
 
-class Accounting;  // build/accounting.h
-class Registry;    // registry.h
+class Accounting;    // build/accounting.h
+class Registry;      // registry.h
+class Ablation;      // portfolio/table.h
+struct SearchTrace;  // search_trace.h
 
 // How a fractional schedule becomes a whole one.
 enum class Rounding : std::uint8_t { kSweep, kHalf, kRandomThreshold, kRandomised };
@@ -34,7 +36,7 @@ template <>
 std::span<const std::string_view> choice_names<Rounding>();
 
 struct PlannerOptions {
-  // Whose rules decide what checkpoints keep and in which order candidates are tried; null: plain.
+  // Decides what checkpoints keep and in which order candidates are tried; null: plain.
   const Accounting* accounting = nullptr;
   int greedy_points = 60;                // chen_greedy: how many segment sizes are tried, 1..100000
   std::optional<std::int64_t> slots;     // griewank: this many checkpoints; absent: tries all
@@ -48,7 +50,7 @@ struct PlannerOptions {
   std::any extra;
 };
 
-// Told whenever a search knows more: the best cost so far, if any, and a proven bound.
+// Called whenever a search improves: with the best cost so far, if any, and a proven bound.
 using SearchObserver =
     std::function<void(double seconds, std::optional<double> incumbent, double lower_bound)>;
 
@@ -64,10 +66,11 @@ struct Problem {
   std::optional<double> cost_cap;
   PlannerOptions options;
   SearchObserver observer;  // may be empty
-  // Planners that `auto` may ask beside those of search/; null: none. Must outlive the search.
+  // Planners that `auto` may run beside those of search/; null: none. Must outlive the search.
   const Registry* registry = nullptr;
-  // A plan for this graph to start from, if any: near what is looked for, though perhaps not within
-  // the limits. Must outlive the search.
+  const Ablation* ablation = nullptr;  // what `auto` goes without; null: nothing
+  SearchTrace* trace = nullptr;        // filled by `auto`; null: not asked for
+  // A plan for this graph to start from, if any. It may exceed the limits. Must outlive the search.
   const Plan* start = nullptr;
 };
 

@@ -1,5 +1,5 @@
-// Planners by name. A program makes a registry and fills it by explicit calls: nothing registers
-// itself. CONTRIBUTING.md shows how to add a planner.
+// Planners by name. An application makes a registry and fills it by explicit calls: nothing
+// registers itself. docs/how-to/add-a-planner.md shows how to add a planner.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// The judge: what a plan costs and how much memory it takes (docs/plan-semantics.md).
+// The judge: what a plan costs and how much memory it takes (docs/reference/plan-semantics.md).
 #pragma once
 
 #include <cstdint>

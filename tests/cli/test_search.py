@@ -73,9 +73,7 @@ def test_completion_knows_the_values(regen):
 
 
 def test_no_time_is_a_limit_like_any_other(regen):
-    plan = regen.json("plan", "zoo:vgg19", "--time-limit", 0, "--keep-gradients", "--schedule",
-                      "frontier", "--rounding", "half", "--samples", 3, "--prefer", "memory",
-                      "--model", "published")
+    plan = regen.json("plan", "zoo:vgg19", "--time-limit", 0, "--keep-gradients", "--keep-order", "--seed", 3)
     assert plan["status"] == "feasible"
     regen.write("in.csv", "id,lower,upper,size\na,0,4,2\n")
     assert regen.json("pack", "in.csv", "--time-limit", 0)["height"] == 2

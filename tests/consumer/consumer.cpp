@@ -18,7 +18,8 @@ int main() {
   const auto all = regen::search::solve(regen::search::own_planner("keep_all"), problem);
   if (!all) return 2;
   problem.budget = all->simulation.peak_bytes / 2;
-  const auto half = regen::search::solve(regen::search::own_planner("auto"), problem, {.work = 1'000'000});
+  const auto half =
+      regen::search::solve(regen::search::own_planner("auto"), problem, {.work = 1'000'000});
   if (!half || !half->plan) return 1;
   std::printf("VGG19: %.1f ms in %.2f GB, %.1f ms in %.2f GB\n", all->simulation.cost * 1e3,
               static_cast<double>(all->simulation.peak_bytes) / 1e9, half->simulation.cost * 1e3,

@@ -22,7 +22,7 @@ def blocks(page):
 
 def environment(folder):
     path = f"{folder}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT / "python"), "REGEN_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "2"}
+    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT / "python"), "REGEN_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
 
 
 def run(command, folder):
@@ -36,7 +36,7 @@ def prepare(page, folder):
     (folder / "regen").symlink_to(REGEN)
     (folder / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     (folder / "python").chmod(0o755)
-    script = "set -e\n"
+    script = "set -e\ntrap 'kill $(jobs -p) 2> /dev/null || true' EXIT\n"
     for language, name, text in blocks(page):
         if name:
             (folder / name).write_text(text)

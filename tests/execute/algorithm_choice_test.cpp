@@ -42,8 +42,8 @@ Json call_mask() {
 // is of another kind, so another problem.
 Program choosy_chain(std::size_t layers, int last_kind = 1, std::int64_t width = 1 << 14) {
   ProgramMaker maker("choosy");
-  std::vector<search::ValueId> values{maker.bring("x", Role::kInput, {width})};
-  std::vector<search::ValueId> weights;
+  std::vector<ValueId> values{maker.bring("x", Role::kInput, {width})};
+  std::vector<ValueId> weights;
   for (std::size_t i = 0; i < layers; ++i) {
     weights.push_back(maker.bring("w" + std::to_string(i), Role::kParameter, {width}));
     const int kind = i + 1 == layers ? last_kind : 0;
@@ -52,7 +52,7 @@ Program choosy_chain(std::size_t layers, int last_kind = 1, std::int64_t width =
   }
   maker.result(maker.call1("aten::sum", {ref(values.back())}), ResultKind::kOutput, "loss");
   maker.phase = Phase::kBackward;
-  search::ValueId gradient = maker.call1("aten::ones_like", {ref(values.back())});
+  ValueId gradient = maker.call1("aten::ones_like", {ref(values.back())});
   for (std::size_t i = layers; i-- > 0;) {
     maker.result(maker.call1("aten::mul.Tensor", {ref(gradient), ref(values[i])}),
                  ResultKind::kGradient, "w" + std::to_string(i));
@@ -263,12 +263,12 @@ TEST(AlgorithmSearch, WhatWasMeasuredWithoutAlternativesIsMeasuredAgain) {
   EXPECT_EQ(chain.graph().variants(chain.op("choosy")).size(), 3u);
 }
 
-TEST(search::Problem, OfAConvolutionIsWithoutBiasAndWantedGradients) {
+TEST(Problem, OfAConvolutionIsWithoutBiasAndWantedGradients) {
   ProgramMaker maker("convolutions");
-  const search::ValueId x = maker.bring("x", Role::kInput, {2, 3, 8, 8});
-  const search::ValueId w = maker.bring("w", Role::kParameter, {4, 3, 3, 3});
-  const search::ValueId b = maker.bring("b", Role::kParameter, {4});
-  const search::ValueId g = maker.bring("g", Role::kInput, {2, 4, 8, 8});
+  const ValueId x = maker.bring("x", Role::kInput, {2, 3, 8, 8});
+  const ValueId w = maker.bring("w", Role::kParameter, {4, 3, 3, 3});
+  const ValueId b = maker.bring("b", Role::kParameter, {4});
+  const ValueId g = maker.bring("g", Role::kInput, {2, 4, 8, 8});
   const auto list = [](std::int64_t value) { return Json::array({value, value}); };
   const auto forward = [&](const Json& bias, std::int64_t stride) {
     maker.call("aten::convolution",

@@ -94,8 +94,8 @@ class Recorded {
 Program one_call(const std::string& op, std::vector<Json> more = {},
                  std::vector<std::int64_t> sizes = {8, 16}) {
   ProgramMaker maker("one");
-  const search::ValueId x = maker.bring("x", Role::kInput, std::move(sizes));
-  const search::ValueId y = maker.call1("aten::exp", {ref(x)});
+  const ValueId x = maker.bring("x", Role::kInput, std::move(sizes));
+  const ValueId y = maker.call1("aten::exp", {ref(x)});
   std::vector<Json> args{ref(y)};
   args.insert(args.end(), more.begin(), more.end());
   maker.result(maker.call1(op, args), ResultKind::kOutput, "out");
@@ -132,9 +132,9 @@ TEST(Overwriting, ATrialFindsWhoReadsWhatItHasWritten) {
 // Made-up masks are empty, and nothing that they hide would matter.
 TEST(Overwriting, ATrialMakesMasksMatter) {
   ProgramMaker maker("masked");
-  const search::ValueId x = maker.bring("x", Role::kInput, {8, 16});
-  const search::ValueId mask = maker.call1("aten::gt.Scalar", {ref(x), 0});
-  const search::ValueId y = maker.call1("aten::exp", {ref(x)});
+  const ValueId x = maker.bring("x", Role::kInput, {8, 16});
+  const ValueId mask = maker.call1("aten::gt.Scalar", {ref(x), 0});
+  const ValueId y = maker.call1("aten::exp", {ref(x)});
   maker.result(maker.call1("regen_test::cleared", {ref(mask), ref(y)}), ResultKind::kOutput, "out");
   EXPECT_THAT(Recorded(maker.program()).overwritable("regen_test::cleared"), IsEmpty());
 }
@@ -153,17 +153,17 @@ TEST(Overwriting, NothingIsFilledWhileStepsAreRecordedOrRun) {
 
 TEST(Overwriting, ProductsAreNotTried) {
   ProgramMaker maker("product");
-  const search::ValueId x = maker.bring("x", Role::kInput, {16, 16});
-  const search::ValueId y = maker.call1("aten::exp", {ref(x)});
+  const ValueId x = maker.bring("x", Role::kInput, {16, 16});
+  const ValueId y = maker.call1("aten::exp", {ref(x)});
   maker.result(maker.call1("aten::mm", {ref(y), ref(x)}), ResultKind::kOutput, "out");
   EXPECT_EQ(Recorded(maker.program()).overwriting_variants("aten::mm"), 0);
 }
 
 TEST(Overwriting, EitherOfTwoArgumentsWillDo) {
   ProgramMaker maker("sum");
-  const search::ValueId x = maker.bring("x", Role::kInput, {8, 16});
-  const search::ValueId a = maker.call1("aten::exp", {ref(x)});
-  const search::ValueId b = maker.call1("aten::sin", {ref(x)});
+  const ValueId x = maker.bring("x", Role::kInput, {8, 16});
+  const ValueId a = maker.call1("aten::exp", {ref(x)});
+  const ValueId b = maker.call1("aten::sin", {ref(x)});
   maker.result(maker.call1("aten::add.Tensor", {ref(a), ref(b)}), ResultKind::kOutput, "out");
   EXPECT_THAT(Recorded(maker.program()).overwritable("aten::add"), ElementsAre("exp0", "sin1"));
 }
@@ -171,10 +171,10 @@ TEST(Overwriting, EitherOfTwoArgumentsWillDo) {
 // Of something smaller that is read many times, or of the same thing twice, nothing can be said.
 TEST(Overwriting, OtherLayoutsAndRepeatedArgumentsAreLeftAlone) {
   ProgramMaker maker("layouts");
-  const search::ValueId x = maker.bring("x", Role::kInput, {8, 16});
-  const search::ValueId row = maker.call1("aten::sum.dim_IntList", {ref(x), Json::array({0})});
-  const search::ValueId wide = maker.call1("aten::exp", {ref(x)});
-  const search::ValueId sum = maker.call1("aten::add.Tensor", {ref(wide), ref(row)});
+  const ValueId x = maker.bring("x", Role::kInput, {8, 16});
+  const ValueId row = maker.call1("aten::sum.dim_IntList", {ref(x), Json::array({0})});
+  const ValueId wide = maker.call1("aten::exp", {ref(x)});
+  const ValueId sum = maker.call1("aten::add.Tensor", {ref(wide), ref(row)});
   maker.result(maker.call1("aten::mul.Tensor", {ref(sum), ref(sum)}), ResultKind::kOutput, "out");
   const Recorded step(maker.program());
   EXPECT_THAT(step.overwritable("aten::add"), ElementsAre("exp1"));

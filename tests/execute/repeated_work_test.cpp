@@ -123,14 +123,14 @@ TEST(RepeatedWork, StretchesHoldWhatStaysTheSame) {
     const Node& node = program.nodes[call.node];
     bool same = !node.random && call.external.empty();
     for (std::size_t v = 0; v < program.values.size(); ++v) {
-      const StorageId storage = program.values[search::ValueId(v)].storage;
+      const StorageId storage = program.values[ValueId(v)].storage;
       const Role role = program.storages[storage].role;
       bool changing = role == Role::kInput || role == Role::kTangent;
       for (const auto& other : list->computes) {
         for (const auto& external : other.external) changing |= external.storage == storage;
       }
       const std::string reference = "{\"value\":" + std::to_string(v) + "}";
-      const bool made = std::ranges::find(node.outputs, search::ValueId(v)) != node.outputs.end();
+      const bool made = std::ranges::find(node.outputs, ValueId(v)) != node.outputs.end();
       if (changing && (made || text_has(Json(node.args), reference))) same = false;
     }
     EXPECT_EQ(inside[i], same) << describe(program, call.node);

@@ -25,7 +25,7 @@ class ChainMaker {
     const std::vector<std::int64_t> tall{4 * options_.width, options_.width};
     activations_.push_back(maker_.bring("x", Role::kInput, tall));
     for (std::size_t i = 0; i < options_.layers; ++i) forward(i);
-    const search::ValueId tangent = finish_forward(tall);
+    const ValueId tangent = finish_forward(tall);
     maker_.phase = Phase::kBackward;
     backward(tangent);
     if (options_.update) update();
@@ -34,12 +34,11 @@ class ChainMaker {
 
  private:
   struct Layer {
-    search::ValueId weight;
-    search::ValueId mask;
-    search::ValueId normed_input;
-    std::vector<search::ValueId>
-        norm;  // weight, bias, running mean and variance; saved mean and inverse
-    search::ValueId gradient;
+    ValueId weight;
+    ValueId mask;
+    ValueId normed_input;
+    std::vector<ValueId> norm;  // weight, bias, running mean and variance; saved mean and inverse
+    ValueId gradient;
   };
 
   void forward(std::size_t i) {
@@ -47,7 +46,7 @@ class ChainMaker {
     const std::string name = "layer" + std::to_string(i);
     Layer layer;
     layer.weight = maker_.bring(name + ".weight", Role::kParameter, square);
-    search::ValueId value = maker_.call1("aten::mm", {ref(activations_.back()), ref(layer.weight)});
+    ValueId value = maker_.call1("aten::mm", {ref(activations_.back()), ref(layer.weight)});
     if (options_.dropout) {
       const auto made = maker_.call("aten::native_dropout", {ref(value), 0.25, true}, {true, true});
       value = made[0];
@@ -58,7 +57,7 @@ class ChainMaker {
     layers_.push_back(layer);
   }
 
-  search::ValueId normalise(const std::string& name, search::ValueId value, Layer& layer) {
+  ValueId normalise(const std::string& name, ValueId value, Layer& layer) {
     layer.normed_input = value;
     const std::vector<std::int64_t> row{options_.width};
     layer.norm = {maker_.bring(name + ".scale", Role::kParameter, row),
@@ -77,19 +76,19 @@ class ChainMaker {
   }
 
   // The gradient of the last activation: the caller's, or ones as that of a sum.
-  search::ValueId finish_forward(const std::vector<std::int64_t>& tall) {
+  ValueId finish_forward(const std::vector<std::int64_t>& tall) {
     if (options_.boundary) {
       maker_.result(activations_.back(), ResultKind::kOutput, "y");
       maker_.program().boundary = maker_.program().nodes.size();
       return maker_.bring("gradient of y", Role::kTangent, tall);
     }
-    const search::ValueId loss = maker_.call1("aten::sum", {ref(activations_.back())});
+    const ValueId loss = maker_.call1("aten::sum", {ref(activations_.back())});
     maker_.result(loss, ResultKind::kOutput, "loss");
     maker_.phase = Phase::kBackward;
     return maker_.call1("aten::ones_like", {ref(activations_.back())});
   }
 
-  void backward(search::ValueId gradient) {
+  void backward(ValueId gradient) {
     for (std::size_t i = options_.layers; i-- > 0;) {
       Layer& layer = layers_[i];
       gradient =
@@ -99,19 +98,19 @@ class ChainMaker {
         gradient = maker_.call1("aten::native_dropout_backward",
                                 {ref(gradient), ref(layer.mask), 1 / 0.75});
       }
-      const search::ValueId turned = maker_.call1("aten::t", {ref(activations_[i])});
+      const ValueId turned = maker_.call1("aten::t", {ref(activations_[i])});
       layer.gradient = maker_.call1("aten::mm", {ref(turned), ref(gradient)});
       if (!options_.update) {
         maker_.result(layer.gradient, ResultKind::kGradient,
                       "layer" + std::to_string(i) + ".weight");
       }
       if (i == 0) return;
-      const search::ValueId weight = maker_.call1("aten::t", {ref(layer.weight)});
+      const ValueId weight = maker_.call1("aten::t", {ref(layer.weight)});
       gradient = maker_.call1("aten::mm", {ref(gradient), ref(weight)});
     }
   }
 
-  search::ValueId normalise_backward(search::ValueId gradient, const Layer& layer) {
+  ValueId normalise_backward(ValueId gradient, const Layer& layer) {
     const auto& norm = layer.norm;
     return maker_.call(
         "aten::native_batch_norm_backward",
@@ -130,7 +129,7 @@ class ChainMaker {
 
   const ChainOptions options_;
   ProgramMaker maker_;
-  std::vector<search::ValueId> activations_;
+  std::vector<ValueId> activations_;
   std::vector<Layer> layers_;
 };
 
@@ -142,8 +141,8 @@ ProgramMaker::ProgramMaker(std::string name) {
   program_.device = "cpu";
 }
 
-search::ValueId ProgramMaker::bring(const std::string& name, Role role,
-                                    std::vector<std::int64_t> sizes, c10::ScalarType dtype) {
+ValueId ProgramMaker::bring(const std::string& name, Role role, std::vector<std::int64_t> sizes,
+                            c10::ScalarType dtype) {
   std::vector<std::int64_t> strides(sizes.size());
   std::int64_t elements = 1;
   for (std::size_t i = sizes.size(); i-- > 0;) {
@@ -155,8 +154,8 @@ search::ValueId ProgramMaker::bring(const std::string& name, Role role,
   return program_.values.push_back({storage, dtype, std::move(sizes), std::move(strides), 0});
 }
 
-std::vector<search::ValueId> ProgramMaker::call(const std::string& op, std::vector<Json> args,
-                                                std::vector<bool> results, Json kwargs) {
+std::vector<ValueId> ProgramMaker::call(const std::string& op, std::vector<Json> args,
+                                        std::vector<bool> results, Json kwargs) {
   const std::size_t dot = op.find('.');
   Node node;
   node.name = op.substr(6, dot == std::string::npos ? dot : dot - 6) +
@@ -168,7 +167,7 @@ std::vector<search::ValueId> ProgramMaker::call(const std::string& op, std::vect
   node.phase = phase;
   node.random = is_random(node.op);
   for (const bool read : results) {
-    search::ValueId value;
+    ValueId value;
     if (read) {
       const StorageId storage = program_.storages.push_back({node.name, Role::kComputed, 0, ""});
       value = program_.values.push_back({storage, c10::ScalarType::Float, {}, {}, 0});
@@ -179,11 +178,11 @@ std::vector<search::ValueId> ProgramMaker::call(const std::string& op, std::vect
   return node.outputs;
 }
 
-void ProgramMaker::result(search::ValueId value, ResultKind kind, const std::string& name) {
+void ProgramMaker::result(ValueId value, ResultKind kind, const std::string& name) {
   program_.results.push_back({value, kind, name});
 }
 
-Json ref(search::ValueId value) {
+Json ref(ValueId value) {
   return {{"value", value.index()}};
 }
 

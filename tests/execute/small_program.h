@@ -14,16 +14,15 @@ class ProgramMaker {
   explicit ProgramMaker(std::string name);
 
   // Contiguous, of float32 unless said otherwise.
-  search::ValueId bring(const std::string& name, Role role, std::vector<std::int64_t> sizes,
-                        c10::ScalarType dtype = c10::ScalarType::Float);
+  ValueId bring(const std::string& name, Role role, std::vector<std::int64_t> sizes,
+                c10::ScalarType dtype = c10::ScalarType::Float);
   // Calls op ("aten::mm" or "aten::add_.Tensor"); `results` says which results are read later.
-  std::vector<search::ValueId> call(const std::string& op, std::vector<Json> args,
-                                    std::vector<bool> results = {true},
-                                    Json kwargs = Json::object());
-  search::ValueId call1(const std::string& op, std::vector<Json> args) {
+  std::vector<ValueId> call(const std::string& op, std::vector<Json> args,
+                            std::vector<bool> results = {true}, Json kwargs = Json::object());
+  ValueId call1(const std::string& op, std::vector<Json> args) {
     return call(op, std::move(args))[0];
   }
-  void result(search::ValueId value, ResultKind kind, const std::string& name);
+  void result(ValueId value, ResultKind kind, const std::string& name);
 
   Program& program() { return program_; }
   Phase phase = Phase::kForward;
@@ -33,7 +32,7 @@ class ProgramMaker {
 };
 
 // {"value": i}
-Json ref(search::ValueId value);
+Json ref(ValueId value);
 
 struct ChainOptions {
   std::size_t layers = 4;

@@ -208,8 +208,8 @@ TEST(Record, UnknownOperatorsAndBadCallsNameTheNode) {
   EXPECT_THAT(few.error().message, HasSubstr("node 0 aten::mm"));
 
   program = fixture.program();
-  program.values[search::ValueId(0)].sizes = {24, 96};
-  program.values[search::ValueId(0)].strides = {96, 1};
+  program.values[ValueId(0)].sizes = {24, 96};
+  program.values[ValueId(0)].strides = {96, 1};
   const auto shapes = record(program, *fixture.device());
   ASSERT_FALSE(shapes.ok());
   EXPECT_THAT(shapes.error().message, HasSubstr("node 0 aten::mm"));
@@ -219,8 +219,8 @@ TEST(Record, UnknownOperatorsAndBadCallsNameTheNode) {
 TEST(Record, AnArgumentNamedValueIsNoReference) {
   ProgramMaker maker("adam");
   maker.program().scalars.push_back({"step size", -0.5});
-  const search::ValueId x = maker.bring("x", Role::kParameter, {8});
-  const search::ValueId y = maker.bring("y", Role::kInput, {8});
+  const ValueId x = maker.bring("x", Role::kParameter, {8});
+  const ValueId y = maker.bring("y", Role::kInput, {8});
   maker.call("aten::addcmul_", {ref(x), ref(y), ref(y)}, {false}, {{"value", {{"scalar", 0}}}});
   maker.call("aten::addcmul_", {ref(x), ref(y), ref(y)}, {false}, {{"value", 3}});
   const auto device = make_cpu_device();

@@ -18,8 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!again.ok() || !(*again == *instance)) std::abort();
   const auto graph = regen::published::graph_from_monet(*instance, "fuzz");
   if (!graph.ok()) return 0;
-  for (GraphFormat format :
-       {GraphFormat::kMonet, GraphFormat::kRegen}) {
+  for (GraphFormat format : {GraphFormat::kMonet, GraphFormat::kRegen}) {
     const auto other = regen::published::write_graph(*graph, format);
     if (!other.ok()) std::abort();
     const auto back = regen::published::read_graph(*other, "back");

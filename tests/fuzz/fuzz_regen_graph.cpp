@@ -16,8 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!written.ok()) std::abort();
   const auto again = regen::read_regen_graph(*written, "again");
   if (!again.ok() || !(*again == *graph)) std::abort();
-  for (GraphFormat format :
-       {GraphFormat::kLowerSets, GraphFormat::kMonet}) {
+  for (GraphFormat format : {GraphFormat::kLowerSets, GraphFormat::kMonet}) {
     const auto other = regen::published::write_graph(*graph, format);
     if (other.ok() && !regen::published::read_graph(*other, "other").ok()) std::abort();
   }

@@ -19,7 +19,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   regen::published::looks_like_schedule(text);
   const auto schedule = regen::published::read_schedule(text, "fuzz");
   if (!schedule.ok()) return 0;
-  const auto again = regen::published::read_schedule(regen::published::write_schedule(*schedule), "again");
+  const auto again =
+      regen::published::read_schedule(regen::published::write_schedule(*schedule), "again");
   if (!again.ok() || *again != *schedule) std::abort();
   const auto run = regen::published::run_schedule(file, *schedule, "fuzz");
   if (run.ok() && run->activation_peak_bytes > run->peak_bytes) std::abort();

@@ -234,10 +234,11 @@ TEST(Zoo, SizesThatOverflowAreRefused) {
   }
 }
 
-// docs/models.md lists every model with its counts; on failure, paste the row shown.
+// docs/reference/models.md lists every model with its counts; on failure, paste the row shown.
 TEST(Zoo, DocumentationIsUpToDate) {
   const std::string here = __FILE__;
-  const auto page = read_file(here.substr(0, here.rfind("tests/models")) + "docs/models.md");
+  const auto page =
+      read_file(here.substr(0, here.rfind("tests/models")) + "docs/reference/models.md");
   ASSERT_TRUE(page.ok()) << page.error().message;
   for (const ZooInfo& info : zoo_list()) {
     if (info.name == "chain:N" || info.name.starts_with("linear")) continue;
@@ -250,7 +251,7 @@ TEST(Zoo, DocumentationIsUpToDate) {
     }
     row += " | " + format_grouped(checkmate->parameters);
     row += " | " + std::to_string(exact->nodes) + " |\n";
-    EXPECT_NE(page->find(row), std::string::npos) << "docs/models.md lacks: " << row;
+    EXPECT_NE(page->find(row), std::string::npos) << "docs/reference/models.md lacks: " << row;
   }
 }
 

@@ -106,9 +106,9 @@ def test_wrap_runs_what_the_plan_has_chosen_within_the_budget():
     wrapped = regen.wrap(model, (x,), TIGHT, reserve=0, work_limit=300_000, algorithms="any", debug=True, cache=False)
     found = left_behind(wrapped, x)
     session = wrapped.regen.plan.session
-    assert session.report["other_algorithms"] == 3
-    assert session.report["peak_bytes"] <= TIGHT
-    assert session.step.memory()["deviations"] == 0
+    assert session.report.other_algorithms == 3
+    assert session.report.peak_bytes <= TIGHT
+    assert session.memory().unforeseen == 0
     assert "3 ops run otherwise than by default" in str(wrapped.regen.plan)
     assert not equal(found, by_default)
     assert equal(found, left_behind(plain, x))  # this thread remembers
@@ -120,7 +120,7 @@ def test_step_trains_with_the_chosen_algorithms():
     step = regen.step(planned, torch.nn.functional.mse_loss, optimizers[0], (x, target), budget=TIGHT, work_limit=300_000,
                       algorithms="any", cache=False)
     found = [step(x, target).clone() for _ in range(3)]
-    assert step.plan.session.step.memory()["deviations"] == 0
+    assert step.plan.session.memory().unforeseen == 0
     for loss in found:
         optimizers[1].zero_grad()
         expected = torch.nn.functional.mse_loss(plain(x), target)
@@ -135,7 +135,7 @@ def test_by_default_the_bits_are_those_of_a_plain_run():
     expected = left_behind(plain, x)
     wrapped = regen.wrap(model, (x,), "16MiB", reserve=0, work_limit=300_000, cache=False)
     assert equal(left_behind(wrapped, x), expected)
-    assert wrapped.regen.plan.session.report["other_algorithms"] == 0
+    assert wrapped.regen.plan.session.report.other_algorithms == 0
 
 
 def test_measurements_with_alternatives_serve_both_from_one_cache(tmp_path):
@@ -143,7 +143,7 @@ def test_measurements_with_alternatives_serve_both_from_one_cache(tmp_path):
     options = dict(reserve=0, work_limit=300_000, cache=tmp_path)
     regen.wrap(Chain(), (x,), TIGHT, algorithms="any", **options)
     again = regen.wrap(Chain(), (x,), TIGHT, algorithms="any", **options)
-    assert again.regen.plan.session.report["other_algorithms"] == 3
+    assert again.regen.plan.session.report.other_algorithms == 3
     with pytest.raises(regen.BudgetError):
         regen.wrap(Chain(), (x,), TIGHT, **options)
     memory.clear()

@@ -9,8 +9,6 @@ import pytest
 
 import regen
 from examples.models import build
-from regen import _runtime
-from regen._session import link
 
 WORKER = pathlib.Path(__file__).parent / "cached_start_worker.py"
 
@@ -38,23 +36,6 @@ def test_processes_share_a_cache(kind, tmp_path):
     assert first["plan"] == beside["plan"] == again["plan"] == later["plan"]
     assert first["bits"] == beside["bits"] == again["bits"] == later["bits"] == uncached["bits"]
     assert len(list(tmp_path.glob("graph-*.json"))) == 1 and not list(tmp_path.glob(".*"))
-
-
-def test_a_link_that_another_process_measured_at_the_same_time_stays(tmp_path, monkeypatch):
-    here = _runtime.device_name("cpu")
-
-    def measure(device):
-        (tmp_path / "links.json").write_text(json.dumps({here: [1.0, 2.0, 3.0], "another device": [4.0, 5.0, 6.0]}))
-        return 7.0, 8.0, 9.0
-
-    monkeypatch.setattr(link, "MEASURED", {})
-    monkeypatch.setattr(_runtime, "measure_link", measure)
-    assert link.measured_link("cpu", tmp_path) == (1.0, 2.0, 3.0)
-    monkeypatch.setattr(link, "MEASURED", {})
-    monkeypatch.setattr(_runtime, "measure_link", lambda device: pytest.fail("it is in the file"))
-    assert link.measured_link("cpu", tmp_path) == (1.0, 2.0, 3.0)
-    assert set(json.loads((tmp_path / "links.json").read_text())) == {here, "another device"}
-    assert [path.name for path in tmp_path.iterdir()] == ["links.json"]
 
 
 def test_without_a_cache_the_disk_stays_as_it_is(tmp_path, monkeypatch):

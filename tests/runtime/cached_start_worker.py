@@ -37,7 +37,7 @@ def main(kind, cache):
     bits = hashlib.sha256()
     for tensor in [*losses, *model.state_dict().values(), *(p.grad for p in model.parameters() if p.grad is not None)]:
         bits.update(tensor.detach().contiguous().numpy().tobytes())
-    print(json.dumps({"traces": len(traces), "program": session.step.fingerprint, "plan": session.step.plan_json(), "bits": bits.hexdigest()}))
+    print(json.dumps({"traces": len(traces), "program": session.fingerprint, "plan": session.plan_json(), "bits": bits.hexdigest()}))
 
 
 main(*sys.argv[1:])

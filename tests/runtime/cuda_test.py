@@ -90,8 +90,8 @@ def test_a_plan_with_other_algorithms_fits_where_the_default_ones_do_not():
         for name in expected:
             assert torch.allclose(found[name].float(), expected[name].float(), rtol=0.02, atol=0.02 * float(expected[name].float().abs().max())), name
     session = wrapped.regen.plan.session
-    assert session.report["other_algorithms"] > 0
-    assert session.step.memory()["deviations"] == 0
+    assert session.report.other_algorithms > 0
+    assert session.memory().unforeseen == 0
     again = one_step(wrapped, (x,), {}, seed=0)
     assert all(same_bits(again[name], found[name]) for name in found)
 
@@ -108,7 +108,7 @@ def test_choices_of_one_plan_reach_neither_plain_pytorch_nor_other_plans():
     default = regen.wrap(copy.deepcopy(model), (x,), "130GiB", **options)
     found = one_step(default, (x,), {}, seed=0)
     assert all(same_bits(found[name], expected[name]) for name in expected)
-    assert default.regen.plan.session.step.memory()["deviations"] == 0
+    assert default.regen.plan.session.memory().unforeseen == 0
 
 
 def test_benchmark_mode_and_any_algorithm_exclude_each_other(monkeypatch):
@@ -158,6 +158,6 @@ def test_stretches_launched_as_a_whole_have_the_same_bits(name, changes):
         step = regen.step(model, loss, optimizer, args, budget=1.0, cuda_graphs=True, cache=False, improve=False) if planned else None
         torch.manual_seed(1)
         runs.append(trained(step or plain, model, batches, change))
-        captured = step.plan.session.step.memory()["captured"] if step else 0
+        captured = step.plan.session.memory().captured if step else 0
     assert captured > 0
     assert all(same_bits(a, b) for a, b in zip(*runs))

@@ -80,7 +80,7 @@ def test_ddp():
     return {
         "equal": everywhere(equal), "equal_with_a_smaller_batch": everywhere(same(plain, planned)),
         "hashes": everywhere(next(iter(wrapped.regen.shapes.values())).session.hash),
-        "recomputed": wrapped.regen.active.session.report["recomputed"], "parts": len(wrapped.regen.active.parts)}
+        "recomputed": wrapped.regen.active.session.report.recomputed, "parts": len(wrapped.regen.active.parts)}
 
 
 def one_step(model, optimizer, step):
@@ -104,9 +104,7 @@ def wrapped_with_dear_plan():
     """One that makes everything again whenever it is wanted, so that there is something to improve on every machine."""
     wrapped = regen.wrap(make(6), (batch(0)[0],), 0.7, reserve=40_000, work_limit=20_000, improve=1.0, link=(1e7, 1e7, 2e7), cache=False)
     plan = wrapped.regen.active.session
-    plan.release()
-    plan.report = plan.step.plan(plan.request("griewank", plan.budget, 60.0, 20_000))
-    assert plan.report["status"] == "feasible"
+    assert plan.plan_by(["griewank"], 60.0, 20_000)
     plan.meets = True
     wrapped.regen.active.make_ready()
     return wrapped
@@ -118,19 +116,19 @@ def test_improved():
     planned = DistributedDataParallel(wrapped, bucket_cap_mb=0.02)
     optimizer = torch.optim.AdamW(planned.parameters(), lr=0.01)
     plan = wrapped.regen.active.session
-    step, hashes, costs = 0, [plan.hash], [plan.report["cost"]]
+    step, hashes, costs = 0, [plan.hash], [plan.report.cost]
     while plan.meets and step < 4096:
         one_step(planned, optimizer, step)
         hashes.append(plan.hash)
-        costs.append(plan.report["cost"])
+        costs.append(plan.report.cost)
         step += 1
     changes = [i for i in range(1, step + 1) if hashes[i] != hashes[i - 1]]
     for _ in range(2):  # under the better plan
         one_step(planned, optimizer, step)
         step += 1
     return {"equal": as_plain(planned, step, 6), "hashes": everywhere(plan.hash), "changes": everywhere(changes),
-            "costs": [costs[0], costs[-1]], "improved": everywhere(plan.report.get("improved")),
-            "fits": everywhere(plan.predicted_peak <= plan.gross_budget), "searches": everywhere(plan.improvement.search is not None)}
+            "costs": [costs[0], costs[-1]], "improved": everywhere({"step": plan.report.improved.step}),
+            "fits": everywhere(plan.fits), "searches": everywhere(plan.search is not None)}
 
 
 def test_improvement_refused():
@@ -186,7 +184,7 @@ def test_unequal_callers():
         hashes.append(everywhere(plan.hash))
         bytes_.append(everywhere(plan.caller.bytes))
     return {"equal": as_plain(planned, 3, 4), "hashes": hashes, "bytes": bytes_,
-            "fits": everywhere(plan.predicted_peak <= plan.gross_budget)}
+            "fits": everywhere(plan.fits)}
 
 
 def test_different_models():

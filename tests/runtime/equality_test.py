@@ -79,7 +79,6 @@ class Case:
             assert not model.training
         self.wrapped = regen.wrap(model, self.args[:-1], "1GiB", planner="keep_all", work_limit=WORK, cache=False,
                                   debug=True, reserve=0)
-        self.least_of = {}
         self.measure_caller()
 
     def run_plainly(self):
@@ -99,7 +98,7 @@ class Case:
         self.plan = self.wrapped.regen.active.session
         own = self.plan.own_bytes()
         self.plan.caller.bytes = self.train() - own
-        self.unplanned = self.plan.step.unplanned_bytes + self.plan.caller.bytes
+        self.unplanned = self.plan.unplanned_bytes + self.plan.caller.bytes
 
     def compare(self, step, loss):
         found = {"loss": loss, **state_of(self.wrapped)}
@@ -110,34 +109,28 @@ class Case:
             assert same_bits(tensor, found[name]), f"{self.name}: step {step}: {name} differs"
 
     def run(self, kind, share):
-        options = self.wrapped.regen.options
-        options.planner, options.link = KINDS[kind]
+        planner, self.plan.link = KINDS[kind]
+        self.plan.settings.planners = planner.split(",")
         shaped = self.wrapped.regen.active
         shaped.release()
         instead = share != "least" and not self.fits(int(share * self.unplanned))
         if share == "least" or instead:
-            self.take_least(kind)
+            self.take_least()
         shaped.compile()
         measured = self.train()
         report = self.plan.report
-        return Outcome(share, options.budget, self.plan.predicted_peak, measured, report["recomputed"],
-                       report["offloaded_bytes"], instead)
+        return Outcome(share, self.plan.budget + self.plan.caller_bytes, self.plan.predicted_peak, measured, report.recomputed,
+                       report.offloaded_bytes, instead)
 
     def fits(self, budget):
         """Takes the budget, and the plan if there is one."""
-        self.wrapped.regen.options.budget = budget
-        self.plan.report = self.plan.step.plan(self.plan.request(self.wrapped.regen.options.planner, self.plan.budget))
-        return self.plan.report["status"] in ("optimal", "feasible")
+        self.plan.settings.budget = _runtime.Budget.of_bytes(budget)
+        return self.plan.plan_by(self.plan.settings.planners)
 
-    def take_least(self, kind):
+    def take_least(self):
         """The least budget that the planner finds a plan for, and that plan."""
-        step = self.plan.step
-        if kind not in self.least_of:
-            report = step.least_budget(self.plan.request(self.wrapped.regen.options.planner, None))
-            self.least_of[kind] = step.plan_json(), report
-        text, self.plan.report = self.least_of[kind]
-        step.set_plan(text)
-        self.wrapped.regen.options.budget = self.plan.predicted_peak
+        assert self.plan.take_least_plan()
+        self.plan.settings.budget = _runtime.Budget.of_bytes(self.plan.predicted_peak)
 
     def train(self):
         self.wrapped.load_state_dict(self.start)

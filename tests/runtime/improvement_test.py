@@ -18,8 +18,8 @@ from torch.nn import functional as F
 import regen
 from regen import _runtime
 from regen._check import same_bits
-from regen._session.improvement import RUNNING
-from regen.options import BACKGROUND_SECONDS, Options
+from regen._session.session import settings_of
+from regen.options import Options
 from small_training import Net, assert_same, batch, in_use, make, train
 
 LINK = (1e7, 1e7, 2e7)  # so slow that moving is no way out
@@ -42,9 +42,7 @@ def pair(depth=6, budget=0.7, dear=True, **options):
 def take_expensive_plan(shaped):
     """One that makes everything again whenever it is wanted."""
     plan = shaped.session
-    plan.release()
-    plan.report = plan.step.plan(plan.request("griewank", plan.budget))
-    assert plan.report["status"] == "feasible"
+    assert plan.plan_by(["griewank"])
     shaped.make_ready()
 
 
@@ -86,7 +84,7 @@ class Trained:
         return own + state + sum(p.grad.nbytes for p in self.wrapped.parameters() if p.grad is not None) - batch()[0].nbytes
 
     def wait(self):
-        self.session.improvement.search.wait()
+        self.session.search.wait()
 
 
 # The swap.
@@ -101,11 +99,11 @@ def test_a_better_plan_is_swapped_in_between_two_steps():
     assert trained.session.report is first  # until the next step
     trained.step()
     found = trained.session.report
-    assert found["cost"] < first["cost"] and found["peak_bytes"] <= trained.session.budget
-    assert found["improved"]["step"] == 3 and found["improved"]["cost"] == first["cost"]
+    assert found.cost < first.cost and found.peak_bytes <= trained.session.budget
+    assert found.improved.step == 3 and found.improved.cost == first.cost
     assert "improved    before step 3" in str(trained.wrapped.regen.plan)
     trained.step(2)
-    assert trained.session.report is found and trained.session.improvement.search is None
+    assert trained.session.report is found and trained.session.search is None
 
 
 def test_the_step_is_improved_too():
@@ -124,10 +122,10 @@ def test_the_step_is_improved_too():
         assert step.plan.measured_peak <= step.active.session.budget
 
     compare(1)
-    step.active.session.improvement.search.wait()
+    step.active.session.search.wait()
     compare(2)
     report = step.active.session.report
-    assert report["cost"] < first["cost"] and report["improved"]["step"] == 2
+    assert report.cost < first.cost and report.improved.step == 2
     compare(3)
     assert "improved    before step 2" in str(step.plan)
 
@@ -139,24 +137,24 @@ def test_not_while_a_backward_pass_is_to_come():
     x, y = batch()
     torch.manual_seed(0)
     loss = F.cross_entropy(wrapped(x), y)
-    session.improvement.search.wait()
+    session.search.wait()
     loss.backward()
     torch.manual_seed(0)
     F.cross_entropy(plain(x), y).backward()
     assert_same(plain, wrapped)
     assert session.report is first
     pending = None
-    session.improvement.stop()
+    session.stop_search()
     wrapped(x).sum().backward()
     pending = wrapped(x)
-    session.improvement.search.wait()
+    session.search.wait()
     wrapped(x).sum().backward()  # whoever waits for the other's backward pass is told as always
     assert session.report is first
     with pytest.raises(RuntimeError, match="another forward pass of the same wrapped model ran since"):
         pending.sum().backward()
     del pending
     wrapped(x).sum().backward()
-    assert session.report["cost"] < first["cost"]
+    assert session.report.cost < first.cost
 
 
 def test_memory_is_where_it_was():
@@ -165,34 +163,34 @@ def test_memory_is_where_it_was():
     for number in range(1, 4):
         one_step(wrapped, optimizer, number)
     session = wrapped.regen.active.session
-    session.improvement.search.wait()
+    session.search.wait()
     optimizer.zero_grad()
-    before = in_use() - session.step.memory()["arena"]
+    before = in_use() - session.memory().arena_bytes
     first = session.report
     for number in range(4, 7):
         one_step(wrapped, optimizer, number)
     optimizer.zero_grad()
-    assert session.report["cost"] < first["cost"]
-    assert in_use() - session.step.memory()["arena"] == before
+    assert session.report.cost < first.cost
+    assert in_use() - session.memory().arena_bytes == before
 
 
 def test_a_plan_that_cannot_be_better_is_left_alone():
     _, wrapped = pair(budget=1.0, dear=False)
     wrapped(batch()[0]).sum().backward()
-    assert wrapped.regen.active.session.improvement.search is None
+    assert wrapped.regen.active.session.search is None
     assert "improved" not in str(wrapped.regen.plan)
 
 
 def test_a_search_that_finds_nothing_is_not_repeated():
     _, wrapped = pair(planner="chain", dear=False)  # which has no more to say
     session = wrapped.regen.active.session
-    first = dict(session.report)
+    first = session.report
     for number in range(1, 4):
         one_step(wrapped, sgd(wrapped), number)
-        if session.improvement.search is not None:
-            session.improvement.search.wait()
-    assert session.improvement.search is None and session.report["cost"] == first["cost"]
-    assert session.report["lower_bound"] >= first["lower_bound"]
+        if session.search is not None:
+            session.search.wait()
+    assert session.search is None and session.report.cost == first.cost
+    assert session.report.lower_bound >= first.lower_bound
 
 
 def test_a_plan_made_anew_is_improved_anew():
@@ -201,11 +199,11 @@ def test_a_plan_made_anew_is_improved_anew():
     x, y = batch()
     F.cross_entropy(wrapped(x), y).backward()
     session = wrapped.regen.active.session
-    search = session.improvement.search
-    wrapped.regen.caller.bytes += session.budget - session.step.bound_bytes - (session.report["peak_bytes"] - session.step.bound_bytes) // 2
+    search = session.search
+    wrapped.regen.caller.bytes += session.budget - session.bound_bytes - (session.report.peak_bytes - session.bound_bytes) // 2
     F.cross_entropy(wrapped(x), y).backward()
     assert session.predicted_peak <= session.gross_budget
-    assert session.improvement.search is not search and session.improvement.searched_for == session.planned_for
+    assert session.search is not search and session.searched_for == session.planned_for
 
 
 # Plans that are kept.
@@ -214,15 +212,15 @@ def test_the_better_plan_is_kept_for_the_next_process(tmp_path):
     wrapped = pair(cache=tmp_path)[1]
     first = wrapped.regen.active.session.report
     wrapped(batch()[0]).sum().backward()
-    wrapped.regen.active.session.improvement.search.wait()
+    wrapped.regen.active.session.search.wait()
     wrapped(batch()[0]).sum().backward()
     found = wrapped.regen.active.session.report
-    assert found["cost"] < first["cost"]
+    assert found.cost < first.cost
     again = pair(cache=tmp_path, dear=False)[1]
     again(batch()[0]).sum().backward()
-    assert again.regen.active.session.report["cost"] == found["cost"]
+    assert again.regen.active.session.report.cost == found.cost
     assert "improved    by an earlier process" in str(again.regen.plan)
-    assert again.regen.active.session.improvement.search is None
+    assert again.regen.active.session.search is None
 
 
 # What happens while a search runs.
@@ -241,12 +239,12 @@ def test_a_search_goes_with_its_model():
     def use():
         _, wrapped = pair(improve=HOURS)
         wrapped(batch()[0]).sum().backward()
-        assert wrapped.regen.active.session.improvement.search in RUNNING
+        assert wrapped.regen.active.session.search is not None and _runtime.num_searches() == 1
 
     use()
     before = in_use()
     use()
-    assert in_use() == before and not RUNNING
+    assert in_use() == before and _runtime.num_searches() == 0
 
 
 def test_release_and_evaluation():
@@ -260,7 +258,7 @@ def test_release_and_evaluation():
     trained.wait()
     assert not trained.session.compiled
     trained.step(2)
-    assert "improved" in trained.session.report
+    assert trained.session.report.improved is not None
 
 
 def test_new_shapes():
@@ -276,30 +274,20 @@ def test_new_shapes():
         assert_same(plain, wrapped)
         if number > 2:
             for shaped in wrapped.regen.shapes.values():
-                if shaped.session.improvement.search is not None:
-                    shaped.session.improvement.search.wait()
-    assert next(("improved" in r.session.report) for r in wrapped.regen.shapes.values())
+                if shaped.session.search is not None:
+                    shaped.session.search.wait()
+    assert next((r.session.report.improved is not None) for r in wrapped.regen.shapes.values())
 
 
-def test_a_search_that_fails_is_said_and_harmless(monkeypatch):
+def test_a_search_that_fails_is_said_and_harmless():
     trained = Trained()
-    request = trained.session.request
-
-    def strange(planner, budget, seconds=None, work=0):
-        made = request(planner, budget, seconds, work)
-        if seconds is not None:
-            made.planners = ["guesswork"]
-        return made
-
-    monkeypatch.setattr(trained.session, "request", strange)
+    trained.session.settings.planners = ["guesswork"]
     first = trained.session.report
-    trained.step()
-    trained.wait()
     with pytest.warns(UserWarning, match="regen: unknown planner 'guesswork'.*; the plan in use stays") as warned:
         trained.step()
     assert "\n" not in str(warned[0].message)
     trained.step(2)
-    assert trained.session.report is first and trained.session.improvement.search is None
+    assert trained.session.report is first and trained.session.search is None
 
 
 SCRIPT = """
@@ -309,7 +297,7 @@ SCRIPT = """
     torch.set_num_threads(1)
     model = regen.wrap(make(Net, depth=60), (batch()[0],), 0.6, reserve=0, work_limit=1, improve=36_000.0, link=(50e9, 50e9, 93e9), cache=False)
     model(batch()[0]).sum().backward()
-    search = model.regen.active.session.improvement.search
+    search = model.regen.active.session.search
     assert not search.ended
     """
 
@@ -330,7 +318,7 @@ def run_script(ending):
      child = os.fork()
      if child == 0:
          del search
-         model.regen.active.session.improvement.stop()
+         model.regen.active.session.stop_search()
          os._exit(5)
      assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
      print('done')
@@ -352,11 +340,11 @@ def test_settings_that_are_none(improve):
 
 def test_where_it_is_on():
     def seconds(kind, **options):
-        return Options(budget=1.0, **options).background_seconds(kind)
+        return settings_of(Options(budget=1.0, **options)).background_seconds(kind == "cpu")
 
-    assert seconds("cpu") == 0 and seconds("cuda") == BACKGROUND_SECONDS
+    assert seconds("cpu") == 0 and seconds("cuda") == _runtime.BACKGROUND_SECONDS
     assert seconds("cuda", work_limit=100) == 0 and seconds("cuda", improve=False) == 0
-    assert seconds("cpu", improve=True) == BACKGROUND_SECONDS and seconds("cpu", improve=3) == 3
+    assert seconds("cpu", improve=True) == _runtime.BACKGROUND_SECONDS and seconds("cpu", improve=3) == 3
     assert seconds("cuda", improve=True, plan_file="plan.json") == 0
 
 
@@ -364,4 +352,4 @@ def test_off_on_a_cpu():
     _, wrapped = pair(improve=None)
     wrapped(batch()[0]).sum().backward()
     gc.collect()
-    assert wrapped.regen.active.session.improvement.search is None and not RUNNING
+    assert wrapped.regen.active.session.search is None and _runtime.num_searches() == 0

@@ -32,5 +32,5 @@ def test_the_tightest_plan_is_bitwise_equal(name, filled_memory):
 def test_the_report_says_how_many_ops_do():
     model, args, _ = build("in_place", batch=BATCHES.get("in_place"))
     wrapped = regen.wrap(model.train(), args[:-1], "1GiB", cache=False, reserve=0)
-    assert wrapped.regen.plan.session.report["in_place"] > 0
+    assert wrapped.regen.plan.session.report.in_place > 0
     assert "in place" in str(wrapped.regen.plan)

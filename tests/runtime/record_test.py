@@ -61,7 +61,7 @@ class Normalized(nn.Module):
 
 def test_batch_norm_can_run_again_after_its_statistics_were_written():
     wrapped = regen.wrap(Normalized(), (torch.rand(2, 4, 8, 8),), 1.0, cache=False, reserve=0)
-    graph = json.loads(wrapped.regen.active.session.step.graph_json())
+    graph = json.loads(wrapped.regen.active.session.graph_json())
     names = [tensor["name"] for tensor in graph["tensors"]]
     norms = [op for op in graph["ops"] if "batch_norm" in op["type"] and op.get("phase", "forward") == "forward"]
     assert len(norms) == 3 and all(op.get("recomputable", True) for op in norms)

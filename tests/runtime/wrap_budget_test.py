@@ -48,7 +48,7 @@ def whole_step_peaks(wrapped, optimizer, base, steps=5):
         loss.backward()
         optimizer.step()
         peaks.append(_runtime.memory_use("cpu")["allocated_peak"] - base)
-        planned.append(wrapped.regen.active.session.report["peak_bytes"])
+        planned.append(wrapped.regen.active.session.report.peak_bytes)
     return peaks, planned
 
 
@@ -100,9 +100,9 @@ def test_plans_are_cached_on_disk(tmp_path):
     stored["report"]["note"] = "from the cache"
     plans[0].write_text(json.dumps(stored))
     again = wrap(make(), (x,), 0.8, planner="checkmate", cache=tmp_path)
-    assert again.regen.active.session.report["note"] == "from the cache"
+    assert again.regen.active.session.report.note == "from the cache"
     other = wrap(make(), (x,), 0.9, planner="checkmate", cache=tmp_path)
-    assert other.regen.active.session.report["note"] != "from the cache"
+    assert other.regen.active.session.report.note != "from the cache"
 
 
 def test_damaged_plans_in_the_cache_are_made_again(tmp_path):

@@ -151,7 +151,7 @@ TEST(Auto, TheNumberOfProcessorsMakesNoDifference) {
   const OneProcessor one;
   const Outcome alone = *solve("auto", problem, {.work = 3'000'000});
   ASSERT_TRUE(all.plan && alone.plan);
-  EXPECT_EQ(all.note, "search over gaps");  // what goes on on all processors
+  EXPECT_EQ(all.note, "local search");  // which runs on all processors
   EXPECT_GE(all.work, 3'000'000);
   EXPECT_EQ(all.plan->steps, alone.plan->steps);
   EXPECT_EQ(all.work, alone.work);

@@ -1,6 +1,6 @@
 // The planner `chain` against a search over machine states on chains of up to 9 layers. The search
 // knows nothing of ranges: it goes through the step from its beginning to its end, at every sweep
-// decides for each value whether to keep it and for whom, and adds up what lies in memory.
+// decides for each value whether to keep it and for what, and adds up what lies in memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using testing::ChainLayer;
 using testing::ParetoFront;
 using testing::RandomChain;
 
-// For whom a value waits; each reason includes those before it.
+// What a value waits for; each reason includes those before it.
 enum Reason : char { kNobody, kNextLayer, kEarlyPart, kLatePart };
 
 // What waits in memory between two parts of the backward pass.

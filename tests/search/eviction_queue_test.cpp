@@ -49,7 +49,7 @@ TEST(EvictionQueue, TakesTheLowestScoreThatCrossesAStage) {
       if (!taken) continue;
       ASSERT_EQ(taken->interval, *expected);
       all[taken->interval].there = false;
-      if (random.chance(0.3)) add(taken->interval);  // it has become dearer, say
+      if (random.chance(0.3)) add(taken->interval);  // its price has risen, say
     }
   }
 }

@@ -148,7 +148,7 @@ TEST_P(HostBudgetAgainstAll, IsNeverWorseAndNeverOver) {
 
 INSTANTIATE_TEST_SUITE_P(Slices, HostBudgetAgainstAll, ::testing::Range<std::uint64_t>(0, kSlices));
 
-// Too large for the exact planners to help: what the search over gaps makes of a part of the host.
+// Too large for the exact planners to help: what the local search makes of a part of the host.
 TEST(HostBudget, MoreOfTheHostIsNeverDearer) {
   const Graph graph = *zoo_graph("MobileNet");
   const Bytes budget = live_bytes_keep_all(graph).peak_bytes / 2;

@@ -69,7 +69,7 @@ TEST(LeastBudget, OfAutoIsTheLeastOfAll) {
   RecordProperty("less_than_all_others", less);
 }
 
-// Whoever gives a byte less is refused by the same search, and whoever gives it back is not.
+// With a byte less the same search fails; with that byte it succeeds.
 TEST(LeastBudget, OfAutoIsWhereItRefuses) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     const Graph graph = graph_number(seed);

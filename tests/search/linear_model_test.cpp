@@ -109,7 +109,7 @@ TEST(LinearModel, SolvesKnapsacksToTheirOptimum) {
 }
 
 TEST(LinearModel, AStoppedRelaxationStillHasAValidBound) {
-  // A transport-like program of some size, stopped after a few iterations.
+  // A transport-like model of some size, stopped after a few iterations.
   Random random(1);
   LinearModel program;
   for (int c = 0; c < 200; ++c)

@@ -28,7 +28,7 @@ PlanCurve curve_of(const Graph& graph, std::initializer_list<std::string_view> p
   return *curve;
 }
 
-// The validator counts bytes and addresses itself, and shares nothing with those who plan.
+// The validator counts bytes and addresses itself, and shares nothing with the planners.
 TEST(PlanCurve, EveryPointIsAValidPlanAndMoreBytesMeanLessTime) {
   std::size_t points = 0;
   for (std::uint64_t seed = 0; seed < 10; ++seed) {

@@ -25,7 +25,7 @@ std::vector<OpId> best_sequence(const Graph& graph, Bytes budget) {
   return sequence;
 }
 
-// The least cost in a program, all memory rows that matter included.
+// The least cost in a model, all memory rows that matter included.
 double optimum(StageModel program) {
   Effort effort;
   while (true) {

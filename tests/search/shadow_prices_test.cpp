@@ -124,7 +124,7 @@ TEST(ShadowPrice, IsZeroWhereTheBudgetDoesNotBind) {
 }
 
 // The bound is convex in the budget: its slope to the left is at least the price, that to the right
-// at most. Where both are the same, which is where the basis of the program stays, it is the price.
+// at most. Where both are the same, which is where the basis of the model stays, it is the price.
 TEST(ShadowPrice, IsTheSlopeOfTheBound) {
   constexpr Bytes kStep = 5000;  // rows may be broken by some bytes (covering_bound.cpp)
   constexpr double kSlack = 0.01;

@@ -41,7 +41,7 @@ TEST(StageEvaluator, AgreesWithTheJudgeOnRandomKeepMatrices) {
     if (!score) continue;
     ++judged;
     expect_judged_alike(stages, evaluator, *score);
-    // Only what the sequence really carries: no dearer and no higher.
+    // Only what the sequence really carries: the cost and the peak are not higher.
     const auto lean = evaluator.evaluate(keep_of_sequence(stages, evaluator.sequence()), 10);
     ASSERT_TRUE(lean.has_value());
     EXPECT_LE(lean->cost, score->cost);

@@ -1,4 +1,4 @@
-// The exact hybrid planner against exhaustive search over step lists, and its own promises.
+// The exact recompute+swap planner against exhaustive search over step lists, and its own promises.
 #include <gtest/gtest.h>
 
 #include <algorithm>

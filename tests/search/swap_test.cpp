@@ -217,7 +217,7 @@ TEST(Str, GoesOnFromThePlanItIsGivenIfThatIsForTheGraph) {
             short_of_work.simulation.cost);
 }
 
-// The published program prices no copy: on a link of a thousandth of a byte it finds none hidden.
+// The published model prices no copy: on a link of a thousandth of a byte it finds none hidden.
 TEST(StrPublished, RecomputesWhereNoSwapIsHidden) {
   const Graph graph = three_layers();
   Problem problem{

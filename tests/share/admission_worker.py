@@ -30,7 +30,7 @@ def main():
     optimizer = torch.optim.SGD(model.train().parameters(), lr=0.05, momentum=0.9)
     # A slow link, so that fewer bytes cost time; counted work, so that a busy machine finds the same plans; every operator is a quantum.
     step = regen.step(model, loss_fn, optimizer, args, link=(1e7, 1e7, 2e7), work_limit=5_000, quantum=1e-9)
-    say(points=step.active.session.points(), fixed=step.active.session.step.fixed_bytes)
+    say(points=step.active.session.points(), fixed=step.active.session.fixed_bytes)
     torch.manual_seed(3)
     losses = []
     for line in sys.stdin:
@@ -44,7 +44,7 @@ def main():
             losses.append(step(*args).item())
             session = step.active.session
             say(step=len(losses), limit=session.limit, predicted=session.predicted_peak, measured=step.active.meter.peak_bytes,
-                arena=session.step.memory()["arena"], rooms=job.rooms, pauses=job.pauses)
+                arena=session.memory().arena_bytes, rooms=job.rooms, pauses=job.pauses)
     torch.save({"state": model.state_dict(), "losses": losses, "rooms": job.rooms, "pauses": job.pauses}, out + ".part")
     os.rename(out + ".part", out)
 

@@ -1,4 +1,4 @@
-// A job's hold on the device: kept while nobody waits, given back as soon as somebody does.
+// The device lease: kept while no other job waits, given back as soon as one does.
 #include "regen/share/client/device_lease.h"
 
 #include <gtest/gtest.h>
@@ -111,27 +111,27 @@ TEST(IdlePredictor, IsPatientWithWhoComesBackAndOnlyAsLongAsThatTakes) {
   EXPECT_EQ(habit.patience(), 0);  // nothing is known yet
   habit.worked(100'000'000);
   habit.rested(100'000);
-  EXPECT_EQ(habit.patience(), kMoment);
+  EXPECT_EQ(habit.patience(), kMinKeepTime);
   for (int i = 0; i < 100; ++i) habit.rested(1'500'000);
   EXPECT_GE(habit.patience(), 2'999'000);
   EXPECT_LE(habit.patience(), 3'000'000);
   for (int i = 0; i < 100; ++i) habit.rested(3'900'000);
-  EXPECT_EQ(habit.patience(), kSoon);
-  habit.rested(kSoon + 1);
-  EXPECT_EQ(habit.patience(), 0);  // it stayed away: whoever waits need not
+  EXPECT_EQ(habit.patience(), kMaxShortIdle);
+  habit.rested(kMaxShortIdle + 1);
+  EXPECT_EQ(habit.patience(), 0);  // its idle time was long: waiting jobs get the device at once
   habit.rested(3'900'000);
-  EXPECT_EQ(habit.patience(), kSoon);
+  EXPECT_EQ(habit.patience(), kMaxShortIdle);
 }
 
 TEST(IdlePredictor, LetsADeviceIdleForATenthOfTheWorkAtMost) {
   IdlePredictor habit;
   habit.rested(3'000'000);
   habit.worked(5'000'000);
-  EXPECT_EQ(habit.patience(), kMoment);
+  EXPECT_EQ(habit.patience(), kMinKeepTime);
   habit.worked(20'000'000);
   EXPECT_EQ(habit.patience(), 2'000'000);
   habit.worked(1'000'000'000);
-  EXPECT_EQ(habit.patience(), kSoon);
+  EXPECT_EQ(habit.patience(), kMaxShortIdle);
 }
 
 TEST(DeviceLease, SurvivesADaemonThatIsKilledWhileItRests) {
@@ -211,7 +211,7 @@ TEST(DeviceLease, TellsItsCurveOnlyBetweenTwoPiecesOfWork) {
   EXPECT_EQ(job_of(folder, "train")["least_bytes"], 400);
 }
 
-// It rests with the device kept, or without it; in both cases nobody calls anything here.
+// It rests with the device kept, or without it; in both cases no call is made here.
 TEST(DeviceLease, GetsBelowALowerLimitWhileItRests) {
   for (const bool kept : {false, true}) {
     TemporaryFolder folder;

@@ -37,7 +37,7 @@ Status request(DeviceMemory& memory, JobId job, const JobSpec& spec) {
   return done;
 }
 
-// The last limit that each job was told, as bytes; everything else as kinds.
+// The last limit that each job was sent, as bytes; everything else as kinds.
 std::vector<std::pair<JobId, Kind>> kinds(const std::vector<Order>& orders) {
   std::vector<std::pair<JobId, Kind>> result;
   for (const Order& order : orders) result.push_back({order.job, order.kind});
@@ -218,7 +218,7 @@ TEST(DeviceMemory, ThoseWhoWereHereBeforeComeBackWithWhatTheyHave) {
 // --- Every order of calls
 
 // Three jobs that come, go, die and answer in every order. What they really have on the device is
-// kept here, apart from what the class believes: a job obeys what it has been told, as late as it
+// kept here, apart from the class's own counts: a job obeys its orders, as late as it
 // likes, and uses all that it may.
 struct World {
   struct Actor {
@@ -376,8 +376,8 @@ class Exhaustive {
     everybody_gets_in(world);
   }
 
-  // Whoever is not away can have the device as soon as the others have made room, without anybody
-  // having to run before: nobody may be able to.
+  // A job that is not away can have the device as soon as the others have made room, without any
+  // job having to run before: perhaps none can.
   void comes_back(World world, std::size_t at) {
     if (!world.actors[at].admitted) return;
     if (world.memory.access(JobId(at)) == Access::kBarred) return;
@@ -391,8 +391,8 @@ class Exhaustive {
     hold(world, at);
     ASSERT_TRUE(world.holder == at) << "job " << at << " cannot come back";
   }
-  // Obedient jobs that run in turn: after a few rounds every newcomer is in, and everybody who is
-  // not away can have the device.
+  // Obedient jobs that run in turn: after a few rounds every newcomer is admitted, and every job
+  // that is not away can have the device.
   void everybody_gets_in(World world) {
     std::set<std::size_t> held;
     for (int round = 0; round < 6; ++round) {

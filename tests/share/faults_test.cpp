@@ -1,5 +1,5 @@
-// The figures of docs/sharing.md, "Failures": everything that can be killed is killed, everything
-// that can be sent is sent, and the results of the others stay what they would be alone.
+// The figures of docs/explanation/sharing.md, "Failures": everything that can be killed is killed,
+// everything that can be sent is sent, and the results of the others stay what they would be alone.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -50,7 +50,7 @@ std::uint64_t chain_alone(std::uint64_t seed, int quanta) {
 }
 
 // A pretended device: every job computes in the same place, so that a second one spoils the result
-// of the first; and who has how many bytes there.
+// of the first; and how many bytes each job has there.
 struct Device {
   struct Slot {
     std::atomic<int> process{0};

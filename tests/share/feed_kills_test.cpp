@@ -77,7 +77,7 @@ TEST_F(Feed, ProducersMayBeKilledAtAnyMoment) {
   };
   std::vector<Process> readers;
   for (int i = 0; i < 3; ++i) readers.emplace_back([&, i] { return consume(i); });
-  // Everybody goes on, whoever was killed.
+  // Every consumer goes on, whichever process was killed.
   const auto all_take = [&](int count) {
     const std::array before{board.taken_by[0].load(), board.taken_by[1].load(),
                             board.taken_by[2].load()};
@@ -160,7 +160,7 @@ TEST_F(Feed, AKilledProducerIsReplacedAlthoughItsChildHasItsSocketAndLock) {
     ASSERT_TRUE(eventually([&] { return board.taken > before + 2; })) << "round " << round;
     const int child = board.go;
     ::kill(board.producer, SIGKILL);
-    // Whoever comes now finds a socket that somebody listens at, and nobody answers.
+    // A consumer that comes now finds a socket with a listener that does not answer.
     EXPECT_TRUE(eventually([&] { return board.producers == round + 2; })) << "round " << round;
     EXPECT_TRUE(lives(child));
     ::kill(child, SIGKILL);

@@ -1,4 +1,5 @@
-// Producers and consumers of a shared input as real processes, with batches that can be told apart.
+// Producers and consumers of a shared input as real processes, with batches that can be
+// distinguished.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +17,7 @@ namespace regen::share {
 
 struct FeedBoard {
   std::atomic<int> made{0};   // batches
-  std::atomic<int> taken{0};  // by anybody
+  std::atomic<int> taken{0};  // by all consumers
   std::atomic<int> taken_by[3] = {};
   std::atomic<int> wrong{0};     // with another content than their position says
   std::atomic<int> producer{0};  // its process
@@ -38,10 +39,11 @@ struct TestFeed {
   bool forks = false;          // the producer has a child, FeedBoard::go, that outlives it
 };
 
-// Serves until everybody has left; closes `listens` once it can be reached. 3: another is there.
+// Serves until all consumers have left; closes `listens` once it can be reached. 3: another is
+// there.
 int produce(const TestFeed& feed, int listens = -1);
 
-// A starter that forks producers: they live on without whoever started them.
+// A starter that forks producers: they outlive the process that started them.
 FeedStarter starter_of(const TestFeed& feed);
 
 // Whether the batch is what its position says, byte for byte.

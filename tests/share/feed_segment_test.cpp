@@ -105,7 +105,7 @@ TEST(BatchLayout, DamagedTextsAreRefusedOrStayInside) {
   EXPECT_GT(refused, 10000);
 }
 
-// A memory of the same form that anybody can write to.
+// A memory of the same form that any process can write to.
 Descriptor copy_of(const std::string& bytes, bool sealed) {
   Descriptor file(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   (void)!::write(file.number(), bytes.data(), bytes.size());

@@ -144,7 +144,7 @@ TEST_F(Feed, AForkedChildDoesNotGiveBackItsParentsBatches) {
   EXPECT_EQ(client->next()->position, (Position{0, 1}));
 }
 
-// Raw packets of somebody who does not keep to the protocol.
+// Raw packets of a peer that does not keep to the protocol.
 Descriptor raw_socket(const std::string& path) {
   const auto address = socket_address(path);
   Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));

@@ -1,4 +1,4 @@
-// Clients that do not keep to the protocol: one error each, and nobody else notices.
+// Clients that do not keep to the protocol: one error each, and no effect on other clients.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -15,7 +15,7 @@ struct Entry {
   int device = -1;
   std::int64_t placed = 0;  // order of admission
   double served = 0;        // over weight
-  std::int64_t queued = 0;  // order of joining those who wait
+  std::int64_t queued = 0;  // number in the order of waiting
   std::optional<std::int64_t> end = {};
 };
 
@@ -163,7 +163,7 @@ class Naive {
     return now_ >= card.turn_end && before(rival, holder);
   }
 
-  // Until nobody gives way any more.
+  // Until no job gives way any more.
   void choose(std::size_t d) {
     Card& card = cards_[d];
     while (true) {

@@ -95,7 +95,8 @@ bool can_go_on(int process) {
 void use_device(Board& board) {
   const int self = ::getpid();
   const int before = board.owner.exchange(self);
-  // Still somebody's: a collision, unless that process was killed in the middle of its quantum.
+  // Still held by a process: a collision, unless that process was killed in the middle of its
+  // quantum.
   if (before != 0 && before != self && can_go_on(before)) ++board.collisions;
   std::this_thread::sleep_for(std::chrono::microseconds(100));
   int mine = self;

@@ -47,7 +47,7 @@ DaemonOptions test_daemon(const TemporaryFolder& folder);
 struct Board {
   std::atomic<int> stop{0};        // jobs without a last quantum go on until it is set
   std::atomic<int> collisions{0};  // times that the device had more than one user
-  std::atomic<int> quanta{0};     // of work done by anybody
+  std::atomic<int> quanta{0};      // of work done by all processes
   std::atomic<int> reconnections{0};
   std::atomic<int> owner{0};  // process that uses the device
 };

@@ -1,4 +1,4 @@
-// Somebody at the daemon's listen_socket who sends what it likes.
+// A client at the daemon's listen socket that sends arbitrary bytes.
 #pragma once
 
 #include <sys/socket.h>

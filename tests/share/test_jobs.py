@@ -68,10 +68,10 @@ def test_a_wrapped_model_paused_anywhere_trains_as_ever(kind):
     planner, link = KINDS[kind]
     for closing, counts in gates():
         plain, wrapped = pair(budget=0.75, planner=planner, link=link, cache=False, debug=True)
-        wrapped.regen.active.session.step.set_gate(closing, 1e-9)
+        wrapped.regen.active.session.set_gate(closing, 1e-9)
         left = train(wrapped, torch.optim.SGD(wrapped.parameters(), lr=0.1))
         assert counts["waits"] > 50
-        assert 0 < wrapped.regen.active.session.step.pauses <= counts["waits"]  # planned again when the caller's memory is known
+        assert 0 < wrapped.regen.active.session.pauses <= counts["waits"]  # planned again when the caller's memory is known
         assert_same_training(wrapped, left, plain, train(plain, torch.optim.SGD(plain.parameters(), lr=0.1)))
 
 
@@ -82,7 +82,7 @@ def test_a_whole_step_paused_anywhere_trains_as_ever(kind):
         model, plain = make(), make()
         step = regen.step(model, F.cross_entropy, torch.optim.AdamW(model.parameters()), batch(seed=0), 0.75, planner=planner,
                           link=link, work_limit=20_000, cache=False, debug=True)
-        step.active.session.step.set_gate(closing, 1e-9)
+        step.active.session.set_gate(closing, 1e-9)
         torch.manual_seed(3)
         for number in range(3):
             step(*batch(seed=number))
@@ -99,11 +99,11 @@ def test_a_step_that_cannot_go_on_says_what_is_left():
     before = {name: tensor.clone() for name, tensor in model.named_parameters()}
     step = regen.step(model, F.cross_entropy, torch.optim.SGD(model.parameters(), lr=0.1), batch(), 1.0, planner="keep_all", cache=False)
     asked = iter(range(10_000))
-    step.active.session.step.set_gate(_runtime.FunctionGate(lambda: next(asked) < 3, fail), 1e-9)
+    step.active.session.set_gate(_runtime.FunctionGate(lambda: next(asked) < 3, fail), 1e-9)
     with pytest.raises(regen.RegenError, match="told to stop.*before its first update: parameters are as before"):
         step(*batch())
     assert all(same_bits(tensor, before[name]) for name, tensor in model.named_parameters())
-    step.active.session.step.set_gate(None, 1e-3)
+    step.active.session.set_gate(None, 1e-3)
     step(*batch())
     assert not same_bits(model.last.weight, before["last.weight"])
 
@@ -293,7 +293,7 @@ def test_inference_within_the_least_budget():
     roomy = regen.share.infer(model, (x,), "1MiB", **options)
     least = roomy.active.session.least_budget()
     tight = regen.share.infer(model, (x,), least, **options)
-    assert tight.active.session.predicted_peak <= least < roomy.active.session.step.unplanned_bytes
+    assert tight.active.session.predicted_peak <= least < roomy.active.session.unplanned_bytes
     for predict in (roomy, tight):
         assert_same_outputs(predict(x), plainly(model, x))
 

@@ -1,4 +1,4 @@
-"""A second implementation of the protocol of docs/sharing.md, from its text alone."""
+"""A second implementation of the protocol of docs/reference/protocol.md, from its text alone."""
 
 import array
 import json

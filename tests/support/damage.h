@@ -1,5 +1,5 @@
 // Every way we could think of to spoil a valid plan: each kind breaks one rule of
-// docs/plan-semantics.md for certain, and says what the validator should complain about.
+// docs/reference/plan-semantics.md for certain, and says what the validator should complain about.
 #pragma once
 
 #include <optional>

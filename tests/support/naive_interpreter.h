@@ -1,5 +1,5 @@
-// docs/plan-semantics.md read as plainly as possible: slow, and independent of the simulator
-// and the validator. It assumes that the plan is valid.
+// docs/reference/plan-semantics.md read as plainly as possible: slow, and independent of the
+// simulator and the validator. It assumes that the plan is valid.
 #pragma once
 
 #include "regen/cost/device.h"

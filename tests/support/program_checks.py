@@ -1,4 +1,4 @@
-"""The rules of docs/program-format.md, checked on a program without looking at how it was made."""
+"""The rules of docs/reference/program-format.md, checked on a program without looking at how it was made."""
 
 import torch
 

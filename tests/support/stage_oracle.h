@@ -1,4 +1,4 @@
-// Exhaustive search over stages-advancing schedules of tiny graphs: every choice of what each
+// Exhaustive search over stage schedules of tiny graphs: every choice of what each
 // stage hands to the next, priced step by step. It shares no code with the planners.
 #pragma once
 

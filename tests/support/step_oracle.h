@@ -1,7 +1,7 @@
 // Exhaustive search over the step lists of tiny graphs: every compute, offload, release and fetch
-// at every place, as docs/plan-semantics.md defines them, as long as first runs follow the order of
-// the graph. It shares no code with the planners. For larger graphs two kinds of lists can be left
-// out, for each of which some other list is as good:
+// at every place, as docs/reference/plan-semantics.md defines them, as long as first runs follow
+// the order of the graph. It shares no code with the planners. For larger graphs two kinds of lists
+// can be left out, for each of which some other list is as good:
 //   - a value leaves before its bytes are wanted: a later release waits for less of a copy;
 //   - a copy joins its queue before the step during which it starts: it can as well join later.
 #pragma once

@@ -1,4 +1,4 @@
-"""Collects storages, values, nodes and results, and puts them together as a program (docs/program-format.md)."""
+"""Collects storages, values, nodes and results, and puts them together as a program (docs/reference/program-format.md)."""
 
 import math
 

@@ -8,8 +8,6 @@ import weakref
 from regen import _runtime
 from regen._session.job import job
 
-# For the plans of all budgets together.
-CURVE_SECONDS = 1.0
 DEPTHS = ("pause", "spill", "leave")
 
 
@@ -73,7 +71,7 @@ class Admission:
             session.plan()  # or says why there is no plan
         points = session.points()
         if points[0][0] > self.least:
-            self.untold = points, session.step.fixed_bytes
+            self.untold = points, session.fixed_bytes
         self.tell()
 
     def tell(self):
@@ -88,10 +86,6 @@ class Admission:
         """The bytes that the job may use from now on. Inside a hold, and between two steps."""
         self.limit = self.job.limit()
         return self.limit
-
-    def confirm(self, used):
-        """A plan for the limit is in place."""
-        self.job.confirm(used)
 
     def pack(self, model, optimizer):
         """The state into one arena, where it may have to leave. Inside a hold; cheap when it is there already."""

@@ -19,6 +19,7 @@ class CallerMemory:
         self.device = str(device)
         self.on_cpu = self.device.startswith("cpu")
         self.measured = reserve is None
+        self.sessions: weakref.WeakSet[_runtime.Session] = weakref.WeakSet()  # whose plans leave room for the caller
         self.bytes = 0 if reserve is None else as_bytes(reserve)
         self.outside = 0  # in use on a CPU before the model was wrapped, and none of our business
         self.started = False
@@ -31,6 +32,24 @@ class CallerMemory:
         self.boundary = 0  # taken by the caller between the two passes, at most
         if self.on_cpu:
             _runtime.install_memory_meter()
+
+    @property
+    def bytes(self) -> int:
+        """Of the budget, for what the caller holds."""
+        return self._bytes
+
+    @bytes.setter
+    def bytes(self, size: int) -> None:
+        self._bytes = size
+        for session in self.sessions:
+            session.caller_bytes = size
+
+    def add(self, session: _runtime.Session) -> None:
+        """A step beside which the caller holds its bytes."""
+        if self.unplanned is None:
+            self.unplanned = session.unplanned_bytes
+        self.sessions.add(session)
+        session.caller_bytes = self.bytes
 
     def start(self, present):
         """Before the first step, when the `present` bytes that plans account for are on the device."""

@@ -3,12 +3,13 @@
 import hashlib
 import json
 import os
+import pathlib
 import tempfile
 from typing import Any
 
 import torch.distributed as dist
 
-from regen._session.improvement import proven_best
+from regen._capture.cache_folder import cache_folder
 from regen._session.wrapped_module import ModuleSession
 from regen.errors import Error
 
@@ -42,33 +43,33 @@ class DistributedSession(ModuleSession):
         self.first = dist.get_rank(group) == 0
         self.planned = False
         self.said = False
-        self.heard_link = None  # as rank 0 measured it
         self.meets = False  # until the search of rank 0 has ended
-        try:
-            super().__init__(captured, options, caller)
-        except Exception as error:
-            if self.first and not self.said:
-                self.say({"error": str(error)})
-            raise
         if self.first:
-            self.say({"profile": read_text(self.path), "link": self.link()})
-        elif self.path is not None:
-            os.unlink(self.path)
-
-    def profile_path(self):
-        """Others wait here until rank 0 has measured."""
-        if self.first:
-            self.path = super().profile_path() or temporary_name()
+            self.measure_for_all(captured, options, caller)
         else:
-            self.path = temporary_name()
-            measured = self.hear("measuring")
-            self.heard_link = tuple(measured["link"])
-            with open(self.path, "w") as file:
-                file.write(measured["profile"])
-        return self.path
+            self.record_as_measured(captured, options, caller)
 
-    def link(self):
-        return self.heard_link or super().link()
+    def measure_for_all(self, captured, options, caller):
+        own = None if cache_folder(options.cache) is not None else temporary_name()
+        try:
+            super().__init__(captured, options, caller, measurements=own)
+            self.say({"profile": read_text(self.measurements), "link": self.link})
+        except Exception as error:
+            if not self.said:
+                self.say({"error": str(error)})  # the others wait for this
+            raise
+        finally:
+            if own is not None:
+                pathlib.Path(own).unlink(missing_ok=True)
+
+    def record_as_measured(self, captured, options, caller):
+        measured = self.hear("measuring")
+        own = temporary_name()
+        try:
+            pathlib.Path(own).write_text(measured["profile"])
+            super().__init__(captured, options, caller, measurements=own, link=tuple(measured["link"]))
+        finally:
+            pathlib.Path(own).unlink(missing_ok=True)
 
     def plan(self):
         if self.planned:
@@ -79,12 +80,11 @@ class DistributedSession(ModuleSession):
             return self.compare(self.hash)
         found = self.hear("planning")
         try:
-            self.step.set_plan(found["plan"])
+            self.take_stored_plan(found["plan"])
         except Error as error:
             self.compare(f"none: {error}")  # the others wait for this
-        self.report = found["report"]
         self.meets = found["meets"]
-        self.planned_for = self.plan_key()
+        self.settle()
         self.compare(self.hash)
 
     def plan_for_all(self):
@@ -93,15 +93,16 @@ class DistributedSession(ModuleSession):
         except Exception as error:
             self.say({"error": str(error)})
             raise
-        self.meets = self.background_seconds > 0 and not proven_best(self.report)
-        self.say({"plan": self.step.plan_json(), "report": self.report, "meets": self.meets})
+        self.meets = self.settings.background_seconds(self.kind == "cpu") > 0 and not self.report.proven_best
+        self.say({"plan": self.stored_plan(), "meets": self.meets})
 
-    def look_for_better_plan(self):
+    def search_beside(self):
         if self.first and self.meets:
-            super().look_for_better_plan()
+            super().search_beside()
 
     def take_better_plan(self, number):
         """Not alone: meet() does it."""
+        return False
 
     def meet(self, number: int, may_swap: bool) -> bool:
         """Before step `number` of all ranks. True when they have taken a better plan, which is to be compiled; a rank that
@@ -109,7 +110,7 @@ class DistributedSession(ModuleSession):
         """
         if not self.meets:
             return False
-        before = self.step.plan_json(), self.report
+        before = self.stored_plan()
         found = self.news_for_all(number) if self.first else self.hear("searching")
         self.meets = found["state"] == "searching"
         return found["state"] == "found" and self.take_together(found, before, may_swap)
@@ -125,33 +126,28 @@ class DistributedSession(ModuleSession):
 
     def news(self, number):
         """What rank 0 has to tell; it has taken what it tells of."""
-        search, report = self.improvement.search, self.report
-        if not self.caller.is_known() or (search is not None and not search.ended):
+        if not self.caller.is_known() or (self.search is not None and not self.search.ended):
             return {"state": "searching"}
-        super().take_better_plan(number)
-        if self.report is report:
+        if not super().take_better_plan(number):
             return {"state": "nothing"}
-        return {"state": "found", "plan": self.step.plan_json(), "report": self.report}
+        return {"state": "found", "plan": self.stored_plan()}
 
     def take_together(self, found, before, may_swap):
         mine = self.hash_with(found) if may_swap else None
         votes = self.gather(mine)
         if mine is not None and set(votes) == {mine}:
             return True
-        self.release()
-        plan, self.report = before
-        self.step.set_plan(plan)
+        self.take_stored_plan(before)
         return False
 
     def hash_with(self, found):
         """Of the plan that was found, now this rank's; None where it is not for this rank."""
         self.release()
         try:
-            self.step.set_plan(found["plan"])
+            self.take_stored_plan(found["plan"])
         except Error:
             return None
-        self.report = found["report"]
-        return self.hash if self.predicted_peak <= self.gross_budget else None
+        return self.hash if self.fits else None
 
     def say(self, message):
         self.said = True
@@ -167,7 +163,7 @@ class DistributedSession(ModuleSession):
 
     @property
     def hash(self):
-        text = f"{self.step.fingerprint} {self.step.plan_json()}"
+        text = f"{self.fingerprint} {self.plan_json()}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def agree(self) -> bool:
@@ -175,7 +171,7 @@ class DistributedSession(ModuleSession):
         for none, also where one had to plan alone before its first step.
         """
         self.caller.bytes = max(self.gather(self.caller.bytes))
-        plans = self.gather(self.hash if self.predicted_peak <= self.gross_budget else None)
+        plans = self.gather(self.hash if self.fits else None)
         self.planned = plans[0] is not None and len(set(plans)) == 1
         return not self.planned
 

@@ -49,7 +49,7 @@ class ShapeCache(Generic[Entry]):
             return self.shapes[key]
         self.release()  # measuring needs room, and quiet
         for other in self.shapes.values():
-            other.session.improvement.stop()
+            other.session.stop_search()
         made = self.shapes[key] = make()
         if self.admission is not None:
             self.admission.introduce(made.session)

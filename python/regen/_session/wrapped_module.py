@@ -9,15 +9,14 @@ from torch.autograd.function import once_differentiable
 
 from regen._capture.capture import Captured
 from regen._capture.program_builder import referenced_values
-from regen._session.budget import device_budget
 from regen._session.caller_memory import CallerMemory
 from regen._session.job import hold
 from regen._session.measured_step import StepClock
 from regen._session.owned import Bindings, place_of, place_value
 from regen._session.report import PlanReport
-from regen._session.session import RUNTIME_RESERVE, Session
+from regen._session.session import Session
 from regen.errors import UsageError
-from regen.options import Options
+from regen.options import Link, Options
 
 # Gradients are handed to autograd when about this many bytes of them are complete, so that DDP's
 # buckets fill while the rest of the backward pass runs.
@@ -36,30 +35,13 @@ class Coming:
 class ModuleSession(Session):
     """A plan beside which the caller holds memory of its own."""
 
-    def __init__(self, captured: Captured, options: Options, caller: CallerMemory) -> None:
+    def __init__(
+        self, captured: Captured, options: Options, caller: CallerMemory, *, measurements: str | None = None, link: Link | None = None
+    ) -> None:
+        """A fraction is of the unplanned peak of the first sample, also for other shapes."""
         self.caller = caller
-        super().__init__(captured, options)
-        if caller.unplanned is None:
-            caller.unplanned = self.step.unplanned_bytes
-
-    @property
-    def gross_budget(self):
-        """A share is of the unplanned peak of the first sample, also for other shapes."""
-        return device_budget(self.options.budget, (self.caller.unplanned or 0) + self.caller.bytes, self.device)
-
-    @property
-    def budget(self):
-        return self.gross_budget - self.caller.bytes
-
-    @property
-    def predicted_peak(self):
-        return self.report["peak_bytes"] + self.caller.bytes
-
-    def refusal(self):
-        text = super().refusal()
-        if self.caller.bytes == 0:
-            return text
-        return f"{text}; to all of these add {self.caller.bytes:,} bytes that the caller holds (loss, optimizer, buckets)"
+        super().__init__(captured, options, fraction_of=caller.unplanned, measurements=measurements, link=link)
+        caller.add(self)
 
     def agree(self) -> bool:
         """With other ranks; alone there is nothing to agree on."""
@@ -69,11 +51,11 @@ class ModuleSession(Session):
         """With other ranks; alone there is none to meet."""
         return False
 
-    def own_bytes(self):
+    def own_bytes(self) -> int:
         """What the plan accounts for, of the memory that is measured."""
-        own = self.step.fixed_bytes
+        own = self.fixed_bytes
         if self.kind == "cpu":  # elsewhere the arena does not come from torch
-            own += self.step.memory()["arena"] - RUNTIME_RESERVE[self.kind]
+            own += self.memory().arena_bytes - self.reserve_bytes
         return own
 
 
@@ -126,8 +108,8 @@ class ShapedModule:
         """Of what the plan accounts for, that which is there between two steps."""
         if self.session.kind != "cpu":
             return self.present
-        memory = self.session.step.memory()
-        return self.present + memory["arena"] + memory["generators"]
+        memory = self.session.memory()
+        return self.present + memory.arena_bytes + memory.generator_bytes
 
     # Planning.
 
@@ -140,14 +122,12 @@ class ShapedModule:
 
     def compile(self):
         self.session.compile()
-        self.session.step.cut_backward(self.chunk)
+        self.session.cut_backward(self.chunk)
         self.arrange_gradients()
         self.own_bytes = self.session.own_bytes()
 
     def take_better_plan(self):
-        in_use = self.session.report
-        self.session.take_better_plan(self.steps + 1)
-        if self.session.report is not in_use:
+        if self.session.take_better_plan(self.steps + 1):
             self.plan_changed()
 
     def plan_changed(self):
@@ -160,8 +140,8 @@ class ShapedModule:
     def report(self):
         peak = self.caller.measured_peak()
         if peak is not None and self.session.kind != "cpu" and self.session.compiled:
-            peak += self.session.step.memory()["arena"]  # a GPU's does not come from torch
-        return PlanReport(self.session, self.caller.bytes, peak, self.seconds and self.seconds.total)
+            peak += self.session.memory().arena_bytes  # a GPU's does not come from torch
+        return PlanReport(self.session, peak, self.seconds and self.seconds.total)
 
     def agree_on_room(self):
         """The same with the other ranks, whichever shape each of them is about to use."""
@@ -179,14 +159,14 @@ class ShapedModule:
 
     def make_room(self):
         """Plans again if what the caller turned out to hold does not fit beside the plan."""
-        if self.session.predicted_peak > self.session.gross_budget:
+        if not self.session.fits:
             self.release()
             self.make_ready()
 
     def arrange_gradients(self):
         """For each backward part, which gradients it completes: (result, "parameter" or "input", who)."""
         kinds = {result: (kind, who) for result, kind, who in self.captured.gradient_results}
-        step = self.session.step
+        step = self.session
         self.parts = [
             [(result, *kinds[result]) for result in step.results_of(part) if result in kinds]
             for part in range(1, step.num_parts)
@@ -201,8 +181,8 @@ class ShapedModule:
 
     def forward(self, flat):
         if self.caller.is_known():
-            self.session.look_for_better_plan()
-        step = self.session.step
+            self.session.search_beside()
+        step = self.session
         owned = self.bindings.owned.tensors()
         self.steps += 1
         step.forget()
@@ -262,10 +242,10 @@ class StepCall:
         # Given up half-way, by an exception or because nobody wanted gradients: results are held no longer.
         shaped = self.shaped
         if self.state == "forward" and shaped.steps == self.number and shaped.session.compiled:
-            shaped.session.step.forget()
+            shaped.session.forget()
 
     def run_forward(self):
-        step = self.shaped.session.step
+        step = self.shaped.session
         with hold():
             self.clock.begin()
             step.run(0)
@@ -277,7 +257,7 @@ class StepCall:
         shaped = self.shaped
         self.check_alive()
         self.check_unchanged()
-        step = shaped.session.step
+        step = shaped.session
         with hold():
             self.clock.begin()
             if part == 0:

@@ -10,7 +10,6 @@ from torch.utils._pytree import tree_flatten
 
 from regen._capture.capture import Captured, capture_inference
 from regen._session.admission import Admission, admission_of
-from regen._session.budget import device_budget
 from regen._session.job import hold, job
 from regen._session.owned import Bindings
 from regen._session.report import PlanReport
@@ -91,15 +90,7 @@ def infer(
 class InferenceSession(Session):
     """A budget may be left out."""
 
-    def check_budget(self) -> None:
-        if self.options.budget is not None:
-            super().check_budget()
-
-    @property
-    def budget(self) -> int | None:
-        if self.options.budget is None and job() is None:
-            return None
-        return device_budget(self.options.budget, self.fraction_of, self.device, self.job_limit)
+    needs_budget = False
 
 
 class Inference(ShapeCache["ShapedInference"]):
@@ -161,7 +152,7 @@ class ShapedInference:
 
     def make_ready(self) -> None:
         """Inside a hold."""
-        self.session.follow_limit()
+        self.session.follow_job()
         if not self.session.compiled:
             self.session.plan()
             self.session.compile()
@@ -174,7 +165,7 @@ class ShapedInference:
 
     def run(self, flat: list[Any]) -> Any:
         """Inside a hold."""
-        step = self.session.step
+        step = self.session
         self.bindings.bind(step, flat)
         with self.on_stream():
             step.run(0)

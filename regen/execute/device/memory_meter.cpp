@@ -1,6 +1,7 @@
 #include "regen/execute/device/memory_meter.h"
 
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
 
 #include <array>
 #include <atomic>
@@ -142,6 +143,11 @@ Result<MemoryUse> memory_use(c10::Device device) {
 Status reset_memory_peak(c10::Device device) {
   if (!device.is_cpu()) return reset_cuda_memory_peak(device);
   counter.reset_peak();
+  return {};
+}
+
+Status release_cached_memory(c10::Device device) {
+  if (!device.is_cpu()) c10::getDeviceAllocator(device.type())->emptyCache();
   return {};
 }
 

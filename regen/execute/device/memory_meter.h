@@ -33,6 +33,9 @@ Result<MemoryUse> memory_use(c10::Device device);
 // The peaks start again from what is in use now.
 Status reset_memory_peak(c10::Device device);
 
+// Gives memory back to the driver that torch keeps without using it. On a CPU it keeps none.
+Status release_cached_memory(c10::Device device);
+
 // Arenas come from the system and not from torch, and are counted by whoever makes them.
 void count_arena_bytes(Bytes difference);
 

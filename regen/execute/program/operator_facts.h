@@ -28,7 +28,7 @@ struct CarriedArgument {
 std::vector<CarriedArgument> carried_arguments(std::string_view op);
 
 // Arguments (counted in the schema) that say nothing about which algorithms can do the work: the
-// bias of a convolution is added release_options, and the gradients that are wanted are made one by one.
+// bias of a convolution is added afterwards, and the gradients that are wanted are made one by one.
 std::vector<std::size_t> beside_the_problem(std::string_view op);
 
 // Whether a second call has no effect but its results, and they are the same: it writes none of its

@@ -1,4 +1,4 @@
-// One training step as PyTorch operators (docs/program-format.md), before any planning.
+// One training step as PyTorch operators (docs/reference/program-format.md), before any planning.
 //
 //   Storage  memory with a size; who brings it is its role
 //   Value    a tensor: a typed, strided view on a storage

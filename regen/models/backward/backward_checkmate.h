@@ -6,7 +6,7 @@
 //   2n-i       b(i), the gradient of layer i's output; reads i, the outputs of i's consumers j,
 //              then their gradients b(j) (the last layer: the loss); costs twice layer i
 //
-// and at the end two fixed tensors that nobody reads: parameters and their gradients. The
+// and at the end two fixed tensors without readers: parameters and their gradients. The
 // network's input is not counted.
 #pragma once
 

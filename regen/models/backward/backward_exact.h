@@ -7,7 +7,7 @@
 //   backward  in reverse order. A layer with a weight has one op for the gradient of its
 //             parameters and one for that of its input; gradients that meet are added by ops of
 //             their own. A gradient that reaches only network inputs is not computed.
-//   variants  an op that may overwrite one of its inputs, because nobody else reads it, has a
+//   variants  an op that may overwrite one of its inputs, because no other op reads it, has a
 //             second variant "in_place".
 //
 // Workspaces are 0: how much a convolution takes depends on the library's choice.

@@ -18,7 +18,7 @@ class ExactBuilder {
   Result<Graph> build() &&;
 
  private:
-  // What an op is before it is known who else reads its inputs.
+  // What an op is before all readers of its inputs are known.
   struct Draft {
     OpSpec op;
     double cost = 0;

@@ -1,6 +1,6 @@
 // The packing problem in its smallest form, which the greedy packer and the search share.
 //
-// Times matter only through who is alive together, so they shrink to sections: the moments
+// Times matter only by which items are live together, so they shrink to sections: the moments
 // with a largest set of live items, in order. Sizes matter only up to their common divisor,
 // because some lowest packing has every item on the ground or on top of another. And a
 // boundary between sections that no item crosses cuts the problem into parts.

@@ -1,6 +1,6 @@
-// SuperNeurons' rule by layer type: what dear layers (convolutions, matrix products) make goes to
-// the host when its bytes are wanted, what cheap layers make between them is dropped and recomputed
-// from there, in one go for each segment.
+// SuperNeurons' rule by layer type: values of expensive layers (convolutions, matrix products) move
+// to the host when their bytes are needed; values of cheap layers between them are dropped and
+// recomputed from there, once for each segment.
 #include <algorithm>
 #include <array>
 

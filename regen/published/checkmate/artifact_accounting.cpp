@@ -14,8 +14,7 @@ TensorId output_of(const Graph& graph, std::size_t op) {
 
 // Items 1 and 2 of the published strategy: gradients are kept from their making to their last
 // use, and every input is there at the stage of its reader.
-void keep_gradients_and_inputs(const Graph& graph, std::size_t n,
-                               search::StageSchedule& schedule) {
+void keep_gradients_and_inputs(const Graph& graph, std::size_t n, search::StageSchedule& schedule) {
   for (OpId reader : graph.ops()) {
     const auto stage = static_cast<std::int64_t>(reader.index());
     for (TensorId t : graph.inputs(reader)) {

@@ -1,6 +1,6 @@
-// The program without the stages: as many stages as ops, any op may run in any of them, and only
-// "every op runs" or "the last op runs" is asked for. It has the same optimum on a chain and a far
-// weaker relaxation; it exists to show what the stages is worth (docs/experiments.md).
+// The unpartitioned model: as many stages as ops, any op may run in any of them, and only "every op
+// runs" or "the last op runs" is required. It has the same optimum on a chain and a far weaker
+// relaxation; it shows what one stage for each op is worth (docs/explanation/published.md).
 #pragma once
 
 #include <vector>
@@ -17,7 +17,7 @@ struct UnpartitionedAnswer {
 };
 
 // Graphs of at most 64 ops, each with one variant that overwrites nothing; `whole`: solve the
-// integer program, otherwise its relaxation.
+// integer model, otherwise its relaxation.
 Result<UnpartitionedAnswer> solve_imposed(const search::Problem& problem, bool whole,
                                           Effort& effort);
 

@@ -66,7 +66,7 @@ void LowerSetBlocks::find_wanted() {
 }
 
 // Whether running an op as early as possible gives memory back: it reads only what others after the
-// forward pass made, nobody else reads that, and it makes no more. The sum of two gradients does.
+// forward pass made, no other op reads that, and it makes no more. The sum of two gradients does.
 bool LowerSetBlocks::shrinks(std::size_t rest) const {
   const VariantId variant = search::base_variant(graph_, rest_[rest]);
   Bytes freed = 0;

@@ -188,7 +188,7 @@ void LowerSetMemory::add_held(std::uint32_t from, std::uint32_t to, std::uint64_
   }
 }
 
-// Stops as soon as the block is known to be too dear or too large: most are.
+// Stops as soon as the block is known to be too expensive or too large: most are.
 void LowerSetMemory::fill(std::uint32_t from, std::uint32_t to, std::uint64_t mask,
                           const BlockLimits& limits) {
   ++round_;

@@ -1,5 +1,5 @@
-// What is known about the tensors of a graph beforehand, for any chain of lower sets: who reads
-// them, and whether they are "held" (lower_set_memory.h); and what is known about a set by itself.
+// Facts about the tensors of a graph that hold for any chain of lower sets: their readers, and
+// whether they are "held" (lower_set_memory.h); and facts about a set by itself.
 #pragma once
 
 #include <cstdint>

@@ -71,8 +71,8 @@ void MonetAnnealing::find_free_choices(bool by_products) {
   }
 }
 
-// ReuseInterval g of a node begins with its g-th reader; the forward pass counts as the first one. The gap
-// after the last reader is there as well: a copy may still serve recomputations.
+// Reuse interval g of a node begins with its g-th reader; the forward pass counts as the first one.
+// The interval after the last reader exists as well: a copy may still serve recomputations.
 void MonetAnnealing::find_gaps() {
   const std::size_t nodes = model_.num_nodes();
   gap_at_.resize(model_.num_stages() * nodes);
@@ -126,7 +126,7 @@ void MonetAnnealing::take_choices(Choices choices) {
   choices_.ways = std::move(choices.ways);
 }
 
-// What could be there before each stage, if nothing left before its gap ends.
+// What could be stored before each stage, if nothing left before its interval ends.
 void MonetAnnealing::lay_out_availability() {
   std::fill(available_.row(0).begin(), available_.row(0).end(), 0);
   for (std::size_t t = 0; t < model_.num_stages(); ++t) {

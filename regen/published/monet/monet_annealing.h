@@ -1,9 +1,9 @@
-// Simulated annealing over a coarse description of MONeT's schedules: for each gap between two
-// stages whose backward nodes read a forward tensor, from which stage on the tensor is kept (from
-// the beginning of the gap: it never leaves), or that it is dropped, or that it is dropped and
-// kept again once a recomputation happens to make it, and until when; and for each stage the
-// implementation. Recomputation follows: whatever a stage needs and does not find is made again,
-// with all that is missing before it. Copies that nothing reads are left out.
+// Simulated annealing over a coarse description of MONeT's schedules. A reuse interval lies between
+// two stages with backward nodes that read a forward tensor. Each interval has one decision: from
+// which stage on the tensor is kept (from the beginning: it never leaves), or that it is dropped,
+// or that it is dropped and kept again once a recomputation makes it, and until when. Each stage
+// has its implementation. Recomputation follows: what a stage needs and does not find is
+// recomputed, with everything missing before it. Copies that nothing reads are left out.
 #pragma once
 
 #include <optional>
@@ -21,10 +21,10 @@ struct MonetCooling {
   double first_price = 0, last_price = 0;
 };
 // Bytes over the budget are cheap while it is hot, so that one large tensor can take the place of
-// another; but by the time they are dear it is too cold to choose other large tensors.
+// another; but by the time they are expensive it is too cold to choose other large tensors.
 constexpr MonetCooling kTolerantCooling{3e-2, 3e-5, 3e-3, 9};
-// Bytes are dear from the beginning. The runs end in many different valleys, some far below those
-// of tolerant runs, most above.
+// Bytes are expensive from the start. The runs end in many different local minima, some far below
+// those of tolerant runs, most above.
 constexpr MonetCooling kStrictCooling{1e-2, 3e-5, 1, 3};
 
 class MonetAnnealing {
@@ -39,9 +39,9 @@ class MonetAnnealing {
   const MonetStorage& last() const { return accepted_; }
 
  private:
-  // What happens to a tensor in a gap: it is there from one stage to another, or one of these. It
-  // may leave before the gap ends if it was only kept for recomputations; `again`: and stay once
-  // more when a later recomputation happens to make it.
+  // The decision for a tensor in a reuse interval: it is stored from one stage to another, or one
+  // of the constants below. It may leave before the interval ends if it was kept for recomputations
+  // only; `again`: it is stored once more when a later recomputation makes it.
   struct Course {
     std::int32_t from = 0;
     std::int32_t until = 0;
@@ -55,7 +55,7 @@ class MonetAnnealing {
     std::uint32_t begin = 0, end = 0;  // stages; at `end` the tensor is read, or never again
   };
   struct Choices {
-    std::vector<Course> courses;     // by gap
+    std::vector<Course> courses;     // by reuse interval
     std::vector<std::uint8_t> ways;  // by stage
   };
   struct Undo {
@@ -88,7 +88,7 @@ class MonetAnnealing {
   std::size_t words_;
   std::vector<ReuseInterval> gaps_;
   std::vector<std::size_t> first_gap_;  // by node, one more at the end
-  std::vector<std::uint32_t> gap_at_;   // by stage and node: the gap that follows the stage
+  std::vector<std::uint32_t> gap_at_;   // by stage and node: the interval that follows the stage
   std::vector<std::vector<std::vector<std::uint64_t>>> args_;
   Choices choices_;
   MonetStorage storage_;   // of choices_

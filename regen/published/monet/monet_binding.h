@@ -1,4 +1,4 @@
-// A graph seen as an instance of MONeT's program, and the way back: which op and which variant
+// A graph seen as an instance of MONeT's model, and the way back: which op and which variant
 // stands for a node and a decision.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The way from a schedule to the columns of the relaxation's program, and back.
+// The way from a schedule to the columns of the relaxation, and back.
 #include <algorithm>
 
 #include "regen/published/monet/monet_relaxation.h"

@@ -1,4 +1,4 @@
-// The judge of MONeT's program: a schedule as the 0-1 matrices that the published solver writes,
+// The judge of MONeT's model: a schedule as the 0-1 matrices that the published solver writes,
 // checked row by row against the published constraints and priced by the published objective. It
 // reads the instance itself and shares no code with the search.
 #pragma once

@@ -197,7 +197,7 @@ void Exporter::set_in_place() {
 void Exporter::add_backward(OpId op) {
   const std::uint32_t id = add_node(op, MonetKind::kBackward);
   node(id).bwd_op = "ip_grad";
-  node(id).fwd_id = kNone;  // no forward op of its own: modes do not tell its implementations apart
+  node(id).fwd_id = kNone;  // no forward op of its own: modes treat its implementations alike
   set_implementations(id);
   set_bytes(id, search::base_variant(graph_, op));
 }

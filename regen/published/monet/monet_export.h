@@ -1,4 +1,4 @@
-// Any graph, with its variants, as an instance of MONeT's program (see monet_binding.h).
+// Any graph, with its variants, as an instance of MONeT's model (see monet_binding.h).
 #pragma once
 
 #include "regen/published/monet/monet_binding.h"

@@ -1,4 +1,4 @@
-// Which decisions MONeT's program may take: the words of its mode names.
+// Which decisions MONeT's model may take: the words of its mode names.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// MONeT's program with its numbers rounded as the published code rounds them, restricted to a mode
-// and arranged by stage (docs/planners.md, "monet").
+// MONeT's model with its numbers rounded as the published code rounds them, restricted to a mode
+// and arranged by stage (docs/reference/planners.md, "monet").
 //
 //   stage 0       the forward pass
 //   stage t > 0   recomputes forward tensors, then runs backward node loss + t

@@ -7,9 +7,9 @@
 namespace regen::published {
 namespace {
 
-// Of one window; most need less.
+// Counted work of one neighbourhood; most need less.
 constexpr std::int64_t kNeighbourhoodWork = 6'000'000;
-constexpr std::int64_t kWindowOverhead = 1000;  // of setting the program up
+constexpr std::int64_t kNeighbourhoodSetUpWork = 1000;  // of setting the model up
 
 }  // namespace
 
@@ -62,7 +62,7 @@ bool MonetNeighbourhoods::decide(const Window& window, MonetSchedule& schedule, 
                     .interrupt = effort.limits().interrupt,
                     .enough = effort.limits().enough});
   const search::ModelAnswer answer = relaxation_.program().solve(options, own);
-  effort.add(own.work() + kWindowOverhead);
+  effort.add(own.work() + kNeighbourhoodSetUpWork);
   if (answer.values.empty()) return false;
   MonetSchedule found = rated(relaxation_.storage_of(answer.values, 0.5));
   if (found.excess > 0 || found.ticks >= schedule.ticks) return false;

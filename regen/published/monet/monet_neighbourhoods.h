@@ -1,7 +1,7 @@
-// Mixes two schedules of MONeT's program: where they differ the integer program decides anew,
-// everything else staying as it is. Such windows are larger than what the shortest paths of
-// MonetSearch can look at, and tensors in them can change places at once. (Windows of random place
-// found nothing that annealing had left.)
+// Mixes two schedules of MONeT's model: where they differ the integer model decides anew,
+// everything else stays as it is. Such neighbourhoods are larger than those of the shortest paths
+// of MonetSearch, and tensors in them can change places at once. (Neighbourhoods at random places
+// found nothing that annealing had missed.)
 #pragma once
 
 #include "regen/base/limit.h"

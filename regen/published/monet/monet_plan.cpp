@@ -32,7 +32,7 @@ class Writer {
   const MonetBinding& binding_;
   const MonetSolution& solution_;
   std::vector<Run> runs_;
-  // By run: what it reads or makes and nobody reads later, before it is made again.
+  // By run: what it reads or makes and no op reads later, before it is made again.
   std::vector<std::vector<TensorId>> dead_after_;
 };
 
@@ -99,7 +99,7 @@ void Writer::add_rest() {
 
 constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
 
-// An input that nobody reads before it is made again may become the output.
+// An input that no op reads before it is made again may become the output.
 void Writer::choose_overwriting(std::size_t k, const IdVector<TensorId, std::size_t>& next_read) {
   for (const std::size_t choice : runs_[k].alternatives) {
     const TensorId input = graph_.overwrites(graph_.variants(runs_[k].op)[choice]);

@@ -1,4 +1,4 @@
-// Schedules of MONeT's program from many short annealing runs, and what becomes of them when each
+// Schedules of MONeT's model from many short annealing runs, and what becomes of them when each
 // two are mixed. The runs end in different valleys, and longer ones do not help: what is good in
 // each is brought together by deciding anew, exactly, where two of them differ.
 #pragma once

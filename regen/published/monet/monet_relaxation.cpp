@@ -172,7 +172,7 @@ void MonetRelaxation::add_in_place_rows(std::size_t t) {
                        std::vector<search::Term>{{here, 1}, {parent, -1}, {recomputed(t, i), -1}});
       continue;
     }
-    // The overwritten tensor is neither stored nor read release_options.
+    // The overwritten tensor is neither stored nor read afterwards.
     if (const int kept = stored_column(t + 1, *node.overwrites); kept >= 0) {
       program_.add_row(-kInfinity, 1, std::vector<search::Term>{{here, 1}, {kept, 1}});
     }

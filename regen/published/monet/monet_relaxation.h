@@ -1,10 +1,10 @@
-// MONeT's program with its 0-1 decisions taken as real numbers: a lower bound on what any of its
+// MONeT's model with its 0-1 decisions taken as real numbers: a lower bound on what any of its
 // schedules costs, and a picture of where a good one may lie.
 //
-// It is smaller and tighter than the published program, and loses no optimal schedule:
+// It is smaller and tighter than the published model, and loses no optimal schedule:
 //   - tensors are neither stored nor recomputed after their last use;
 //   - exactly one implementation runs; of its products with S only what it reads and is not
-//     stored release_options is left (`used`);
+//     stored afterwards is left (`used`);
 //   - whether a tensor is present after an in-place op follows from the other variables;
 //   - algorithms that another beats in ticks and workspace are left out;
 //   - what is stored is not recomputed, unless the stage's backward node or a by-product asks;

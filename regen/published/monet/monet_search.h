@@ -1,4 +1,4 @@
-// Looks for a cheap storage matrix of MONeT's program. Stages touch only through what is stored
+// Looks for a cheap storage matrix of MONeT's model. Stages touch only through what is stored
 // between them, so that the best course of a few tensors over all stages, everything else being
 // fixed, is a shortest path over their on-off states: an exact neighbourhood of exponential size.
 #pragma once

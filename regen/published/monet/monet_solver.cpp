@@ -11,11 +11,11 @@ namespace regen::published {
 namespace {
 
 // Beyond this many pairs of stage and node the relaxation does not fit into a reasonable time.
-constexpr std::size_t kMostRelaxed = 40'000;
+constexpr std::size_t kMaxRelaxedPairs = 40'000;
 constexpr int kMostRounds = 4;  // without a limit of time; a round is a start, or some pairs mixed
 constexpr std::int64_t kQuickWork = 20'000;
-// Up to this many pairs the integer program is solved at once, without annealing.
-constexpr std::size_t kSmall = 2'500;
+// Up to this many pairs the integer model is solved at once, without annealing.
+constexpr std::size_t kMaxPairsForIntegerModel = 2'500;
 constexpr Bytes kNoLimit = Bytes{1} << 50;
 // The share of the time in which the first schedules are looked for, before branching begins.
 constexpr double kFirstShare = 0.35;
@@ -29,7 +29,7 @@ class Solver {
         model_(std::move(model)),
         effort_(effort),
         schedules_(model_, question.seed),
-        relaxable_(model_.num_nodes() * model_.num_stages() <= kMostRelaxed) {}
+        relaxable_(model_.num_nodes() * model_.num_stages() <= kMaxRelaxedPairs) {}
 
   Result<MonetAnswer> run();
 
@@ -204,7 +204,7 @@ Result<MonetAnswer> Solver::run() {
   // From keeping everything.
   schedules_.polish(std::nullopt, kQuickWork, effort_);
   if (!question_.budget || done()) return answer();
-  if (model_.num_nodes() * model_.num_stages() <= kSmall) {
+  if (model_.num_nodes() * model_.num_stages() <= kMaxPairsForIntegerModel) {
     Effort proving(share(0.5, 1));
     relax(proving);
     if (!done()) branch(proving);

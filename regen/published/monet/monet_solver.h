@@ -1,4 +1,4 @@
-// The whole search over MONeT's program: annealing and exact neighbourhoods for schedules beside a
+// The whole search over MONeT's model: annealing and exact neighbourhoods for schedules beside a
 // relaxation and branch-and-bound for the bound, on two threads.
 #pragma once
 

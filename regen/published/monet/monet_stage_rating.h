@@ -1,4 +1,4 @@
-// The best that one stage of MONeT's program can do once it is fixed what is stored before and
+// The best that one stage of MONeT's model can do once it is fixed what is stored before and
 // after it. Everything else then follows: what must be recomputed, and for each op separately
 // whether it runs in place and by which algorithm; the implementation of the backward node is
 // tried out.

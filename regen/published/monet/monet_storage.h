@@ -1,4 +1,4 @@
-// Which forward tensors MONeT's program stores at the start of each stage: the S of the paper, as
+// Which forward tensors MONeT's model stores at the start of each stage: the S of the paper, as
 // rows of bits.
 #pragma once
 

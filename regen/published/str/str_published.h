@@ -1,7 +1,7 @@
-// STR's own 0-1 program, for comparison: swaps are admitted only where they should be hidden by the
+// STR's own 0-1 model, for comparison: swaps are admitted only where they should be hidden by the
 // computation of their stages, and cost nothing.
 //
-// Beside R and S (stages.h) there are, for value i and stage t,
+// Beside R and S (exact/stage_problem.h) there are, for value i and stage t,
 //
 //   P[t, i]  the copy to the host starts in stage t; at most once
 //   Q[t, i]  the copy back starts in stage t; as often as P at least, at most five times as often
@@ -9,8 +9,8 @@
 // A copy that starts in stage t is done in the first stage by whose end the first runs of t and
 // later have taken as long as it does. Until then no other copy may be under way in its direction.
 // A value that came back can be used from the stage after that. Memory is counted as Checkmate's
-// program counts it, by what is freed after which op. What the simulator makes of the plan is
-// another matter: it may stall, and need more or less memory (docs/planners.md).
+// model counts it, by what is freed after which op. The simulator may price the plan differently:
+// it may stall, and need more or less memory (docs/reference/planners.md).
 #pragma once
 
 #include "regen/published/checkmate/stage_matrices.h"

@@ -187,7 +187,7 @@ class CoveringModel {
   std::vector<double> again_cost_;  // of one more run of each op
   LinearModel program_;
   int waiting_ = 0;
-  std::vector<OpId> row_ops_;  // whose memory a row is about; none for dependencies
+  std::vector<OpId> row_ops_;  // the op of each memory row; none for dependencies
   std::vector<double> values_;
   std::vector<double> price_;  // of a byte at each op
 };

@@ -125,7 +125,7 @@ void LivenessInEveryOrder::find_ancestors() {
   }
 }
 
-// A value is wanted after an op if some op that always reads it comes after that one.
+// A value is needed after an op if some op that always reads it comes after that one.
 void LivenessInEveryOrder::find_spare() {
   spare_.resize(graph_.num_ops());
   for (TensorId t : graph_.tensors()) {

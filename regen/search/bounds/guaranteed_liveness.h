@@ -1,13 +1,13 @@
-// What is live while each op runs for the first time, if nothing is dropped or away: only what
-// holds for every plan that a bound is about, whichever variants it takes.
+// Guaranteed liveness: the values that are live while each op runs for the first time, if nothing
+// is dropped or away, in every plan that a bound is about, whichever variants it takes.
 //
-// - Live are the values that every variant of an op makes before, and that some op reads in all its
-//   variants release_options; outputs are wanted to the end.
+// - A value is live if every variant of an earlier op makes it and some later op reads it in all
+//   its variants; outputs are live to the end.
 // - An op counts with what it makes and its workspace, in the variant that takes least.
 //
 // Before and after are those of the graph's order (LivenessInOrder), or of every order in which the
-// ops can run (LivenessInEveryOrder), which says less: only what an op needs, directly or through
-// others, comes before it for certain.
+// ops can run (LivenessInEveryOrder). The latter is weaker: only the ops that an op depends on,
+// directly or indirectly, certainly come before it.
 #pragma once
 
 #include <span>
@@ -24,20 +24,20 @@ class GuaranteedLiveness {
   const Graph& graph() const { return graph_; }
   // Fixed bytes included. In floating point: they go into linear programs.
   double bytes(OpId op) const { return bytes_[op.index()]; }
-  // The values that could be somewhere else while the op runs: live, and not read by it.
+  // The values that need not be on the device while the op runs: live, and not read by it.
   virtual std::vector<TensorId> spare(OpId op) const = 0;
-  // For each op the bytes of its spare values, each times the share given for its maker.
+  // For each op the bytes of its spare values, each times the fraction given for its maker.
   virtual std::vector<double> shares(std::span<const double> of_makers) const = 0;
   // The most that all other ops cost which can run for the first time before the op, and the most
   // that the op and those after it cost.
   virtual double cost_before(OpId op) const = 0;
   virtual double cost_from(OpId op) const = 0;
-  // Has every op that reads the tensor run when this reader of it is done?
+  // Whether every op that reads the tensor has run when this reader is done.
   virtual bool reads_last(OpId op, TensorId t) const = 0;
 
  protected:
   explicit GuaranteedLiveness(const Graph& graph) : graph_(graph) {}
-  // The spare values are known by now.
+  // Called when the spare values are known.
   void add_bytes_beside(std::vector<double> spare_bytes);
 
   const Graph& graph_;

@@ -7,13 +7,13 @@
 namespace regen::search {
 namespace {
 
-// Half a second. Games that are decided at all mostly are with a few thousand.
+// About half a second. Problems that are solved at all mostly need a few thousand.
 constexpr std::size_t kMostStates = 50'000;
 // A state costs about as much as this many steps of an evaluated schedule.
 constexpr std::int64_t kWorkPerState = 200;
 
-// The game is played backwards: from the end of the step, where only outputs wait, to its
-// beginning. Then nobody has to decide what to drop and when, only what to make again.
+// The relaxed problem is solved backwards, from the end of the step, where only outputs wait, to
+// its beginning. Then the only decisions are what to recompute, not what to drop and when.
 struct State {
   std::size_t stage = 0;         // the ops below have still to be taken back for the last time
   std::vector<ValueId> waiting;  // ascending; each made by an op below
@@ -25,7 +25,7 @@ class PendingGradients {
  public:
   PendingGradients(const StageProblem& stages, Effort& effort) : stages_(stages), effort_(effort) {}
 
-  // The path whose highest step is lowest: by ascending height, and towards the goal among equals.
+  // The path with the lowest maximum: by ascending height, and towards the goal among equals.
   Bytes least_peak() {
     State end{.stage = stages_.num_ops};
     for (ValueId v : IdRange<ValueId>(stages_.num_values)) {

@@ -1,11 +1,12 @@
-// The least memory that waiting gradients force on every schedule, whatever it re-runs and costs.
+// The pending-gradient bound: the least memory that gradients that wait for their readers force on
+// every schedule, whatever it re-runs and costs.
 //
-// What an op reads and makes is not all that must be in memory while it runs: others wait for
-// their readers, and making them again later may need just as much room. To see how much, the
-// problem is relaxed to a game with few pieces. Forward values can be had at any moment for
-// nothing, and count only while an op reads or makes them. What the other ops make counts as long
-// as it waits for a reader, and is made again only by running its op with all that this op reads.
-// First runs keep their order; re-runs come in any order, as often as one likes.
+// While an op runs, more must be in memory than what it reads and makes: other gradients wait for
+// their readers, and recomputing them later may need as much room. The bound is the optimum of a
+// relaxed problem. There, forward values are available at any moment at no cost, and count only
+// while an op reads or makes them. Values of all other ops count as long as they wait for a reader,
+// and are recomputed only by running their op with everything that it reads. First runs keep their
+// order; re-runs come in any order and number.
 #pragma once
 
 #include "regen/base/limit.h"
@@ -13,8 +14,8 @@
 
 namespace regen::search {
 
-// Without the fixed bytes. Exact for the game, unless the effort is spent or the game is too large;
-// then a smaller bound, which holds as well.
+// Without the fixed bytes. The optimum of the relaxed problem; a smaller, valid bound if the effort
+// is spent or the problem is too large.
 Bytes pending_gradient_bound(const StageProblem& stages, Effort& effort);
 
 }  // namespace regen::search

@@ -9,7 +9,7 @@
 namespace regen::search {
 namespace {
 
-// Both programs get the same: what is left when the first is done would depend on it.
+// Both models get the same effort, so that the second does not depend on what the first has left.
 Limits half_of(const Effort& effort) {
   Limits limits = effort.limits();
   limits.seconds = std::max(0.0, effort.seconds_left()) / 2;

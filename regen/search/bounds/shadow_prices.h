@@ -1,10 +1,10 @@
-// What memory is worth at a budget: where it binds, which values pay for it there, and by how much
-// a larger budget would lower the least cost that a plan can have.
+// Shadow prices of memory at a budget: where memory binds, which values are dropped or moved there,
+// and by how much a larger budget lowers the bound on the cost of a plan.
 //
 // The prices are those of the memory rows of the covering bound (covering_bound.h), so they are
-// about plans whose first runs keep the order of the graph. The bound falls and is convex as the
-// budget grows: the price says what the first byte brings, and every further one brings less. What
-// a given number of bytes brings is therefore asked again at the larger budget.
+// about plans whose first runs keep the order of the graph. The bound falls and is convex in the
+// budget: the price is the gain of the first byte, and each further byte gains at most as much. For
+// a given number of bytes the bound is therefore solved again at the larger budget.
 #pragma once
 
 #include <vector>
@@ -18,10 +18,10 @@ struct ShadowPrice {
   double least_cost = 0;        // of every op once, each in its cheapest way
   double bound = 0;             // no plan in this order costs less; infinite: none keeps the budget
   double per_byte = 0;          // the sum over all rows: what the bound falls by for the next byte
-  std::vector<MemoryRow> rows;  // where memory binds, dearest first
-  std::vector<double> again;    // of each op: the share that the program makes again
+  std::vector<MemoryRow> rows;  // where memory binds, highest price first
+  std::vector<double> again;    // by op: the fraction that the model's solution recomputes
 
-  Bytes more = 0;              // so many bytes more than the budget
+  Bytes more = 0;              // bytes above the budget
   double bound_with_more = 0;  // the bound solved again there
 
   bool binds() const { return per_byte > 0; }
@@ -37,12 +37,13 @@ ShadowPrice price_memory(const Graph& graph, const Link& link, Bytes budget, Byt
 // A value that is live while an op runs and need not be on the device for it.
 struct Tenant {
   TensorId tensor;
-  double dropped = 0;     // between 0 and 1: the share of it that the program makes again
+  double dropped = 0;     // between 0 and 1: the fraction that the model's solution recomputes
   double again_cost = 0;  // of one more run of its maker
   double rent = 0;        // its bytes at their price at every op where it could be elsewhere
 };
 
-// All such values at an op: what the program drops first, by bytes, then the largest.
+// All such values at an op: first those that the model's solution drops, by bytes, then the
+// largest.
 std::vector<Tenant> tenants_at(const Graph& graph, const ShadowPrice& price, OpId op);
 
 }  // namespace regen::search

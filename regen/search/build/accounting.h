@@ -1,6 +1,6 @@
-// What a set of checkpoints keeps, and in which order candidates are walked. The plain accounting
-// releases every tensor at its last use; a published artifact may do otherwise
-// (published/checkmate/artifact_accounting.h).
+// How bytes are counted: what a set of checkpoints keeps, and in which order candidates are
+// visited. The plain accounting releases every tensor at its last use; a published artifact may
+// differ (published/checkmate/artifact_accounting.h).
 #pragma once
 
 #include <vector>
@@ -20,7 +20,7 @@ class Accounting {
   virtual std::string_view name() const = 0;
   // Whether it can count this graph.
   virtual Status check(const Graph& graph) const = 0;
-  // The candidates, in the order in which strategies walk them.
+  // The candidates, in the order in which strategies visit them.
   virtual std::vector<OpId> candidates(const Graph& graph, CandidateSet set) const = 0;
   // The forward ops in the order in which a greedy strategy adds up what they make.
   virtual std::vector<OpId> walk(const Graph& graph) const = 0;
@@ -38,7 +38,7 @@ const Accounting& plain_accounting();
 // The one that the problem names, or the plain one.
 const Accounting& accounting_of(const Problem& problem);
 
-// For planners that know the plain one only: refuses any other.
+// For planners that support the plain one only: refuses any other.
 Status expect_plain_accounting(const Problem& problem, std::string_view planner);
 
 }  // namespace regen::search

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "regen/search/judge.h"
+#include "regen/search/comparison.h"
 
 namespace regen::search {
 std::vector<OpId> candidate_checkpoints(const Problem& problem, CandidateSet set) {
@@ -22,24 +22,14 @@ Result<Candidate> plan_checkpoints(const Problem& problem, const std::vector<OpI
   return candidate;
 }
 
-bool BestCandidate::better(const Candidate& a, const Candidate& b) const {
-  const bool a_fits = within_limits(problem_, a.simulation);
-  if (a_fits != within_limits(problem_, b.simulation)) return a_fits;
-  const double a_peak = static_cast<double>(a.simulation.peak_bytes);
-  const double b_peak = static_cast<double>(b.simulation.peak_bytes);
-  if (a_fits && problem_.budget) {
-    return std::pair(a.simulation.cost, a_peak) < std::pair(b.simulation.cost, b_peak);
-  }
-  return std::pair(a_peak, a.simulation.cost) < std::pair(b_peak, b.simulation.cost);
-}
-
-void BestCandidate::offer(Candidate candidate) {
-  if (best_ && !better(candidate, *best_)) return;
+bool BestCandidate::offer(Candidate candidate) {
+  if (best_ && !better(problem_, candidate.simulation, best_->simulation)) return false;
   best_ = std::move(candidate);
-  // Heuristics prove nothing, so the bound they tell is that no cost is negative.
+  // Heuristics prove nothing: the bound that they report is 0.
   if (problem_.observer && within_limits(problem_, best_->simulation)) {
     problem_.observer(clock_.seconds(), best_->simulation.cost, 0);
   }
+  return true;
 }
 
 Proposal BestCandidate::proposal(std::string reason_if_none) && {

@@ -1,5 +1,5 @@
-// From a set of checkpoints to a plan, under the problem's accounting; what the checkpointing
-// heuristics share.
+// From a set of checkpoints to a plan, under the problem's accounting. Shared by the checkpointing
+// heuristics.
 #pragma once
 
 #include <optional>
@@ -16,27 +16,25 @@ struct Candidate {
   std::string note;
 };
 
-// In the order in which the problem's accounting walks them.
+// In the order in which the problem's accounting visits them.
 std::vector<OpId> candidate_checkpoints(const Problem& problem, CandidateSet set);
 
 // The plan that keeps the outputs of `checkpoints` (any order) and recomputes between them.
-// What stays meanwhile is the problem's accounting's.
+// The problem's accounting decides what else stays.
 Result<Candidate> plan_checkpoints(const Problem& problem, const std::vector<OpId>& checkpoints,
                                    Effort& effort);
 
-// Keeps the better of two: under a budget or a cost cap whatever keeps them, then the cheaper;
-// without any limit, and between two that break the limits, the one of less memory.
+// Keeps the best of the candidates that it is offered (comparison.h).
 class BestCandidate {
  public:
   explicit BestCandidate(const Problem& problem) : problem_(problem) {}
-  void offer(Candidate candidate);
+  // True when it is the best one now.
+  bool offer(Candidate candidate);
   const std::optional<Candidate>& best() const { return best_; }
   // The proposal made of the best one; kUnknown with `reason` if none was offered.
   Proposal proposal(std::string reason_if_none) &&;
 
  private:
-  bool better(const Candidate& a, const Candidate& b) const;
-
   const Problem& problem_;
   Effort clock_;  // for the problem's observer
   std::optional<Candidate> best_;

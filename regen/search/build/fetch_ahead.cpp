@@ -6,8 +6,8 @@
 namespace regen::search {
 namespace {
 
-// Keeps the walk below linear; a copy that takes longer than so many ops stalls in any case.
-constexpr std::size_t kFarthest = 512;
+// Keeps the walk below linear. A copy that takes longer than so many ops stalls in any case.
+constexpr std::size_t kMaxLeadOps = 512;
 
 // Where each fetch would start if there were room.
 void set_wanted(const Graph& graph, double bandwidth, const std::vector<double>& start,
@@ -33,7 +33,7 @@ void fetch_ahead(const Graph& graph, double bandwidth, Bytes limit, ComputeTimes
   for (Return& item : returns) {
     const Bytes bytes = graph.bytes(item.tensor);
     std::size_t first = item.used;
-    while (first > item.fetched && item.used - first < kFarthest &&
+    while (first > item.fetched && item.used - first < kMaxLeadOps &&
            computes.bytes[first - 1] + bytes <= limit) {
       computes.bytes[--first] += bytes;
     }

@@ -1,11 +1,11 @@
-// When to fetch what was moved: at least one op ahead of its use, and further ahead while the copy
-// would not be done in time, but never where the bytes would not fit.
+// When to fetch values that were moved: at least one op ahead of their use, further ahead if the
+// copy would not be done in time, but never where the bytes would not fit.
 //
 //   computes    0   1   2   3   4         the copy for compute 4 takes as long as 2 and 3 together:
-//   fetch               <-------*         wanted before 2, or as near to it as the limit allows
+//   fetch               <-------*         issued before 2, or as near to it as the limit allows
 //
-// Copies follow each other, so the last one is given its time first and the one before it must
-// end when that one starts.
+// Copies run one after the other. So times are assigned from the last copy to the first: each must
+// end when the next one starts.
 #pragma once
 
 #include <cstddef>
@@ -27,10 +27,10 @@ struct Return {
   std::size_t earliest = 0;  // the first compute before which it may be fetched
   std::size_t used = 0;      // the compute that reads it
   std::size_t fetched = 0;   // the compute before which it is fetched: earliest..used
-  double lead = 1;           // how many times the copy's duration it should be ahead
+  double lead = 1;           // how far ahead the fetch should be, in durations of the copy
 };
 
-// Sets `fetched` of each, and adds the bytes to the computes that they now lie beside.
+// Sets `fetched` of each, and adds its bytes to the computes during which it is now on the device.
 // `returns` ascend in `used`; `bandwidth`, in bytes per unit of cost, is positive.
 void fetch_ahead(const Graph& graph, double bandwidth, Bytes limit, ComputeTimes& computes,
                  std::vector<Return>& returns);

@@ -30,8 +30,8 @@ std::size_t base_choice(const Graph& graph, OpId op) {
   return 0;
 }
 
-// A variant that does the work of the base variant in the storage of an input that nobody needs
-// later; the base variant's number if there is none.
+// A variant that does the work of the base variant in the storage of an input without later use;
+// the base variant's number if there is none.
 std::size_t choose_variant(const Graph& graph, OpId op, const ReverseLiveness& after) {
   const auto variants = graph.variants(op);
   const std::size_t base = base_choice(graph, op);

@@ -1,6 +1,6 @@
-// From decisions to step lists, for planners that only recompute: a sequence of ops becomes a
-// plan in which every tensor is released right after its last use, and a set of checkpoints
-// becomes such a sequence.
+// From decisions to step lists, for planners that only recompute. A sequence of ops becomes a plan
+// in which every tensor is released right after its last use. A set of checkpoints becomes such a
+// sequence.
 #pragma once
 
 #include <span>
@@ -36,10 +36,10 @@ std::vector<Step> steps_of_part(const Graph& graph, std::span<const OpId> sequen
 // The first op that changes something each op reads; SIZE_MAX where none does.
 IdVector<OpId, std::size_t> first_changes(const Graph& graph);
 
-// Which ops may run again wherever a value of theirs could be wanted: they are recomputable, and
-// no op that mutates something they read runs before the last such place. With `forward_only` the
-// ops after the forward phase are never repeated; without, those are that leave all forward ops as
-// repeatable as they are.
+// Which ops may run again wherever one of their values could be needed: they are recomputable, and
+// no op that mutates something they read runs before the last such place. With `forward_only` ops
+// after the forward phase are never repeated. Without it, they may be repeated if that does not
+// restrict any forward op.
 IdVector<OpId, char> repeatable_ops(const Graph& graph, bool forward_only);
 
 // Which forward values survive the forward pass.

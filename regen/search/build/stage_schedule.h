@@ -28,7 +28,7 @@ class StageSchedule {
   void keep(TensorId tensor, std::int64_t first, std::int64_t last);
 
   // The cheapest R for this S when costs are not negative: each op in its own stage; an op before
-  // the stage from which its output is kept; and whatever those need that is not there.
+  // the stage from which its output is kept; and all missing ops that those depend on.
   void complete();
 
   const std::vector<StageInterval>& kept(TensorId t) const { return kept_[t]; }

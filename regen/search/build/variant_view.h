@@ -1,5 +1,5 @@
-// Ways to run an op that differ in cost and workspace alone, as the algorithms of a convolution do,
-// and a graph in which each op has just the one that was chosen for it: planners that run base
+// Variants of an op that differ in cost and workspace only, such as the algorithms of a
+// convolution, and a graph in which each op has only the chosen variant. Planners that run base
 // variants then run the chosen ones.
 #pragma once
 

@@ -12,9 +12,9 @@
 namespace regen::search {
 namespace {
 
-// What each stage hands to the next is a matrix of ops by values: beyond this it fills memory.
+// S is a matrix of ops by values; for larger graphs it does not fit in memory.
 constexpr std::size_t kMostOps = 20'000;
-// Of the quick heuristics together.
+// Counted work of the quick heuristics together.
 constexpr std::int64_t kQuickWork = 1'000'000;
 
 std::vector<OpId> sequence_of(const Plan& plan) {
@@ -25,8 +25,8 @@ std::vector<OpId> sequence_of(const Plan& plan) {
   return sequence;
 }
 
-// What the heuristics propose. The quick ones ask for no time worth counting, so that there is a
-// plan even without any; a slower one is asked where they fail.
+// Plans of the heuristics. The quick ones take no time worth counting, so that there is a plan even
+// without effort; a slower one runs where they fail.
 struct Starts {
   std::vector<std::vector<OpId>> sequences;
   BestCandidate best;
@@ -39,7 +39,7 @@ struct Starts {
       add(problem, planner(plain, quick));
     }
     const Plan* start = problem.start;
-    // What it moves is no concern of this planner.
+    // This planner does not move: only the sequence of ops is used.
     if (start && start->fingerprint == problem.graph->fingerprint() && keeps_order(*start)) {
       add(problem, Proposal{.plan = plan_from_sequence(*problem.graph, sequence_of(*start))});
     }
@@ -84,7 +84,7 @@ Result<Proposal> plan_checkmate(const Problem& problem, Effort& effort) {
   }
   if (proposal.status == PlanStatus::kInfeasible || !starts.best.best()) return proposal;
   const Candidate& best = *starts.best.best();
-  // A heuristic may have a plan where the solver had no time to find one.
+  // A heuristic may have a plan where the solver did not find one in time.
   if (within_limits(problem, best.simulation) && proposal.status == PlanStatus::kUnknown) {
     proposal.status = PlanStatus::kFeasible;
   }

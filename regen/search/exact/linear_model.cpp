@@ -56,7 +56,7 @@ struct LinearModel::State {
   HighsLp whole_model() const;
 };
 
-// A solver cannot be copied; what it has been told and where it stands can.
+// A solver cannot be copied; its model and its basis can.
 LinearModel::State::State(const State& other)
     : cost(other.cost),
       low(other.low),
@@ -263,7 +263,7 @@ ModelAnswer LinearModel::solve(const MipOptions& options, Effort& effort) const 
   highs.setOptionValue("mip_rel_gap", 0.0);
   highs.setOptionValue("mip_abs_gap", options.absolute_gap);
   if (!std::isinf(options.cutoff)) {
-    // With a good point at hand the solver's own search for one is lost time.
+    // A good point is known, so the solver's own heuristics are switched off.
     highs.setOptionValue("objective_bound", options.cutoff);
     highs.setOptionValue("mip_heuristic_effort", 0.0);
   }
@@ -299,7 +299,7 @@ ModelAnswer LinearModel::solve(const MipOptions& options, Effort& effort) const 
     answer.values = highs.getSolution().col_value;
     answer.objective = info.objective_function_value;
   }
-  // Presolving alone may solve a program without looking at the cutoff.
+  // Presolving alone may solve a model without regard to the cutoff.
   if (answer.status == ModelStatus::kOptimal && answer.objective >= options.cutoff) {
     answer.status = ModelStatus::kInfeasible;
     answer.values.clear();

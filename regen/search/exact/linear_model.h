@@ -1,5 +1,5 @@
-// Linear and mixed-integer programs, solved by HiGHS behind plain numbers. This is the only place
-// that knows the solver: its statuses, limits and tolerances are turned into ours here.
+// Linear and mixed-integer models, solved by HiGHS behind plain numbers. Only this file uses the
+// solver: its statuses, limits and tolerances are translated here.
 //
 // Everything runs on one thread, so that the same counted work gives the same answer everywhere.
 #pragma once
@@ -20,10 +20,10 @@ struct Term {
 };
 
 enum class ModelStatus {
-  kOptimal,     // within the gap asked for
+  kOptimal,     // within the requested gap
   kInfeasible,  // proven
-  kStopped,     // by a limit or from outside; values may be there
-  kFailed,      // numerical trouble: nothing but the bound may be used
+  kStopped,     // by a limit or an interrupt; there may be values
+  kFailed,      // numerical failure: only the bound may be used
 };
 
 struct ModelAnswer {
@@ -41,10 +41,11 @@ struct ColumnValue {
 };
 
 struct MipOptions {
-  // Only points with a smaller objective are wanted; with none, the program counts as infeasible.
+  // Only points with a smaller objective are of interest; without any, the model counts as
+  // infeasible.
   double cutoff = std::numeric_limits<double>::infinity();
   double absolute_gap = 0;  // stop when the bound is this close to the best point
-  // Columns that have only these values in this run.
+  // Columns that are fixed to these values in this run.
   std::vector<ColumnValue> fixed;
   std::function<void(double objective, double bound)> on_progress;
 };
@@ -68,18 +69,17 @@ class LinearModel {
   int num_columns() const;
   int num_rows() const;
 
-  // Columns taken as real numbers. Starts from where the last call ended. The bound is computed
-  // here from the row prices, so that it holds whatever the solver's tolerances; it is also there
-  // when a limit stopped the solver early.
+  // Columns are real numbers. Starts from the basis of the last call. The bound is computed here
+  // from the row prices: it is valid for any tolerances of the solver, and also after a limit.
   ModelAnswer solve_relaxation(Effort& effort);
   ModelAnswer solve(const MipOptions& options, Effort& effort) const;
 
-  // Whole columns that no point below `cutoff` can move from where the relaxation has them.
+  // Integer columns that keep their value of the relaxation at every point below `cutoff`.
   std::vector<ColumnValue> fixed_by_reduced_costs(const ModelAnswer& relaxation,
                                                   double cutoff) const;
-  // Fixes these columns for good; returns how many they are.
+  // Fixes these columns permanently; returns their number.
   int fix_by_reduced_costs(const ModelAnswer& relaxation, double cutoff);
-  // Work counted for one iteration of the solver: more for larger programs.
+  // Work counted for one iteration of the solver: more for larger models.
   std::int64_t work_per_iteration() const;
 
  private:

@@ -5,8 +5,8 @@
 namespace regen::search {
 namespace {
 
-constexpr double kBroken = 0.05;
-constexpr std::size_t kMostRows = 1500;
+constexpr double kLeastViolation = 0.05;
+constexpr std::size_t kMaxRowsPerRound = 1500;
 constexpr int kRowsPerValue = 40;
 constexpr int kRowsPerStageAndValue = 4;
 
@@ -85,14 +85,14 @@ class ProvenanceSeparator {
       std::vector<ValueId> wanted;
       for (ValueId v : stages_.reads[OpId(s2)]) read[v.index()] = 1;
       for (ValueId v : IdRange<ValueId>(stages_.num_values)) {
-        if (read[v.index()] || keep(s2 + 1, v) > kBroken) wanted.push_back(v);
+        if (read[v.index()] || keep(s2 + 1, v) > kLeastViolation) wanted.push_back(v);
       }
       for (std::size_t s1 = 1; s1 <= s2; ++s1) {
         walk_back(s1, s2);
         for (ValueId v : wanted) {
           if (stages_.producer[v] >= s1) break;
           const double by = (read[v.index()] ? 1.0 : keep(s2 + 1, v)) - least_[v];
-          if (by > kBroken) broken.push_back({by, s1, s2, v, read[v.index()] != 0});
+          if (by > kLeastViolation) broken.push_back({by, s1, s2, v, read[v.index()] != 0});
         }
       }
       for (ValueId v : stages_.reads[OpId(s2)]) read[v.index()] = 0;
@@ -117,7 +117,7 @@ class ProvenanceSeparator {
       }
       ++value, ++first, ++last;
       chosen.push_back(row);
-      if (chosen.size() == kMostRows) break;
+      if (chosen.size() == kMaxRowsPerRound) break;
     }
     return chosen;
   }

@@ -7,8 +7,8 @@ namespace regen::search {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// How far above the budget a solution may be before a row is made, relative to it.
-constexpr double kBroken = 1e-6;
+// A memory row is added when a solution exceeds the budget by more than this, relative to it.
+constexpr double kRelativeViolation = 1e-6;
 constexpr std::size_t kRowsPerStage = 2;
 
 std::uint32_t last_first_use(const StageProblem& stages, ValueId v) {
@@ -70,7 +70,7 @@ Ref StageModel::run(std::size_t stage, OpId op) const {
 Ref StageModel::kept(std::size_t stage, ValueId v) const {
   const std::size_t producer = stages_.producer[v];
   if (stage <= producer || stage > stages_.useful_until[v]) return kZero;
-  // What takes no bytes is simply kept; what cannot be made again must be.
+  // Values without bytes are always kept; values that cannot be recomputed must be.
   if (stages_.bytes[v] == 0 || stage == stages_.num_ops) return kOne;
   if (!stages_.repeatable[OpId(producer)] && stage <= last_first_use(stages_, v)) return kOne;
   return first_keep_column_[v] + static_cast<int>(stage - producer - 1);
@@ -120,7 +120,7 @@ void StageModel::add_at_most(Ref small, Ref first, Ref second) {
   add_at_most_zero(std::move(row));
 }
 
-// An op finds what it reads, and a stage finds what it begins with.
+// What an op reads is live, and so is what a stage begins with.
 void StageModel::add_logic() {
   for (OpId op : stages_.graph->ops()) {
     const std::size_t last = std::max<std::size_t>(op.index(), stages_.rerun_until[op]);
@@ -140,7 +140,7 @@ void StageModel::add_logic() {
   }
 }
 
-// Who still wants v at op `point` or later in this stage, if it was made before `point`.
+// The readers of v at op `point` or later in this stage, if it was made before `point`.
 std::vector<Ref> StageModel::holders(std::size_t stage, ValueId v, std::size_t point) const {
   std::vector<Ref> result;
   const Ref next = kept(stage + 1, v);
@@ -211,11 +211,11 @@ double StageModel::memory_at(std::size_t stage, std::size_t point,
 
 int StageModel::add_broken_memory_rows(const std::vector<double>& values) {
   int added = 0;
-  const double limit = static_cast<double>(budget_) * (1 + kBroken);
+  const double limit = static_cast<double>(budget_) * (1 + kRelativeViolation);
   for (std::size_t stage = 0; stage < stages_.num_ops; ++stage) {
     std::vector<std::pair<double, std::size_t>> broken;
     for (std::size_t point = 0; point < stage; ++point) {
-      // Where the op does not run, its neighbours' rows say as much.
+      // Where the op does not run, the rows of its neighbours imply this one.
       if (value(run(stage, OpId(point)), values) < 1e-9) continue;
       if (memory_rows_.contains(stage * stages_.num_ops + point)) continue;
       const double memory = memory_at(stage, point, values);

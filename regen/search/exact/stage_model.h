@@ -1,11 +1,11 @@
-// The stages-advancing problem as a linear program over R and S, with memory rows made only
-// where a solution breaks them.
+// The stage problem as a linear model over R and S. Memory rows are added only where a solution
+// violates them.
 //
 // Row (t, k) says what is in memory while op k runs in stage t: values carried in whose op comes
 // after k, what k makes and its workspace, and each earlier value that something from k on in this
 // stage reads, or that the next stage begins with. For the last kind a column Z stands for the
 // greatest of the R and S that hold the value, where there is more than one. No row counts a value
-// twice or beyond its last use, so the program's optimum is that of the simulator.
+// twice or beyond its last use, so the model's optimum is that of the simulator.
 #pragma once
 
 #include <span>
@@ -18,7 +18,7 @@
 
 namespace regen::search {
 
-// A column of the program, or a constant where the graph leaves no choice.
+// A column of the model, or a constant where the graph leaves no choice.
 using Ref = int;
 constexpr Ref kZero = -1;
 constexpr Ref kOne = -2;
@@ -45,21 +45,21 @@ class StageModel {
   Ref kept(std::size_t stage, ValueId v) const;
   double value(Ref ref, const std::vector<double>& values) const;
 
-  // Adds memory rows that `values` breaks, the worst of each stage; returns how many.
+  // Adds the memory rows that `values` violates, the worst of each stage; returns their number.
   int add_broken_memory_rows(const std::vector<double>& values);
-  // From `least` to `most` second runs of these ops, all together.
+  // The number of re-runs of all these ops together is from `least` to `most`.
   void limit_reruns(std::span<const OpId> ops, double least, double most);
   // expression <= 0
   void add_at_most_zero(Expression expression);
 
-  // From costs above the base to numbers of the program and back.
+  // From costs above the base to numbers of the model and back.
   double to_program(double extra_cost) const { return extra_cost / cost_scale_; }
   double from_program(double objective) const { return objective * cost_scale_; }
 
   // S where the columns reach `threshold`.
   KeepMatrix rounded(const std::vector<double>& values, double threshold) const;
 
-  // How many columns the program of a stages would have.
+  // How many columns the model of a stage problem would have.
   static std::size_t count_columns(const StageProblem& stages);
 
  private:
@@ -78,7 +78,7 @@ class StageModel {
   LinearModel program_;
   IdVector<OpId, int> first_run_column_;      // of stage op + 1
   IdVector<ValueId, int> first_keep_column_;  // of stage producer + 1
-  // Z by stage, value and the first reader it speaks for.
+  // Z by stage, value and the first reader it stands for.
   std::unordered_map<std::uint64_t, int> holds_;
   std::unordered_set<std::uint64_t> memory_rows_;  // by stage and point
 };

@@ -1,5 +1,5 @@
-// The stages-advancing problem: everything the exact planner, its relaxation and the search for
-// good schedules need to know about a graph, in flat arrays.
+// The stage problem: the facts about a graph that the exact planner, its relaxation and the search
+// for good schedules need, in flat arrays.
 //
 // A schedule has one stage for each op, in the order of op ids. Stage t ends by running op t for
 // the first time; before that it may run lower ops again, each at most once, in the order of ids.
@@ -7,8 +7,8 @@
 //   S[t, v]  value v is in memory when stage t begins (row T: at the end of the step)
 //   R[t, i]  op i runs in stage t
 //
-// A value is released right after its last use in a stage that does not carry it on, exactly as
-// plan_from_sequence does it, so that what is computed here is what the simulator will say.
+// A value is released right after its last use in a stage if the next stage does not begin with it,
+// exactly as plan_from_sequence does it. So costs and bytes are those of the simulator.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace regen::search {
 
-// A tensor that is planned; they are numbered in the order in which they are first made.
+// A planned tensor; values are numbered in the order in which they are first made.
 using ValueId = Id<struct ValueTag>;
 
 struct StageProblem {
@@ -31,9 +31,9 @@ struct StageProblem {
   IdVector<ValueId, Bytes> bytes;
   IdVector<ValueId, std::uint32_t> producer;  // op index
   IdVector<ValueId, char> output;             // needed at the end of the step
-  // The last stage at whose start it can be of use; num_ops for outputs.
+  // The last stage at the start of which it can be of use; num_ops for outputs.
   IdVector<ValueId, std::uint32_t> useful_until;
-  // Of use after the last first run: outputs, and what it takes to make one again there.
+  // Of use after the last first run: outputs, and the values needed to recompute one there.
   IdVector<ValueId, char> useful_behind;
 
   Csr<OpId, ValueId> reads;
@@ -42,16 +42,16 @@ struct StageProblem {
   IdVector<OpId, Bytes> workspace;
   IdVector<OpId, double> first_cost;
   IdVector<OpId, double> rerun_cost;
-  // Whether it may ever run again; and whether it may in every stage where that can be of use.
+  // Whether it may run again at all, and whether it may in every stage where that can be of use.
   IdVector<OpId, char> again, repeatable;
-  // The last stage in which a second run can be of use and reads what the first has read; 0 if it
-  // may not run again.
+  // The last stage in which a re-run can be of use and reads what the first run has read; 0 if the
+  // op may not run again.
   IdVector<OpId, std::uint32_t> rerun_until;
   IdVector<OpId, char> rerun_behind;  // may run again after the last first run, for an output
 
   double base_cost = 0;  // every op once
   Bytes fixed_bytes = 0;
-  // Each op has one variant and overwrites nothing: then a bound on these schedules is a bound on
+  // Each op has one variant and overwrites nothing. Then a bound on these schedules is a bound on
   // all plans that run the graph's ops in this order, stage by stage.
   bool exact = true;
 

@@ -18,15 +18,16 @@ constexpr std::int64_t kSearchWork = 60'000'000;
 constexpr int kDeepIdleRounds = 3000;
 constexpr std::int64_t kDeepSearchWork = 400'000'000;
 constexpr int kAttempts = 20;
-// A program with more columns is not even built: its relaxation would take hours.
+// A model with more columns is not built: its relaxation would take hours.
 constexpr std::size_t kMostColumns = 400'000;
 constexpr int kProvenanceRounds = 40;
-// A split is tried where one op makes this much of the gap.
-constexpr double kFractionOfInterval = 0.5;
+// A branching is tried where one op accounts for at least this fraction of the gap.
+constexpr double kLeastOpGapFraction = 0.5;
 constexpr int kPartRounds = 8;
 constexpr std::int64_t kPartWork = 300'000'000;
-// A side that is not excluded limits the bound from then on: this much of the gap must be closed.
-constexpr double kLeastGain = 0.5;
+// A side that is not excluded limits the bound from then on: a branching must close at least this
+// fraction of the gap.
+constexpr double kLeastClosedGapFraction = 0.5;
 
 // Rows, fixing and branching within the effort. Infeasible: nothing in it is below the cutoff.
 ModelAnswer bound_program(StageModel& program, double cutoff, Effort& effort) {
@@ -78,7 +79,7 @@ void StageSolver::tell() const {
 }
 
 void StageSolver::raise_bound(double bound) {
-  // Schedules above the cutoff may have been removed from the program; a bound beyond it only says
+  // Schedules above the cutoff may have been removed from the model; a bound beyond it only says
   // that nothing is left below.
   const double most = problem_.options.gap > 0 || !within_cap() ? cutoff() : incumbent();
   // Costs are multiples of the step, so a bound between two of them means the higher one.
@@ -108,7 +109,7 @@ void StageSolver::search(const std::vector<std::vector<OpId>>& starts) {
     if (!closed()) search_.add_start(keep_of_sequence(stages_, sequence));
   }
   if (!has_incumbent() && pending_gradient_bound(stages_, effort_) > budget_) exclude_the_rest();
-  // Repairs draw lots: another attempt may arrive where the first ones did not.
+  // Repairs are random: another attempt may succeed where the first ones did not.
   for (int i = 0; i < kAttempts && !has_incumbent() && !done(); ++i) {
     search_.descend(keep_everything(stages_));
   }
@@ -116,8 +117,8 @@ void StageSolver::search(const std::vector<std::vector<OpId>>& starts) {
   if (!done()) search_.run(kIdleRounds, kSearchWork, bound_, [this](double) { tell(); });
 }
 
-// Worth its time only where the relaxation leaves a gap; a better schedule then makes the program
-// smaller too.
+// Useful only where the relaxation leaves a gap; a better schedule then also makes the model
+// smaller.
 void StageSolver::search_deeper() {
   if (done() || !has_incumbent()) return;
   const double before = incumbent();
@@ -128,7 +129,7 @@ void StageSolver::search_deeper() {
   }
 }
 
-// Ops so dear that one re-run is worse than what we have are out of it.
+// Builds the model without re-runs of ops that cost so much that one re-run exceeds the incumbent.
 void StageSolver::make_program() {
   relaxed_.clear();
   StageProblem stages = without_dear_reruns(stages_, cutoff() - stages_.base_cost);
@@ -137,7 +138,7 @@ void StageSolver::make_program() {
   }
 }
 
-// Adds rows that the relaxation breaks; false when there are none that help.
+// Adds rows that the relaxation violates; false when there are none that help.
 bool StageSolver::strengthen(const ModelAnswer& relaxation, bool origins) {
   int added = program_->add_broken_memory_rows(relaxation.values);
   if (origins) added += add_provenance_cuts(*program_, relaxation.values);
@@ -169,7 +170,7 @@ void StageSolver::relax(int provenance_rounds) {
 }
 
 // Bounds the side of a split that the best schedule is not on, with limited work. False if that was
-// not worth it: the program stays whole.
+// not worth it: the model is not split.
 bool StageSolver::set_aside(const RerunBranching& split) {
   OpenPart part{*program_, bound_};
   split.keep_other_side(part.program);
@@ -182,17 +183,18 @@ bool StageSolver::set_aside(const RerunBranching& split) {
   if (!answer.values.empty()) offer(part.program.rounded(answer.values, 0.5));
   if (answer.status != ModelStatus::kInfeasible) {
     part.bound = std::max(part.bound, cost_of(answer.bound));
-    if (part.bound < bound_ + kLeastGain * (cutoff() - bound_)) return false;
+    if (part.bound < bound_ + kLeastClosedGapFraction * (cutoff() - bound_)) return false;
     set_aside_.push_back(std::move(part));
   }
   return true;
 }
 
-// What the relaxation evades by moving second runs from stage to stage is decided first.
+// Decides the number of re-runs first, which the relaxation cannot evade by moving them between
+// stages.
 void StageSolver::split() {
   if (done() || !has_incumbent() || relaxed_.empty()) return;
   const auto splits = find_rerun_branchings(*program_, relaxed_, search_.best_sequence(),
-                                            kFractionOfInterval * (incumbent() - bound_));
+                                            kLeastOpGapFraction * (incumbent() - bound_));
   for (const RerunBranching& split : splits) {
     if (done() || !set_aside(split)) return;
     split.keep_best_side(*program_);
@@ -200,7 +202,7 @@ void StageSolver::split() {
   }
 }
 
-// True if nothing below the cutoff is left in the program.
+// True if nothing below the cutoff is left in the model.
 bool StageSolver::branch_here() {
   while (!done()) {
     MipOptions options{.cutoff = program_cutoff(),
@@ -214,7 +216,7 @@ bool StageSolver::branch_here() {
     raise_bound(cost_of(answer.bound));
     if (answer.values.empty()) return false;
     offer(program_->rounded(answer.values, 0.5));
-    // A solution that breaks no row is a schedule; one that does shows which rows are missing.
+    // A solution that violates no row is a schedule; any other shows which rows are missing.
     if (done() || program_->add_broken_memory_rows(answer.values) == 0) {
       return cost_of(answer.bound) >= cutoff();
     }

@@ -1,5 +1,5 @@
-// The exact optimum of the stages-advancing problem: a search for good schedules, a relaxation
-// that excludes better ones, and branching where the two do not meet.
+// The exact optimum of the stage problem: a search for good schedules, a relaxation that excludes
+// better ones, and branching where the two do not meet.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ struct StageAnswer {
   PlanStatus status = PlanStatus::kUnknown;
   std::vector<OpId> sequence;  // empty if no schedule within the limits is known
   double cost = 0;
-  double bound = 0;  // no stages-advancing schedule within the budget costs less
+  double bound = 0;  // no stage schedule within the budget costs less
   std::string note;
 };
 
@@ -29,7 +29,7 @@ class StageSolver {
   StageAnswer solve(const std::vector<std::vector<OpId>>& starts);
 
  private:
-  // A part of the program, and a cost that nothing in it is below.
+  // A part of the model, and a lower bound on the cost of its schedules.
   struct OpenPart {
     StageModel program;
     double bound = 0;
@@ -54,8 +54,8 @@ class StageSolver {
   bool within_cap() const {
     return has_incumbent() && (!problem_.cost_cap || incumbent() <= *problem_.cost_cap);
   }
-  // Only what costs less is of interest: less than the incumbent by the least possible gain, and by
-  // the gap asked for; at most the cap.
+  // Only schedules below this cost are of interest: the incumbent's cost minus the least possible
+  // gain and the requested gap, at most the cap.
   double cutoff() const;
   double program_cutoff() const { return program_->to_program(cutoff() - stages_.base_cost); }
   double cost_of(double objective) const {
@@ -72,7 +72,7 @@ class StageSolver {
   StageSearch search_;
   std::optional<StageModel> program_;
   std::vector<double> relaxed_;      // the last solution of the relaxation
-  std::vector<OpenPart> set_aside_;  // what has been cut off the program and is not excluded
+  std::vector<OpenPart> set_aside_;  // parts that were split off and are not excluded
   double bound_;
   bool excluded_ = false;  // proven: nothing below the cutoff
 };

@@ -32,7 +32,7 @@ struct Flight {
   double end = 0;
 };
 
-// What tells two parts apart but times.
+// The state of a part, without times.
 struct Place {
   std::uint32_t next = 0;  // first runs so far
   Mask device = 0;         // on the device, fetches under way included
@@ -299,7 +299,7 @@ class StepSearch {
     const Mask useful = masks_.useful[part.place.next];
     part.place.device &= useful | in_flight(part.out);
     part.place.unused &= part.place.device;
-    // A copy that nobody wants still takes host bytes.
+    // A copy without further use still takes host bytes.
     if (!problem_.host_budget) part.place.host &= useful | in_flight(part.out);
   }
 
@@ -346,7 +346,7 @@ class StepSearch {
       after.place.device |= bit(v);
       after.place.unused |= bit(v);
       const Step step = Step::fetch(stages_.tensor[ValueId(v)]);
-      // Only a host budget makes it worth while to give a copy up.
+      // Dropping a host copy is useful only under a host budget.
       if (problem_.host_budget) {
         Part final_fetch = after;
         final_fetch.place.last |= bit(v);
@@ -366,7 +366,7 @@ class StepSearch {
   }
 
   // The time so far, the first runs to come, and re-runs without which they cannot be: of ops
-  // whose values are wanted and are neither here nor on the host, and of what those read.
+  // with values that are needed and are neither on the device nor on the host, and their inputs.
   double least_cost(const Part& part) const {
     double cost = part.time + masks_.first_costs[part.place.next];
     if (part.place.next < stages_.num_ops) {
@@ -397,7 +397,7 @@ class StepSearch {
     return cost;
   }
 
-  // What is wanted and only on the host comes over the link in time for its reader, or its op runs
+  // A value that is needed and only on the host is fetched in time for its reader, or its op runs
   // again.
   double least_cost_of_returns(const Part& part) const {
     double cost = 0;
@@ -440,8 +440,8 @@ class StepSearch {
            });
   }
 
-  // Also by a part with one value more on the device, which can leave for nothing when its bytes
-  // are wanted, or with one more copy on the host, where bytes are not counted.
+  // Also by a part with one more value on the device, which can be released at no cost when its
+  // bytes are needed, or with one more copy on the host, where bytes are not counted.
   bool beaten(const Part& part) const {
     if (beaten_at(part.place, part)) return true;
     bool found = false;

@@ -1,18 +1,18 @@
 // The cheapest step list of a small graph, by search over all of them: re-runs, offloads, fetches
 // and releases at any place between the first runs, which follow the order of the graph.
 //
-// Partial lists are grown step by step, cheapest first, where the cost of a part is the time at
-// which its computes end plus what must still run. Three rules keep the number of parts small
-// without losing the best list, because while the two directions of the link do not disturb each
-// other no copy and no compute ends later when everything before it ends earlier:
+// Partial lists are extended step by step, cheapest first. The cost of a part is the time at which
+// its computes end plus the first runs to come. Three rules keep the number of parts small and lose
+// no optimal list, because as long as the two directions of the link are independent, no copy and
+// no compute ends later when everything before it ends earlier:
 //
-//   - a value leaves only when its bytes are wanted, and no more values leave than must;
+//   - a value leaves only when its bytes are needed, and no more values leave than necessary;
 //   - a copy joins its queue right before the compute during which it starts, not earlier;
-//   - of two parts that left the same values on device and host, the one that is ahead in all its
-//     ends makes the other superfluous.
+//   - of two parts with the same values on device and host, the one that is ahead in all its end
+//     times dominates the other.
 //
-// What has been searched so far gives a lower bound at any moment. A joint limit of the link is
-// left out: with it the bound still holds, and the list found may cost more.
+// The search gives a lower bound at any moment. A joint limit of the link is left out: with it the
+// bound still holds, and the list found may cost more.
 #pragma once
 
 #include <optional>
@@ -33,7 +33,7 @@ struct StepSearchAnswer {
 // variant for each op.
 bool can_search_steps(const Problem& problem, const StageProblem& stages);
 
-// Looks for lists that cost less than `cutoff`, with at most `most_parts` parts of lists kept.
+// Searches for lists that cost less than `cutoff`; stores at most `most_parts` partial lists.
 StepSearchAnswer search_steps(const Problem& problem, const StageProblem& stages, double cutoff,
                               std::size_t most_parts, Effort& effort);
 

@@ -1,5 +1,5 @@
-// The exact hybrid of recomputation and swapping, with stalls priced (after STR, but not its
-// program: docs/planners.md says how they differ), and its relaxation, rounded.
+// The exact recompute+swap planner, with stalls priced, and its relaxation, rounded. It is named
+// after STR but uses another model (docs/reference/planners.md).
 #include "regen/search/build/accounting.h"
 #include "regen/search/build/sequence.h"
 #include "regen/search/exact/swap_solver.h"
@@ -8,7 +8,7 @@
 namespace regen::search {
 namespace {
 
-// What is carried from stage to stage is a matrix of ops by values.
+// S is a matrix of ops by values.
 constexpr std::size_t kMostOps = 20'000;
 
 Status check_problem(const Problem& problem, std::string_view planner) {

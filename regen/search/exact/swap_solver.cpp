@@ -11,14 +11,15 @@ namespace regen::search {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// Relative errors of sums; costs this close are equal.
-constexpr double kEqual = 1e-12;
+// Costs that differ by less than this, relatively, are equal: errors of summation.
+constexpr double kRelativeCostTolerance = 1e-12;
 constexpr std::size_t kMostColumns = 300'000;  // of the relaxation
 constexpr std::size_t kMostParts = 6'000'000;  // of step lists: some 1.5 GB
-constexpr std::size_t kFewOps = 24;  // up to here the step lists are searched before anything long
-constexpr int kRounds = 60;          // of the search over gaps in which nothing got better
+constexpr std::size_t kMaxOpsForStepSearchFirst =
+    24;                          // with so few, all step lists are searched first
+constexpr int kIdleRounds = 60;  // of the local search without an improvement
 
-// The relaxation leaves time to make use of it.
+// The relaxation leaves effort to use its solution.
 Limits half_of_the_rest(const Effort& effort) {
   Limits limits = effort.limits();
   if (limits.seconds < kInfinity) limits.seconds = std::max(0.0, effort.seconds_left()) / 2;
@@ -47,12 +48,13 @@ SwapSolver::SwapSolver(const Problem& problem, Effort& effort)
 
 bool SwapSolver::closed() const {
   if (excluded_) return true;
-  return found() && cost() * (1 - std::max(kEqual, problem_.options.gap)) <= bound_;
+  return found() && cost() * (1 - std::max(kRelativeCostTolerance, problem_.options.gap)) <= bound_;
 }
 
 double SwapSolver::cutoff() const {
   const double best = found() ? cost() : kInfinity;
-  return std::min(best * (1 - kEqual), problem_.cost_cap.value_or(kInfinity) * (1 + kEqual));
+  return std::min(best * (1 - kRelativeCostTolerance),
+                  problem_.cost_cap.value_or(kInfinity) * (1 + kRelativeCostTolerance));
 }
 
 double SwapSolver::most_extra() const {
@@ -142,7 +144,7 @@ void SwapSolver::start_search() {
 void SwapSolver::search_all_steps() {
   const double below = cutoff();
   const StepSearchAnswer answer = search_steps(problem_, stages_, below, kMostParts, effort_);
-  // With a joint limit the list may cost more than the search thinks.
+  // With a joint limit the list may cost more than in the search.
   if (answer.plan) offer_plan(Proposal{.plan = answer.plan});
   if (!answer.plan && answer.bound >= below) {
     exclude_the_rest();
@@ -151,7 +153,7 @@ void SwapSolver::search_all_steps() {
   }
 }
 
-// Nothing is cheaper than what is known, if anything is.
+// Proven: nothing is cheaper than the best plan; without one, nothing fits.
 void SwapSolver::exclude_the_rest() {
   if (found()) {
     raise_bound(cost());
@@ -189,17 +191,17 @@ Proposal SwapSolver::solve() {
   ask_others();
   const bool can_search = can_search_steps(problem_, stages_);
   if (!closed()) start_search();
-  const bool few = can_search && stages_.num_ops <= kFewOps;
+  const bool few = can_search && stages_.num_ops <= kMaxOpsForStepSearchFirst;
   if (!closed() && few && !effort_.exhausted()) search_all_steps();
   if (!closed() && !effort_.exhausted()) relax();
   if (!closed() && !effort_.exhausted()) {
-    search_.run(kRounds, bound_);
+    search_.run(kIdleRounds, bound_);
     offer_search();
   }
   if (!closed() && can_search && !few && !effort_.exhausted()) search_all_steps();
   while (!closed() && effort_.limits().seconds < kInfinity && found() && search_.found() &&
          !effort_.exhausted()) {
-    search_.run(kRounds, bound_);
+    search_.run(kIdleRounds, bound_);
     offer_search();
   }
   return proposal();
@@ -230,7 +232,7 @@ Proposal SwapSolver::proposal() {
   const Candidate& best = *best_.best();
   result.plan = best.plan;
   if (!found()) return result;
-  const bool proven = stages_.exact && cost() * (1 - kEqual) <= bound_;
+  const bool proven = stages_.exact && cost() * (1 - kRelativeCostTolerance) <= bound_;
   result.status = proven ? PlanStatus::kOptimal : PlanStatus::kFeasible;
   if (!proven && effort_.exhausted() && result.note.empty()) {
     result.note = effort_.interrupted() ? "interrupted" : "a limit was reached";

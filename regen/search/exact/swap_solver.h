@@ -1,12 +1,12 @@
-// The best plan that recomputes and moves, with a proven bound: quick plans of other planners, a
-// search over gaps, the relaxation over transfers, and for small graphs a search over all step
-// lists that ends with the optimum.
+// The best recompute+swap plan, with a proven bound: quick plans of other planners, a local search
+// over reuse intervals, the relaxation of the transfer model, and for small graphs a search over
+// all step lists that ends with the optimum.
 #pragma once
 
 #include <string>
 
-#include "regen/search/judge.h"
 #include "regen/search/exact/transfer_model.h"
+#include "regen/search/judge.h"
 #include "regen/search/local/swap_search.h"
 
 namespace regen::search {
@@ -18,7 +18,7 @@ class SwapSolver {
 
   // Exact, anytime.
   Proposal solve();
-  // One relaxation, rounded at several thresholds; what does not fit is repaired.
+  // One relaxation, rounded at several thresholds; schedules over the budget are repaired.
   Proposal round();
 
  private:
@@ -38,9 +38,9 @@ class SwapSolver {
 
   bool found() const { return best_.best() && within_limits(problem_, best_.best()->simulation); }
   double cost() const { return best_.best()->simulation.cost; }
-  // Nothing better exists, or nothing better by the gap asked for.
+  // Nothing better exists, or nothing better by the requested gap.
   bool closed() const;
-  // Costs from which on nothing is of interest.
+  // Plans of this cost and above are of no interest.
   double cutoff() const;
   // What a plan of interest may cost above the base.
   double most_extra() const;

@@ -8,7 +8,7 @@ namespace regen::search {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// Numbers of the program are of the order of this, so that tolerances mean the same everywhere.
+// Numbers of the model have this order of magnitude, so that tolerances mean the same everywhere.
 constexpr double kScale = 1000;
 
 // The stage behind the last op included.
@@ -149,7 +149,7 @@ void TransferModel::add_transfers() {
       whole_copy.add(at(fetched_[v], t), -1);
       at_least_zero(std::move(whole_copy));
     }
-    // Whoever reads it has waited for all its fetches.
+    // An op that reads the value has waited for all its fetches.
     for (OpId reader : stages_.readers[v]) {
       Expression come;
       for (std::size_t t = host.first_stage; t <= reader.index(); ++t) {

@@ -1,21 +1,21 @@
-// The linear program over re-runs and transfers: bytes moved in each stage, stalls priced.
+// The linear model of re-runs and transfers: bytes moved in each stage, stalls priced.
 //
 // Stage t lasts from the end of op t - 1's first run to the end of op t's; one more follows the
-// last op. L[t] is its length, and the program minimises their sum. For value v in stage t:
+// last op. L[t] is its length, and the model minimises their sum. For value v in stage t:
 //
 //   S[t, v]  on the device when the stage begins, fetches under way included
 //   R[t, i]  op i runs again in the stage
 //   F[t, v]  a fetch of v is issued in the stage
-//   H[t, v]  the part of v that the host has when the stage ends, and N[t, v] the part that comes
-//            back during it
+//   H[t, v]  the fraction of v that is on the host when the stage ends, and N[t, v] the fraction
+//            that is fetched during it
 //
-// A stage is as long as its computes; as its copies in each direction; as both together where the
-// link has a joint limit; and as what op t reads takes to come, and op t itself, one after the
-// other. Memory is counted while op t runs for the first time, when all that the next stage begins
-// with is there. Every step list with first runs in the order of the graph is a point of the
-// program with L[t] its stage lengths, so its optimum, whole or not, is a lower bound for them
-// all. It is not the simulator's optimum: copies are pieces of any size here, and what happens
-// inside a stage has no order (docs/planners.md).
+// A stage is at least as long as its computes; as its copies in each direction; as both together
+// where the link has a joint limit; and as the arrival of what op t reads followed by op t. Memory
+// is counted while op t runs for the first time: by then all values that the next stage begins with
+// are live. Every step list with first runs in the order of the graph is a point of the model with
+// L[t] its stage lengths, so the optimum, integral or not, is a lower bound for all of them. It is
+// not the simulator's optimum: copies are pieces of any size here, and what happens inside a stage
+// has no order (docs/reference/planners.md).
 #pragma once
 
 #include <vector>
@@ -41,8 +41,8 @@ class TransferModel {
 
   TransferBound relax(Effort& effort);
 
-  // What `values` has on the device, or on the host while it is wanted again, to `threshold` at
-  // least.
+  // The values of which at least a fraction `threshold` is on the device, or on the host for a
+  // later use.
   SwapSchedule rounded(const std::vector<double>& values, double threshold) const;
 
   static std::size_t count_columns(const StageProblem& stages);

@@ -15,13 +15,14 @@ namespace regen::search {
 namespace {
 
 constexpr std::size_t kMostOps = 20'000;
-// How much further ahead a late prefetch goes each time, in durations of its copy, and how often.
-constexpr double kEarlier = 0.05;
+// By how much a late prefetch is moved ahead in each round, in durations of its copy, and the
+// number of rounds.
+constexpr double kLeadStepInCopies = 0.05;
 constexpr int kFeedbackRounds = 40;
-// A value that needs so many ops to come back is not worth dropping.
-constexpr std::size_t kLongestChain = 1000;
+// A value that needs more ops than this to be recomputed is not dropped.
+constexpr std::size_t kMaxChainOps = 1000;
 
-// A interval in which a value could be on the host.
+// A reuse interval in which a value could be on the host.
 struct Swap {
   StageReuse interval;
   double freed_from = 0;  // its last use before ends
@@ -95,7 +96,7 @@ class Capuchin {
   }
 
   // Copies out follow each other from when values are free, copies in end one by one right before
-  // their use: does every value arrive on the host before it must set out again?
+  // their use. Whether every value arrives on the host before its copy back must start.
   bool link_has_room(const std::vector<Swap>& chosen) {
     effort_.add(static_cast<std::int64_t>(chosen.size()));
     std::vector<std::size_t> order(chosen.size());
@@ -155,7 +156,7 @@ class Capuchin {
       const OpId op = todo.back();
       todo.pop_back();
       if (std::ranges::find(seen, op) != seen.end()) continue;
-      if (stages_.rerun_until[op] < interval.last || seen.size() > kLongestChain) {
+      if (stages_.rerun_until[op] < interval.last || seen.size() > kMaxChainOps) {
         return std::numeric_limits<double>::infinity();
       }
       seen.push_back(op);
@@ -207,12 +208,12 @@ class Capuchin {
     best_.offer(*std::move(candidate));
   }
 
-  // As in the published system, a value that came too late sets out earlier in the next run.
+  // As in the published system, a value that came too late is fetched earlier in the next run.
   void feed_back() {
     for (int round = 0; round < kFeedbackRounds && !effort_.exhausted(); ++round) {
       const std::vector<TensorId> late = late_fetches();
       if (late.empty()) return;
-      for (TensorId t : late) evaluator_.set_lead(t, evaluator_.lead(t) + kEarlier);
+      for (TensorId t : late) evaluator_.set_lead(t, evaluator_.lead(t) + kLeadStepInCopies);
       offer(chosen_);
     }
   }

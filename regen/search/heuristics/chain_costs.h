@@ -1,7 +1,6 @@
-// What each run of a block of a chain takes, in time and in memory: the numbers on which the
-// dynamic program of the `chain` planner works. Each is found by going through the steps that
-// the run will have in the plan, so that in-place variants, workspaces and values that go in the
-// midst of a block count as the judge counts them.
+// Time and memory of each kind of run of a block: the input of the dynamic program of the `chain`
+// planner. Each is found by going through the steps that the run has in the plan, so that in-place
+// variants, workspaces and values that are released inside a block count as the judge counts them.
 #pragma once
 
 #include <array>
@@ -11,8 +10,7 @@
 
 namespace regen::search {
 
-// The peak leaves out what waits elsewhere: fixed tensors, values that other blocks hold, and,
-// for forward runs, `base`.
+// The peak leaves out fixed tensors, values that other blocks hold, and, for forward runs, `base`.
 struct RunCost {
   Bytes peak = 0;
   double cost = 0;
@@ -21,8 +19,8 @@ struct RunCost {
 // What becomes of a block's input while the block runs.
 enum ChainInput : std::uint8_t {
   kGoes,    // released after its last use here
-  kStays,   // still needed release_options
-  kOthers,  // still needed release_options, and counted by whoever needs it
+  kStays,   // still needed afterwards
+  kOthers,  // still needed afterwards, and counted where it is needed
 };
 
 struct BlockCosts {

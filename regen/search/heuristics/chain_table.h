@@ -17,7 +17,7 @@
 // the first time.
 //
 // For every range the table holds the least cost against memory, for six cases: what of t is
-// pending, and whether somebody else counts the input of s.
+// pending, and whether the input of s is counted elsewhere.
 #pragma once
 
 #include <cstdint>

@@ -16,10 +16,10 @@ namespace {
 // The dynamic program is cubic in the blocks; longer chains are cut into this many blocks of
 // about equal cost, which keeps the plan right and nearly as cheap.
 constexpr std::size_t kMaxBlocks = 256;
-// Who has less effort than this is served sooner, by a table of an eighth of the size.
-constexpr std::size_t kMaxBlocksInHaste = 128;
-constexpr double kHasteSeconds = 2;
-constexpr std::int64_t kHasteWork = 2'000'000;
+// With less effort than this, a table of an eighth of the size is used.
+constexpr std::size_t kMaxBlocksOfLowEffort = 128;
+constexpr double kLowEffortSeconds = 2;
+constexpr std::int64_t kLowEffortWork = 2'000'000;
 constexpr std::size_t kMaxSlots = 64;
 
 // The forward pass as a chain of blocks, each ending with an articulation point.
@@ -92,7 +92,7 @@ void find_reversal_stages(const Graph& graph, BlockChain& chain) {
 }
 
 // Gradients stay until their last use, the value just made for one stage, and a forward value
-// that cannot be made again for ever.
+// that cannot be recomputed to the end.
 void keep_always(const Graph& graph, StageSchedule& schedule) {
   const IdVector<OpId, char> repeatable = repeatable_ops(graph, /*forward_only=*/true);
   const auto end = static_cast<std::int64_t>(graph.num_ops()) - 1;
@@ -163,8 +163,9 @@ Result<Proposal> plan_griewank(const Problem& problem, Effort& effort) {
   const Graph& graph = *problem.graph;
   REGEN_TRY(accounting_of(problem).check(graph));
   REGEN_TRY(check_sequences_possible(graph));
-  const bool in_haste = effort.seconds_left() < kHasteSeconds || effort.work_left() < kHasteWork;
-  BlockChain chain = make_chain(graph, in_haste ? kMaxBlocksInHaste : kMaxBlocks);
+  const bool in_haste =
+      effort.seconds_left() < kLowEffortSeconds || effort.work_left() < kLowEffortWork;
+  BlockChain chain = make_chain(graph, in_haste ? kMaxBlocksOfLowEffort : kMaxBlocks);
   if (chain.ends.empty()) {
     return Proposal{.status = PlanStatus::kUnknown,
                     .note = "the forward graph has no articulation points to store"};

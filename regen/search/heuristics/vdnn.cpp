@@ -16,7 +16,7 @@ namespace regen::search {
 namespace {
 
 // How many ops a dropped value may need to come back. Movement overlaps with computation, so
-// that dropping can be the dearer way although copies alone take longer: the judge compares.
+// that dropping can cost more although the copies alone take longer: the judge compares.
 constexpr std::array<std::size_t, 6> kLongestChains{0, 1, 2, 4, 8, 16};
 
 class Vdnn {

@@ -34,7 +34,7 @@ void EvictionQueue::add(std::size_t node, std::size_t low, std::size_t high, std
   add(2 * node + 1, middle, high, first, last, entry);
 }
 
-// What was taken through another node is thrown away when it comes up.
+// An entry that was taken through another node is discarded when it comes up.
 const EvictionQueue::Entry* EvictionQueue::lowest(std::size_t node) {
   std::vector<Entry>& heap = nodes_[node];
   while (!heap.empty() && score_[heap.front().interval] != heap.front().score) {

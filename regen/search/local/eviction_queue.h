@@ -1,6 +1,6 @@
-// Intervals that may be dropped, in the order of their scores, asked for by an op that they cross. Each
-// is put into the few nodes of a binary tree over the ops that make up its range, so that a
-// question looks at one node on each level only.
+// Intervals that may be dropped, in the order of their scores, queried by an op that they cross.
+// An interval is stored in the few nodes of a binary tree over the ops that make up its range, so
+// that a query visits one node on each level.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class EvictionQueue {
 
   EvictionQueue(std::size_t stages, std::size_t intervals);
 
-  // A interval that was taken may be added again with another score, one that was not may not.
+  // An interval may be added again, with another score, only after it was taken.
   void add(const Entry& entry, std::size_t first, std::size_t last);
   // The lowest score of all intervals with the stage in [first, last).
   std::optional<Entry> take(std::size_t stage);

@@ -8,14 +8,14 @@
 namespace regen::search {
 namespace {
 
-// Ops of no value for the backward pass that are followed to price one that has; more say nothing.
-constexpr std::size_t kLongestChain = 64;
-// The end of a block is sought in this last part of what it may hold.
-constexpr double kSoughtPart = 0.4;
-// By this the price of what is preferred is lower than it is.
-constexpr double kPreferred = 1e-6;
-// A block that gives back no more than so many times what its end holds is not worth its end.
-constexpr double kLeastWorth = 1.0;
+// How many ops without values for the backward pass are followed to price one that has such values.
+constexpr std::size_t kMaxChainOps = 64;
+// The end of a block is searched in this last fraction of the bytes that it may hold.
+constexpr double kBlockEndFraction = 0.4;
+// The prices of preferred ops are multiplied by this.
+constexpr double kPreferredPriceFactor = 1e-6;
+// A block must release more than this many times the bytes that its end holds.
+constexpr double kMinReleasedPerHeldByte = 1.0;
 
 // Sums over the makers of values that are there, as values come and go.
 class LiveByMaker {
@@ -82,18 +82,19 @@ void IntervalBlocks::sort_by_price() {
 
 void IntervalBlocks::prefer(const std::vector<double>& again) {
   for (std::uint32_t op = 0; op < turn_; ++op) {
-    if (again[op] > 0.5) price_[op] *= kPreferred;
+    if (again[op] > 0.5) price_[op] *= kPreferredPriceFactor;
   }
   sort_by_price();
 }
 
-// Its run and those of all before it that leave nothing for the backward pass.
+// The cost of its run and of the runs of all ops before it that leave nothing for the backward
+// pass.
 double IntervalBlocks::price(OpId op) {
   const Graph& graph = space_.graph;
   ++round_;
   std::vector<OpId> chain{op};
   double sum = 0;
-  for (std::size_t i = 0; i < chain.size() && i < kLongestChain; ++i) {
+  for (std::size_t i = 0; i < chain.size() && i < kMaxChainOps; ++i) {
     const VariantId variant = base_variant(graph, chain[i]);
     sum += graph.rerun_cost(variant);
     for (TensorId t : graph.reads(variant)) {
@@ -107,8 +108,8 @@ double IntervalBlocks::price(OpId op) {
   return sum;
 }
 
-// An op behind the turn is counted at the last forward op whose value it reads; those that read
-// none go on where the pass is.
+// An op after the turn is counted at the last forward op that made one of its inputs; an op without
+// such an input is counted where the backward pass is.
 void IntervalBlocks::find_extras(const IntervalPlan& kept) {
   const Graph& graph = space_.graph;
   extra_.assign(turn_, 0);
@@ -167,7 +168,7 @@ std::vector<std::uint32_t> IntervalBlocks::last_readers(const std::vector<char>&
   return last;
 }
 
-// What a cut before each op would hold beside what is held anyway.
+// The bytes that a cut before each op would hold in addition.
 std::vector<double> IntervalBlocks::bytes_across(const std::vector<std::uint32_t>& last_reader,
                                                  const std::vector<char>& dropped) const {
   std::vector<double> change(turn_ + 2, 0);
@@ -207,7 +208,7 @@ std::optional<IntervalBlocks::Cuts> IntervalBlocks::cut(
     }
     if (end == begin) return std::nullopt;
     if (end < turn_) {
-      const auto sought = static_cast<std::uint32_t>(kSoughtPart * (end - begin));
+      const auto sought = static_cast<std::uint32_t>(kBlockEndFraction * (end - begin));
       end = narrowest(std::max(begin + 1, end - sought), end, across);
     }
     double given_back = 0;
@@ -221,7 +222,7 @@ std::optional<IntervalBlocks::Cuts> IntervalBlocks::cut(
       const bool made_anew = dropped[op] || resting_[op] == 0;
       if (made_anew && last_reader[op] >= end) at_the_end += made_[op];
     }
-    if (end < turn_ && given_back <= kLeastWorth * at_the_end) return std::nullopt;
+    if (end < turn_ && given_back <= kMinReleasedPerHeldByte * at_the_end) return std::nullopt;
     held += at_the_end;
     cuts.ends.push_back(end);
     begin = end;
@@ -258,7 +259,7 @@ std::optional<IntervalDecisions> IntervalBlocks::within(double bytes) const {
 
 std::optional<IntervalDecisions> IntervalBlocks::within(double bytes, double least_share) const {
   std::optional<IntervalDecisions> best;
-  // The fewest that will do, as if more of them always did.
+  // The smallest sufficient number, by bisection, as if sufficiency were monotone.
   auto low = static_cast<std::size_t>(least_share * static_cast<double>(by_price_.size()));
   std::size_t high = by_price_.size() + 1;
   while (low < high) {

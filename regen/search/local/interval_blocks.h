@@ -1,14 +1,14 @@
-// A start for the search over intervals (gap_search.h) that is found in time that grows with the graph
-// only: the forward pass is cut into blocks, and cheap values of a block are dropped and come back
-// together when the backward pass reaches it.
+// A start for the local search (local_search.h), found in time linear in the graph: the forward
+// pass is cut into blocks, cheap values of a block are dropped, and the backward pass recomputes
+// them together when it reaches the block.
 //
 //   forward ops   a  b  c | d  e  f | g  h | turn      dropped: what costs little for each byte
 //   blocks            1   |    2    |  3   |
 //
-// What a later block needs to run again is held. Nothing of the last block is dropped. While a
-// block is made again and reversed, there are: what is held of earlier blocks, all of the block
-// that the backward pass reads, and what the passes hold for themselves at these ops. Later blocks
-// are gone by then, so that the first blocks may be large.
+// Values that the re-run of a later block reads are held. Nothing of the last block is dropped.
+// While a block is recomputed and reversed, these bytes are live: what is held of earlier blocks,
+// all values of the block that the backward pass reads, and the passes' own values at these ops.
+// Later blocks have been released by then, so that the first blocks may be large.
 #pragma once
 
 #include <optional>
@@ -23,14 +23,13 @@ class IntervalBlocks {
   // `kept`: the plan that keeps everything. The space must outlive it.
   IntervalBlocks(const IntervalSpace& space, const IntervalPlan& kept);
 
-  // What somebody thinks should be made again, a number between 0 and 1 for each op, is dropped
-  // before anything else.
+  // Values that a bound recomputes, a number between 0 and 1 for each op, are dropped first.
   void prefer(const std::vector<double>& again);
 
-  // Drops as little as blocks within so many bytes allow, counted in cost for each byte. By an
-  // estimate: the plan may come out a little larger. Nothing if no such blocks are found.
+  // Drops as little as blocks within `bytes` allow, cheapest values for each byte first. The bytes
+  // are an estimate: the plan may need a little more. Nothing if no such blocks are found.
   std::optional<IntervalDecisions> within(double bytes) const;
-  // The same, but with at least this share of the ops that can be dropped, the cheapest.
+  // The same, but drops at least this fraction of the droppable ops, the cheapest.
   std::optional<IntervalDecisions> within(double bytes, double least_share) const;
 
  private:
@@ -44,7 +43,7 @@ class IntervalBlocks {
   void find_extras(const IntervalPlan& kept);
   double price(OpId op);
   std::vector<char> cheapest(std::size_t count) const;
-  // Of each op, the last that would run again and reads what it makes; itself if there is none.
+  // By op: the last op that would run again and reads its values; the op itself if there is none.
   std::vector<std::uint32_t> last_readers(const std::vector<char>& dropped) const;
   std::optional<Cuts> cut(const std::vector<char>& dropped,
                           const std::vector<std::uint32_t>& last_reader, double bytes) const;
@@ -57,14 +56,14 @@ class IntervalBlocks {
 
   const IntervalSpace& space_;
   std::uint32_t turn_ = 0;
-  // Of each forward op:
+  // By forward op:
   std::vector<double> resting_;  // bytes that it makes and the backward pass reads
-  std::vector<double> made_;     // bytes that it makes in all
+  std::vector<double> made_;     // all bytes that it makes
   std::vector<char> droppable_;
-  std::vector<double> price_;  // of making it again for each byte that rests
-  std::vector<double> extra_;  // bytes beside those that rest while it is made or reversed
-  // Those that can be dropped, the cheapest first. Equal ones in the order of the graph: what was
-  // made early rests longest and comes back when there is the most room.
+  std::vector<double> price_;  // cost of recomputing it for each resting byte
+  std::vector<double> extra_;  // bytes beside the resting ones while it is made or reversed
+  // Droppable ops, the cheapest first. Equal ones in the order of the graph: early values rest
+  // longest and come back when there is the most room.
   std::vector<std::uint32_t> by_price_;
   std::vector<std::uint32_t> mark_;
   std::uint32_t round_ = 0;

@@ -55,7 +55,7 @@ Holdings IntervalModel::keep_everything() const {
   return holdings;
 }
 
-// Goes through the ops in order and knows what is on the device.
+// Goes through the ops in order and tracks what is on the device.
 class IntervalModel::Walk {
  public:
   Walk(const IntervalModel& model, const Holdings& holdings)
@@ -122,7 +122,7 @@ class IntervalModel::Walk {
       available_[t] = 0;
     }
   }
-  // What was made again is held for whoever wants it next, unless decided otherwise.
+  // A recomputed value is held for its next use, unless the decision is kNever.
   void drop_if_unwanted(TensorId t) {
     const IntervalId g = current_[t];
     if (model_.droppable(g) && holdings_[g] == Holding::kNever) available_[t] = 0;
@@ -187,7 +187,7 @@ bool IntervalModel::read_plan(const Plan& plan, Holdings& holdings,
       const bool was_here = std::exchange(here[t], 1);
       const IntervalId g = interval_at(t, stage);
       if (first || was_here || !droppable(g) || last(g)) continue;
-      // Made twice in one interval: somebody did not hold it.
+      // Made twice in one interval: it was not held in between.
       holdings[g] = holdings[g] == Holding::kHeld ? Holding::kDropped : Holding::kNever;
     }
   }

@@ -1,14 +1,13 @@
-// When values are held and when they are dropped, as one decision for each interval between two uses,
-// and the sequence of ops that follows from such decisions.
+// The interval model: one decision for each reuse interval of a value, and the sequence of ops that
+// follows from all decisions. A reuse interval is the time between two uses of a value.
 //
-//   ops in order   a  b  c  d  e        a's value is read by b, d and e: its intervals are
-//   intervals of a      |--|-----|--|----    a-b, b-d, d-e, and the time after e
+//   ops in order     a  b  c  d  e        a's value is read by b, d and e: its intervals are
+//   intervals of a   |--|-----|--|----    a-b, b-d, d-e, and the time after e
 //
-// The order of first runs is that of the graph. When an op needs a value that was dropped, whatever
-// is missing for it runs again first. What has been made again is held to the end of its interval,
-// unless that says that it is made anew for each wish. The last interval of a value, which ends with its
-// last use by an op that runs again, matters to those only: a value of no further use is worth
-// holding where others, larger together, are cheaply made from it.
+// First runs follow the order of the graph. When an op reads a value that was dropped, the missing
+// ops run again first. A recomputed value stays resident until its interval ends, unless the
+// decision is kNever. The last interval of a value ends with its last use by a re-run. It concerns
+// re-runs only: holding a value there is useful where larger values are cheap to make from it.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +21,8 @@ namespace regen::search {
 
 enum class Holding : char {
   kHeld,     // on the device throughout
-  kDropped,  // made again when first wished for, then held to the end of the interval
-  kNever,    // made again for every wish
+  kDropped,  // recomputed for its first use, then held to the end of the interval
+  kNever,    // recomputed for each use
 };
 
 struct ReuseInterval {
@@ -39,8 +38,8 @@ using Holdings = std::vector<Holding>;  // by interval
 
 struct IntervalSequence {
   std::vector<OpId> ops;
-  std::vector<std::uint32_t> stage;  // of each: the op whose first run it is or serves
-  // Of each interval in which a value comes back: for which op it does. Its end otherwise.
+  std::vector<std::uint32_t> stage;  // by position: the op that first runs there or needs it
+  // By interval: the op for which the value is recomputed; the interval's end if it is not.
   std::vector<std::uint32_t> returned;
 };
 
@@ -53,16 +52,17 @@ class IntervalModel {
   std::size_t size() const { return intervals_.size(); }
   const ReuseInterval& interval(IntervalId g) const { return intervals_[g]; }
   bool last(IntervalId g) const { return intervals_[g].end == graph_.num_ops(); }
-  // May its value be made again at the end of the interval?
+  // Whether its value may be recomputed at the end of the interval.
   bool droppable(IntervalId g) const { return droppable_[g] != 0; }
   std::span<const IntervalId> intervals_of(TensorId t) const;
-  // The interval of a planned tensor at an op after its making: the one that this op lies in or ends.
+  // The interval of a planned tensor that contains the op or ends with it. The op comes after the
+  // tensor's maker.
   IntervalId interval_at(TensorId t, std::uint32_t op) const;
 
-  // Held as long as it is used; dropped release_options.
+  // Every value is held until its last use and dropped afterwards.
   Holdings keep_everything() const;
   IntervalSequence sequence(const Holdings& holdings) const;
-  // The decisions that a plan amounts to. False if its first runs are in another order.
+  // Reads the decisions off a plan. False if its first runs are in another order.
   bool read_plan(const Plan& plan, Holdings& holdings, IdVector<TensorId, char>& moved) const;
 
  private:

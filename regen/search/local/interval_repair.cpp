@@ -15,11 +15,11 @@ namespace regen::search {
 namespace {
 
 constexpr int kRelieveRounds = 60;
-constexpr std::ptrdiff_t kFewOver = 100;
-constexpr std::size_t kMostStepsPerOp = 30;
-constexpr int kDeepestPrice = 10;
-// What has become so much dearer since it was looked at waits for its turn again.
-constexpr double kDearer = 1.5;
+constexpr std::ptrdiff_t kFewOpsOverBudget = 100;
+constexpr std::size_t kMaxStepsPerOp = 30;
+constexpr int kMaxPriceDepth = 10;
+// An interval with a price that has grown by more than this factor goes back into the queue.
+constexpr double kRequeuePriceFactor = 1.5;
 
 // What lies on the device at the computes of a step list.
 class ByteCount {
@@ -142,7 +142,7 @@ double IntervalRepair::cost_of_runs(const IntervalPlan& plan) const {
   return cost;
 }
 
-// What is dropped costs more runs, and holding again what fits takes back some of them, not most.
+// Every drop costs re-runs; refilling removes some of them, not most.
 bool IntervalRepair::far_beyond_the_cap(const IntervalPlan& plan) const {
   if (!space_.problem.cost_cap) return false;
   const double base = space_.graph.base_cost();
@@ -150,17 +150,17 @@ bool IntervalRepair::far_beyond_the_cap(const IntervalPlan& plan) const {
   return cost_of_runs(plan) - base > 2 * std::max(0.0, allowed);
 }
 
-// To look at all intervals anew for each op that is over the budget finds more, where those are few.
+// Where few ops are over the budget, pricing all intervals again for each of them finds more.
 bool IntervalRepair::at_once(const IntervalPlan& plan) const {
   if (space_.large() || !space_.many()) return space_.large();
   const auto over = std::ranges::count_if(
       plan.stage_bytes, [&](Bytes bytes) { return bytes > *space_.problem.budget; });
-  return over > kFewOver;
+  return over > kFewOpsOverBudget;
 }
 
-// What is dropped makes others run again, and those others: that comes to no good end.
+// Each drop causes re-runs that cause further drops: the repair diverges.
 bool IntervalRepair::runs_away(const IntervalPlan& plan) const {
-  return plan.steps.size() > kMostStepsPerOp * space_.graph.num_ops();
+  return plan.steps.size() > kMaxStepsPerOp * space_.graph.num_ops();
 }
 
 bool IntervalRepair::relieve(IntervalState& state, Random& random, bool give_up) {
@@ -243,14 +243,14 @@ EvictionQueue IntervalRepair::droppable_where_over(const IntervalState& state,
 }
 
 // The same as relieve_once() for graphs with very many ops: prices are found once, and again when
-// it is a interval's turn, because what it is made from may have been dropped since.
+// an interval is taken, because its inputs may have been dropped since.
 bool IntervalRepair::relieve_all(IntervalState& state, Random& random) {
   const Bytes budget = *space_.problem.budget;
   const std::vector<double> excess_before = sums_of_excess(state.plan.stage_bytes, budget);
   EvictionQueue queue = droppable_where_over(state, excess_before, random);
   StageBytes bytes(state.plan.stage_bytes);
   Holdings& holdings = state.decisions.holdings;
-  std::vector<double> price(space_.model.size(), 0);  // at the last look
+  std::vector<double> price(space_.model.size(), 0);  // when last computed
   std::int64_t taken = 0;
   bool changed = false;
   for (auto [most, stage] = bytes.peak(); most > budget; std::tie(most, stage) = bytes.peak()) {
@@ -261,10 +261,10 @@ bool IntervalRepair::relieve_all(IntervalState& state, Random& random) {
     }
     ++taken;
     const ReuseInterval& interval = space_.model.interval(entry->interval);
-    const double now = price_of_dropping(entry->interval, holdings) /
-                       gain(entry->interval, excess_before);
+    const double now =
+        price_of_dropping(entry->interval, holdings) / gain(entry->interval, excess_before);
     double& before = price[entry->interval];
-    if (now > kDearer * std::max(before, entry->score)) {
+    if (now > kRequeuePriceFactor * std::max(before, entry->score)) {
       before = now;
       queue.add({now, entry->interval}, interval.begin + 1, interval.end);
       continue;
@@ -303,7 +303,7 @@ std::vector<IntervalRepair::Eviction> IntervalRepair::evictions(
   return found;
 }
 
-// All that is made from the source and held at the stage goes; the source stays in its place.
+// Everything that is made from the source and held at the stage is dropped; the source is held.
 std::optional<IntervalRepair::Eviction> IntervalRepair::eviction_by_source(
     TensorId source, std::uint32_t stage, const IntervalState& state) {
   const Holdings& holdings = state.decisions.holdings;
@@ -362,7 +362,7 @@ std::size_t IntervalRepair::drop_across(std::uint32_t stage, IntervalState& stat
   return dropped;
 }
 
-// What is held there although its interval is dropped: made again for somebody else, and waiting.
+// Intervals that are dropped but recomputed before this stage for another op, and held over it.
 std::size_t IntervalRepair::make_anew_across(std::uint32_t stage, IntervalState& state) {
   std::size_t changed = 0;
   for (const IntervalId g : space_.inner) {
@@ -419,14 +419,14 @@ double IntervalRepair::price_of_dropping(IntervalId g, const Holdings& holdings)
   return rerun_price(space_.graph.producer(interval.tensor), interval.end, holdings, 0);
 }
 
-// What it takes to have an op's values at a later op, by what is held there; an estimate, because
-// what is dropped there may have come back before.
+// The cost of recomputing an op's values at a later op, given what is held there. An estimate:
+// values that are dropped there may have come back before.
 double IntervalRepair::rerun_price(OpId op, std::uint32_t at, const Holdings& holdings, int depth) {
   if (mark_[op] == round_) return 0;
   mark_[op] = round_;
   const VariantId variant = base_variant(space_.graph, op);
   double price = space_.graph.rerun_cost(variant);
-  if (depth == kDeepestPrice) return price;
+  if (depth == kMaxPriceDepth) return price;
   for (TensorId t : space_.graph.reads(variant)) {
     if (space_.graph.fixed(t)) continue;
     const IntervalId g = space_.model.interval_at(t, at);

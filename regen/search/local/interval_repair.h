@@ -1,5 +1,6 @@
-// Decisions of the interval model (gap_model.h) and of what moves to the host, made to fit a budget: too
-// many bytes are relieved by dropping what is cheap to make again, room is refilled.
+// Repair: decisions of the interval model (interval_model.h), and of which values move to the host,
+// are changed until the plan fits the budget. Eviction drops values that are cheap to recompute
+// where there are too many bytes; refilling holds dropped values where there is room.
 #pragma once
 
 #include <optional>
@@ -33,7 +34,7 @@ struct IntervalState {
   IntervalPlan plan;
 };
 
-// What there is to decide; the same for everybody who searches. The problem must have a budget and
+// What there is to decide; all workers of a search share it. The problem must have a budget and
 // outlive it.
 struct IntervalSpace {
   explicit IntervalSpace(const Problem& posed);
@@ -43,10 +44,10 @@ struct IntervalSpace {
   const Problem& problem;
   const Graph& graph;
   IntervalModel model;
-  // With more ops than this, intervals are not looked at anew for each op that is over the budget while
-  // there are many of these.
+  // With more ops than this, and while many ops are over the budget, all of them are relieved in
+  // one pass and not one by one.
   bool many() const { return graph.num_ops() > 1'000; }
-  // With more ops than this, what goes with their square takes too long.
+  // With more ops than this, methods of quadratic time take too long.
   bool large() const { return graph.num_ops() > 2'500; }
 
   OpId turn;
@@ -63,17 +64,17 @@ class IntervalRepair {
       : space_(space), effort_(effort), mark_(space.graph.num_ops(), 0) {}
 
   IntervalPlan evaluate(const IntervalDecisions& decisions);
-  // Drops held values where there are too many bytes until the plan fits. With `give_up` it may end
+  // Drops held values where there are too many bytes until the plan fits. With `give_up` it stops
   // without success when the effort is exhausted.
   bool relieve(IntervalState& state, Random& random, bool give_up);
   // Holds dropped values where there is room.
   void refill(IntervalState& state, Random& random);
-  // How much chance there is in a choice.
+  // The width of the random factor in scores: 0 is deterministic.
   void set_blur(double blur) { blur_ = blur; }
 
  private:
-  // One way to have fewer bytes at some op: values are dropped there, perhaps after one that they
-  // can be made from is held in their place.
+  // One way to have fewer bytes at an op: values are dropped, perhaps after a value that they can
+  // be made from is held in their place.
   struct Eviction {
     double score = 0;
     std::vector<IntervalId> dropped;
@@ -82,7 +83,7 @@ class IntervalRepair {
 
   void price(IntervalPlan& plan, bool moves) const;
   double cost_of_runs(const IntervalPlan& plan) const;
-  // So dear already that no plan within the cap will come of it, though it is still too large.
+  // The plan is still too large and already costs so much that no repair stays within the cost cap.
   bool far_beyond_the_cap(const IntervalPlan& plan) const;
   bool at_once(const IntervalPlan& plan) const;
   bool runs_away(const IntervalPlan& plan) const;

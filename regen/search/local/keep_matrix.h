@@ -1,5 +1,5 @@
-// What is carried from stage to stage: the matrix S of a stages-advancing schedule, one bit for
-// each value in each of T + 1 rows.
+// The values that each stage begins with: the matrix S of a stage schedule, one bit for each value
+// in each of T + 1 rows.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +45,8 @@ class KeepMatrix {
 // Every value from its making to the last first run of a reader, outputs to the end.
 KeepMatrix keep_everything(const StageProblem& stages);
 
-// What a sequence of ops holds between its first runs. Ops may run in any order that makes sense;
-// if they do so as the stages demand, evaluating the result gives the same sequence back.
+// What a valid sequence of ops holds between its first runs. If the sequence is a stage schedule,
+// evaluating the result gives the same sequence.
 KeepMatrix keep_of_sequence(const StageProblem& stages, const std::vector<OpId>& sequence);
 
 }  // namespace regen::search

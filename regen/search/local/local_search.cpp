@@ -13,17 +13,17 @@
 namespace regen::search {
 namespace {
 
-// Tries before an worker goes back to its best.
-constexpr int kCycle = 300;
-constexpr int kCycleOfLarge = 60;
-// As many on every machine, so that all find the same. Where a try takes long, few that come far.
+// Tries before a worker returns to its best plan.
+constexpr int kTriesPerCycle = 300;
+constexpr int kTriesPerCycleOfLarge = 60;
+// The same number on every machine, so that all find the same. On large graphs a try takes long, so
+// that there are fewer workers.
 constexpr std::size_t kWorkers = 8;
 constexpr std::size_t kWorkersOfLarge = 2;
 constexpr int kRoundsPerSettler = 2;  // before the worst worker goes on from the best
 
-// Of the effort, for the first plans, and for those from hints: they may take long, and others have
-// to be asked.
-constexpr double kStartShare = 0.2;
+// The fraction of the effort for the first plans and for those from hints: they may take long.
+constexpr double kStartEffortFraction = 0.2;
 
 double forward_cost(const Graph& graph, OpId turn) {
   double sum = 0;
@@ -55,7 +55,7 @@ void LocalSearch::add(IntervalState state, IntervalRepair& repair) {
   if (!known) starts_.push_back(std::move(state));
 }
 
-// What fits is sought with ever smaller blocks, because their bytes are estimated.
+// The bytes of blocks are estimated, so smaller and smaller blocks are tried until a plan fits.
 void LocalSearch::start_in_blocks() {
   const IntervalDecisions everything{space_.model.keep_everything(), early_values(0)};
   const IntervalPlan kept = repair_.evaluate(everything);
@@ -79,7 +79,7 @@ void LocalSearch::add_blocks(const IntervalBlocks& blocks) {
 
 void LocalSearch::start(bool give_up) {
   give_up |= space_.many();
-  Effort own(fraction_of(effort_, kStartShare));
+  Effort own(fraction_of(effort_, kStartEffortFraction));
   IntervalRepair repair(space_, own);
   for (const double share : {0.0, 1.0, 0.5, 1.5, 2.5}) {
     if (share > 0 && !space_.can_move()) break;
@@ -98,7 +98,7 @@ void LocalSearch::start_from(const Plan& plan) {
 }
 
 void LocalSearch::start_from_hints(const std::vector<double>& again) {
-  Effort own(fraction_of(effort_, kStartShare));
+  Effort own(fraction_of(effort_, kStartEffortFraction));
   IntervalRepair repair(space_, own);
   const IntervalPlan kept = repair_.evaluate({space_.model.keep_everything(), early_values(0)});
   std::vector<std::uint32_t> over_before{0};  // how many ops are over the budget
@@ -129,7 +129,7 @@ void LocalSearch::start_from_hints(const std::vector<double>& again) {
   effort_.add(own.work());
 }
 
-// The first values, as many as travel in so much of the forward pass: they have the most time.
+// The first values, as many as can be copied in this fraction of the forward pass.
 IdVector<TensorId, char> LocalSearch::early_values(double share) const {
   const double seconds = share * forward_cost(space_.graph, space_.turn);
   auto bytes = static_cast<Bytes>(seconds * space_.problem.link.to_host);
@@ -149,7 +149,7 @@ void LocalSearch::improve(std::uint64_t seed, double good_enough, const Patience
   for (std::size_t i = 0; i < (space_.large() ? kWorkersOfLarge : kWorkers); ++i) {
     workers.emplace_back(space_, starts_[i % starts_.size()], seed * kWorkers + i);
   }
-  // The more there is to decide, the longer it may take to find something better.
+  // The more decisions there are, the longer an improvement may take.
   const int tries = static_cast<int>(std::min<std::size_t>(100 + 20 * space_.inner.size(), 40'000));
   const auto tired = [&](const SearchWorker& i) { return i.since_better() > tries; };
   const Limits wait = fraction_of(effort_, patience.share);
@@ -170,7 +170,7 @@ void LocalSearch::improve(std::uint64_t seed, double good_enough, const Patience
 void LocalSearch::explore_all(std::vector<SearchWorker>& workers, double good_enough,
                               const Effort& idle) {
   Limits limits = effort_.limits();
-  // Those that wait for a core need their part of the time too.
+  // Workers that wait for a core need their part of the time too.
   const auto threads = static_cast<std::size_t>(available_threads());
   const std::size_t turns = (workers.size() + threads - 1) / threads;
   const double seconds = std::min(effort_.seconds_left(), idle.seconds_left());
@@ -179,7 +179,7 @@ void LocalSearch::explore_all(std::vector<SearchWorker>& workers, double good_en
     const std::int64_t work = std::min(effort_.work_left(), idle.work_left());
     limits.work = work / static_cast<std::int64_t>(workers.size()) + 1;
   }
-  const int tries = space_.large() ? kCycleOfLarge : kCycle;
+  const int tries = space_.large() ? kTriesPerCycleOfLarge : kTriesPerCycle;
   parallel_for(workers.size(), 0,
                [&](std::size_t i) { workers[i].explore(tries, good_enough, limits); });
   for (const SearchWorker& worker : workers) {

@@ -1,5 +1,5 @@
-// Search over the decisions of the interval model (gap_model.h) and over which values move to the host:
-// the cheapest step list within the budget that it comes upon, as the simulator prices it.
+// Local search over the decisions of the interval model (interval_model.h) and over which values
+// move to the host. It finds the cheapest step list within the budget, as the simulator prices it.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ namespace regen::search {
 class IntervalBlocks;
 class SearchWorker;
 
-// For how long a search may find nothing better than what is known already.
+// How long a search may go on without a plan that is better than the known one.
 struct Patience {
-  double share = 1;  // of the effort that is left
+  double share = 1;  // the fraction of the effort that is left
   double known = std::numeric_limits<double>::infinity();
 };
 
@@ -27,25 +27,23 @@ class LocalSearch {
   LocalSearch(const Problem& problem, Effort& effort)
       : space_(problem), effort_(effort), repair_(space_, effort) {}
 
-  // Starts from nothing by blocks of the forward pass (gap_blocks.h): soon, however long a graph
-  // is.
+  // Starts from blocks of the forward pass (interval_blocks.h), in time linear in the graph.
   void start_in_blocks();
-  // Starts from nothing: everything kept, then dropped or moved until it fits; with `give_up` only
-  // while there is time.
+  // Starts from keeping everything, and evicts until the plan fits; with `give_up` only while there
+  // is effort left.
   void start(bool give_up = false);
-  // Starts from a plan of somebody else's, if it is of the kind that the model knows.
+  // Starts from a plan of another planner, if the model can express it.
   void start_from(const Plan& plan);
-  // Starts by dropping what somebody thinks should be made again, a number between 0 and 1 for each
-  // op.
+  // Starts by dropping the values that a bound recomputes: a number between 0 and 1 for each op.
   void start_from_hints(const std::vector<double>& again);
-  // Until the effort is exhausted, a plan is good enough, or for long nothing better was found. On
-  // all cores; how many there are makes no difference to what is found with a given work.
+  // Searches until the effort is exhausted, a plan costs at most `good_enough`, or `patience` ends.
+  // Uses all cores; their number does not change what is found with a given amount of work.
   void improve(std::uint64_t seed, double good_enough, const Patience& patience);
 
   const std::optional<IntervalPlan>& best() const { return best_; }
 
  private:
-  // What does not fit as it is may be given up: somebody has a plan already.
+  // Repair may give up: another start has given a plan already.
   void fit_and_add(IntervalState state) { fit_and_add(std::move(state), repair_, true); }
   void fit_and_add(IntervalState state, IntervalRepair& repair, bool give_up);
   void add(IntervalState state, IntervalRepair& repair);
@@ -58,7 +56,7 @@ class LocalSearch {
   IntervalSpace space_;
   Effort& effort_;
   IntervalRepair repair_;
-  std::vector<IntervalState> starts_;  // where a search can begin, each of another cost
+  std::vector<IntervalState> starts_;  // of different costs
   std::optional<IntervalPlan> best_;
 };
 

@@ -7,7 +7,8 @@
 namespace regen::search {
 namespace {
 
-constexpr double kHeat = 0.06;  // of the overhead: how much worse may be for a while
+constexpr double kAcceptedLossFraction =
+    0.06;  // of the overhead: the loss that is accepted at first
 
 }  // namespace
 
@@ -27,9 +28,9 @@ void SearchWorker::explore(int tries, double good_enough, const Limits& limits) 
       since_better_ = 0;
       best_ = next;
     }
-    // Tolerates less and less that is worse.
+    // The accepted loss shrinks.
     const double overhead = cost() / space_->graph.base_cost() - 1;
-    const double heat = kHeat * (1.0 - static_cast<double>(i) / tries);
+    const double heat = kAcceptedLossFraction * (1.0 - static_cast<double>(i) / tries);
     const double tolerance = heat * random_.real() * overhead;
     if (next.plan.cost <= current_.plan.cost * (1 + tolerance)) current_ = std::move(next);
   }
@@ -79,7 +80,7 @@ void SearchWorker::change_movement(IntervalState& state) {
   }
 }
 
-// Others travel in the time of those that stay now.
+// Other values are copied in the time of those that now stay.
 void SearchWorker::exchange_movement(IntervalState& state) {
   constexpr int kDraws = 40;
   const std::int64_t changes = random_.between(1, 3);
@@ -107,7 +108,7 @@ TensorId SearchWorker::any_value() {
   return space_->movable[static_cast<std::size_t>(random_.between(0, last))];
 }
 
-// By its bytes: most values of a network are small, and move little.
+// Drawn by bytes: most values of a network are small, and moving them frees little.
 TensorId SearchWorker::large_value() {
   const auto& before = space_->movable_before;
   const double where = random_.real() * before.back();

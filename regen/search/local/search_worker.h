@@ -1,6 +1,6 @@
-// One of several searches that go on side by side from different plans: holds some of what is
-// dropped, or moves other values, mends what no longer fits, and takes what is better, or for a
-// while what is a little worse.
+// One of several local searches that run side by side from different plans. A try holds some
+// dropped values or moves other values, repairs the plan, and accepts it if it is cheaper, or for a
+// while if it is a little more expensive.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ class SearchWorker {
   SearchWorker(const IntervalSpace& space, IntervalState start, std::uint64_t seed)
       : space_(&space), random_(seed), current_(start), best_(std::move(start)) {}
 
-  // Tries so often, within the limits, until something is good enough.
+  // At most `tries` tries within the limits; stops at a plan that costs at most `good_enough`.
   void explore(int tries, double good_enough, const Limits& limits);
-  // Goes on from another's plan, by chances of its own.
+  // Continues from the plan of another worker, with its own random numbers.
   void settle(const IntervalState& state) { best_ = state; }
 
   const IntervalState& best() const { return best_; }

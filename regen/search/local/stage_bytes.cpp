@@ -7,14 +7,14 @@
 namespace regen::search {
 namespace {
 
-// Of ops that there are not. Far from what sums could reach.
-constexpr Bytes kNone = std::numeric_limits<Bytes>::min() / 4;
+// The bytes at positions beyond the last op: far below any sum.
+constexpr Bytes kBytesBeyondLastOp = std::numeric_limits<Bytes>::min() / 4;
 
 }  // namespace
 
 StageBytes::StageBytes(std::span<const Bytes> bytes)
     : leaves_(std::bit_ceil(std::max<std::size_t>(bytes.size(), 1))),
-      most_(2 * leaves_, kNone),
+      most_(2 * leaves_, kBytesBeyondLastOp),
       added_(2 * leaves_, 0) {
   std::ranges::copy(bytes, most_.begin() + static_cast<std::ptrdiff_t>(leaves_));
   for (std::size_t node = leaves_; node-- > 1;) {
@@ -27,7 +27,7 @@ void StageBytes::add(std::size_t first, std::size_t last, Bytes bytes) {
 }
 
 Bytes StageBytes::most(std::size_t first, std::size_t last) const {
-  return first < last ? most(1, 0, leaves_, first, last) : kNone;
+  return first < last ? most(1, 0, leaves_, first, last) : kBytesBeyondLastOp;
 }
 
 std::pair<Bytes, std::uint32_t> StageBytes::peak() const {
@@ -52,7 +52,7 @@ void StageBytes::add(std::size_t node, std::size_t low, std::size_t high, std::s
 
 Bytes StageBytes::most(std::size_t node, std::size_t low, std::size_t high, std::size_t first,
                        std::size_t last) const {
-  if (last <= low || high <= first) return kNone;
+  if (last <= low || high <= first) return kBytesBeyondLastOp;
   if (first <= low && high <= last) return most_[node];
   const std::size_t middle = (low + high) / 2;
   return added_[node] + std::max(most(2 * node, low, middle, first, last),

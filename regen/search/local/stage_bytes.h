@@ -1,5 +1,5 @@
-// Bytes in use at each op, as values are held over ranges of ops and dropped there: the most of any
-// range, and where, in time that grows with the logarithm of the ops.
+// Bytes in use at each op while values are held or dropped over ranges of ops. Gives the maximum
+// over a range and its position in time logarithmic in the number of ops.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,7 @@ bool StageEvaluator::add_stage(const KeepMatrix& keep, std::size_t stage) {
       if (!demand(OpId(stages_.producer[v]), stage)) return false;
     }
   }
-  // From the highest op down: what it reads and nobody holds must be made before it.
+  // From the highest op down: inputs that are not held must be made before it.
   const std::size_t first_step = sequence_.size();
   for (std::size_t w = top_word + 1; w-- > lowest_word_;) {
     while (wanted_[w] != 0) {

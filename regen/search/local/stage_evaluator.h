@@ -1,5 +1,5 @@
-// What a keep matrix costs: the least re-runs that make it true, and the memory of every step.
-// Built for search: no allocation after the first evaluations, a few nanoseconds for each step.
+// The cost of a keep matrix: the fewest re-runs that realise it, and the memory of each step.
+// Fast enough for search: no allocation after the first evaluations, a few nanoseconds for a step.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ class StageEvaluator {
  public:
   explicit StageEvaluator(const StageProblem& stages);
 
-  // Nothing if a value is wanted again that cannot be made again. Stays current until the next
-  // call.
+  // Nothing if a value must be recomputed that cannot be. The results below are valid until the
+  // next call.
   std::optional<Score> evaluate(const KeepMatrix& keep, Bytes budget);
 
   // Of the last evaluation.

@@ -8,11 +8,11 @@ namespace regen::search {
 namespace {
 
 constexpr std::size_t kDropsTried = 16;
-constexpr int kEscapes = 12;
-constexpr double kBlindTrial = 0.05;
-// How much of the budget a descent takes off at once, and when it gives up.
-constexpr double kFirstStep = 0.04;
-constexpr double kLastStep = 0.0005;
+constexpr int kMaxEscapes = 12;
+constexpr double kBlindTrialProbability = 0.05;
+// By what fraction of the budget a descent lowers it at once, and the step at which it gives up.
+constexpr double kFirstBudgetStepFraction = 0.04;
+constexpr double kLastBudgetStepFraction = 0.0005;
 constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
 
 }  // namespace
@@ -28,7 +28,7 @@ std::optional<Score> StageSearch::evaluate(const KeepMatrix& keep) {
 }
 
 // The highest step of a stage above the budget: mostly the highest of all, at times another one, so
-// that the search does not always fight in the same place.
+// that the search does not always work at the same place.
 std::optional<std::size_t> StageSearch::overflowing_step() {
   const auto& sequence = evaluator_.sequence();
   if (random_.between(0, 3) != 0) {
@@ -123,7 +123,7 @@ std::optional<StageSearch::Move> StageSearch::best_drop(const Schedule& schedule
 }
 
 bool StageSearch::repair(Schedule& schedule) {
-  for (int stuck = 0; stuck < kEscapes && !effort_.exhausted();) {
+  for (int stuck = 0; stuck < kMaxEscapes && !effort_.exhausted();) {
     schedule.score = *evaluate(schedule.keep);
     if (schedule.score.fits()) return true;
     const auto step = overflowing_step();
@@ -138,7 +138,7 @@ bool StageSearch::repair(Schedule& schedule) {
     std::optional<Move> best = best_drop(schedule, {moves.begin(), moves.begin() + few});
     if (!best) best = best_drop(schedule, {moves.begin() + few, moves.end()});
     if (!best) {
-      // Nothing helps alone; one of them may open the way for another.
+      // No drop helps alone; one of them may make another one possible.
       ++stuck;
       if (moves.empty()) continue;
       best = moves[static_cast<std::size_t>(random_.between(0, std::ssize(moves) - 1))];
@@ -171,12 +171,12 @@ void StageSearch::improve(Schedule& schedule) {
       return stages_.rerun_cost[OpId(stages_.producer[move.value])];
     });
     for (const Move& move : moves) {
-      // A stage in between without room for it: nearly always in vain, so rarely tried.
+      // A stage in between has no room for it: this rarely succeeds, so it is rarely tried.
       const bool room = std::all_of(
           peaks.begin() + static_cast<std::ptrdiff_t>(move.first),
           peaks.begin() + static_cast<std::ptrdiff_t>(std::min(move.last, peaks.size())),
           [&](Bytes peak) { return peak + stages_.bytes[move.value] <= budget_; });
-      if (!room && !random_.chance(kBlindTrial)) continue;
+      if (!room && !random_.chance(kBlindTrialProbability)) continue;
       KeepMatrix trial = schedule.keep;
       trial.set(move.value, move.first, move.last);
       const auto score = evaluate(trial);
@@ -218,14 +218,14 @@ bool StageSearch::descend(KeepMatrix start) {
   Schedule schedule{std::move(start), {}};
   const auto score = evaluate(schedule.keep);
   if (!score) return false;
-  double step = kFirstStep;
+  double step = kFirstBudgetStepFraction;
   budget_ = std::max(target, score->peak);
-  while (budget_ > target && step > kLastStep && !effort_.exhausted()) {
+  while (budget_ > target && step > kLastBudgetStepFraction && !effort_.exhausted()) {
     const Bytes before = budget_;
     budget_ = std::max(target, static_cast<Bytes>(static_cast<double>(before) * (1 - step)));
     Schedule trial = schedule;
     if (!repair(trial)) {
-      // Shake what fitted, and try a smaller step from there.
+      // Perturb the schedule that fitted, and try a smaller step from there.
       budget_ = before;
       step /= 2;
       trial = schedule;
@@ -237,7 +237,7 @@ bool StageSearch::descend(KeepMatrix start) {
     schedule = std::move(trial);
     // Room gained for nothing is taken along.
     budget_ = std::max(target, std::min(budget_, schedule.score.peak));
-    step = std::min(kFirstStep, step * 1.5);
+    step = std::min(kFirstBudgetStepFraction, step * 1.5);
   }
   const bool arrived = budget_ == target;
   budget_ = target;

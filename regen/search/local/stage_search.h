@@ -1,6 +1,6 @@
-// Good stages-advancing schedules by iterated local search: from any start, values are dropped
-// where memory is too high until the schedule fits, re-runs are removed while it still does, and
-// parts of it are undone and repaired again, keeping what is cheaper.
+// Good stage schedules by iterated local search. From any start, values are dropped where memory
+// exceeds the budget until the schedule fits. Re-runs are removed while it still fits. Then parts
+// of it are undone and repaired again; the cheaper schedule is kept.
 #pragma once
 
 #include <functional>
@@ -20,8 +20,8 @@ class StageSearch {
   // Repairs and improves a start; true if it fits in the end.
   bool add_start(KeepMatrix start);
 
-  // For budgets at which a start cannot be repaired at once: comes down to the budget in small
-  // steps, each from what fitted the step before. True if it gets there.
+  // For budgets at which a start cannot be repaired in one go: lowers the budget in small steps,
+  // each from the schedule that fitted the step before. True if the budget is reached.
   bool descend(KeepMatrix start);
 
   // Undo, repair, improve, until `rounds` in a row bring nothing, `work` is done, the cost has

@@ -1,11 +1,11 @@
-// Schedules that recompute and move: what each stage hands to the next, and what of it may wait on
-// the host meanwhile. The stages are those of stages.h.
+// Recompute+swap schedules: the values that each stage passes to the next, and which of them may be
+// on the host meanwhile. The stages are those of exact/stage_problem.h.
 //
 //   stage          1  2  3  4  5  6
 //   a's value      made  ........ read     four ways over the interval between its uses:
 //     keep         #  #  #  #  #  #          on the device
-//     move         #  ~  ~  ~  ~  #          may be on the host when its bytes are wanted
-//     drop         #              #          made again for stage 6
+//     move         #  ~  ~  ~  ~  #          may be on the host when its bytes are needed
+//     drop         #              #          recomputed for stage 6
 #pragma once
 
 #include <optional>
@@ -19,8 +19,8 @@
 namespace regen::search {
 
 struct SwapSchedule {
-  KeepMatrix keep;  // what a stage begins with, on the device or on the host
-  KeepMatrix away;  // what of it may be on the host
+  KeepMatrix keep;  // the values a stage begins with, on the device or on the host
+  KeepMatrix away;  // those of them that may be on the host
 
   bool operator==(const SwapSchedule&) const = default;
 };
@@ -42,20 +42,20 @@ void set_way(SwapSchedule& schedule, const StageReuse& interval, IntervalDecisio
 SwapSchedule uniform_schedule(const StageProblem& stages, const std::vector<StageReuse>& intervals,
                               IntervalDecision way);
 
-// What a plan hands from stage to stage, and which intervals its values spend on the host.
+// The values that a plan passes from stage to stage, and the intervals they spend on the host.
 SwapSchedule schedule_of(const StageProblem& stages, const std::vector<StageReuse>& intervals,
                          const Plan& plan);
 
-// What a hybrid schedule is worth. `problem` and `stages` must outlive it.
+// Judges recompute+swap schedules. `problem` and `stages` must outlive it.
 class SwapEvaluator {
  public:
   SwapEvaluator(const Problem& problem, const StageProblem& stages);
 
-  // The judged plan, within the budget wherever movement can bring it there; nothing if a value is
-  // wanted again that cannot be made again.
+  // The judged plan, within the budget where movement can achieve that; nothing if a value must be
+  // recomputed that cannot be.
   std::optional<Candidate> evaluate(const SwapSchedule& schedule);
 
-  // Fetches of the tensor from now on are this many times the copy's duration ahead of their use.
+  // From now on fetches of the tensor are issued this many copy durations ahead of their use.
   void set_lead(TensorId tensor, double lead) { lead_[tensor] = lead; }
   double lead(TensorId tensor) const { return lead_[tensor]; }
 

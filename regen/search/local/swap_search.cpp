@@ -58,8 +58,8 @@ void SwapSearch::add_start(SwapSchedule start) {
   offer(*judged);
 }
 
-// Changes, one by one, the interval over the peak that brings the schedule nearer to the budget at the
-// least cost for each byte.
+// Changes, one by one, the interval over the peak that brings the schedule nearer to the budget at
+// the least cost for each byte.
 void SwapSearch::repair(Judged& judged) {
   while (!fits(judged) && !effort_.exhausted()) {
     std::optional<Judged> next;
@@ -121,7 +121,7 @@ void SwapSearch::improve(Judged& judged, double goal) {
 bool SwapSearch::try_other_ways(Judged& judged, const StageReuse& interval) {
   bool changed = false;
   const IntervalDecision present = way_of(judged.schedule, interval);
-  // To give a value up when nothing waits and all fits can only cost.
+  // Without stalls and within the budget, dropping or moving a value can only add cost.
   if (present == IntervalDecision::kKeep && fits(judged) &&
       judged.candidate.simulation.stall == 0) {
     return false;

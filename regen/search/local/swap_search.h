@@ -1,5 +1,6 @@
-// Good hybrid schedules by iterated local search over the intervals between uses: each is kept, moved or
-// dropped, and the simulator says what that costs, stalls included. At any size, at any moment.
+// Good recompute+swap schedules by iterated local search over reuse intervals. Each interval is
+// kept, moved or dropped; the simulator prices the result, stalls included. Works at any size, and
+// can be stopped at any moment.
 #pragma once
 
 #include <optional>
@@ -16,13 +17,13 @@ class SwapSearch {
   // One unit of work is one step of one evaluated schedule.
   SwapSearch(const Problem& problem, const StageProblem& stages, Effort& effort);
 
-  // Brings a start within the limits if moving and dropping values can, and improves it one interval at
-  // a time.
+  // Moves and drops values until a start is within the limits, if that is possible, and improves it
+  // one interval at a time.
   void add_start(SwapSchedule start);
 
-  // Changes some intervals of the best schedule at random, repairs and improves, keeping what is
-  // cheaper, until `rounds` in a row bring nothing, the cost has reached `goal`, or the effort is
-  // spent. Does nothing without a start that fits.
+  // Changes some intervals of the best schedule at random, repairs and improves it, and keeps the
+  // cheaper one. Stops when `rounds` in a row bring nothing, the cost has reached `goal`, or the
+  // effort is spent. Does nothing without a start that fits.
   void run(int rounds, double goal);
 
   const std::vector<StageReuse>& intervals() const { return intervals_; }

@@ -1,21 +1,23 @@
 // All decisions together: in which order ops run for the first time, in which of their ways, and
-// then what plan_in_order.h decides.
+// then what portfolio.h decides.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
 #include <utility>
 
+#include "regen/base/tolerance.h"
 #include "regen/search/build/accounting.h"
 #include "regen/search/build/sequence.h"
+#include "regen/search/comparison.h"
 #include "regen/search/effort_fraction.h"
 #include "regen/search/judge.h"
 #include "regen/search/planner_list.h"
 #include "regen/search/portfolio/implementation_choice.h"
 #include "regen/search/portfolio/implementation_plans.h"
+#include "regen/search/portfolio/opinions.h"
 #include "regen/search/portfolio/order_choice.h"
 #include "regen/search/portfolio/portfolio.h"
-#include "regen/search/portfolio/second_opinion.h"
 #include "regen/search/portfolio/variant_choice.h"
 #include "regen/search/portfolio/variant_refinement.h"
 
@@ -28,8 +30,6 @@ constexpr double kOrderShare = 0.5;
 constexpr double kChosenShare = 0.5;
 // Of a search that was given no limit; about 8 seconds.
 constexpr std::int64_t kDefaultWork = 8'000'000;
-// Costs that differ by less are the same up to rounding.
-constexpr double kSame = 1e-9;
 
 // Plans a graph with one way for each op, and then lets each run take the fastest that fits.
 Result<Proposal> decide_in_view(const Problem& problem, const VariantView& view, bool unlimited,
@@ -37,22 +37,19 @@ Result<Proposal> decide_in_view(const Problem& problem, const VariantView& view,
   const Graph& graph = *problem.graph;
   Problem inner = problem;
   inner.graph = &view.graph();
-  REGEN_ASSIGN(Proposal proposal, plan_in_order(inner, graph, unlimited, effort));
+  REGEN_ASSIGN(Proposal proposal, run_portfolio(inner, graph, unlimited, effort));
   if (!proposal.plan) return proposal;
   REGEN_ASSIGN(proposal.plan, with_fastest_variants(graph, view.original(std::move(*proposal.plan)),
                                                     problem.link, *problem.budget));
   return proposal;
 }
 
-// Whether the first is the better one, as the simulator sees it.
+// Whether the first proposal is the better one, as the simulator prices both.
 Result<bool> better(const Problem& problem, const Proposal& a, const Proposal& b) {
   if (!a.plan || !b.plan) return a.plan.has_value();
   REGEN_ASSIGN(const Simulation of_a, simulate(*problem.graph, *a.plan, {.link = problem.link}));
   REGEN_ASSIGN(const Simulation of_b, simulate(*problem.graph, *b.plan, {.link = problem.link}));
-  const bool a_fits = within_limits(problem, of_a);
-  const bool b_fits = within_limits(problem, of_b);
-  if (a_fits != b_fits) return a_fits;
-  return a_fits ? of_a.cost < of_b.cost : of_a.peak_bytes < of_b.peak_bytes;
+  return better(problem, of_a, of_b);
 }
 
 // With the ways that were chosen for a first plan, and with those that all other planners take.
@@ -78,12 +75,13 @@ Result<Proposal> decide_with_variants(const Problem& problem, bool unlimited, Ef
 // Where every op has one implementation.
 Result<Proposal> decide_algorithms(const Problem& problem, bool unlimited, Effort& effort) {
   const Graph& graph = *problem.graph;
-  if (!problem.budget || variant_decisions(graph).empty()) {
-    return plan_in_order(problem, graph, unlimited, effort);
+  const bool one_variant = variant_decisions(graph).empty() || is_ablated(problem, Part::kVariants);
+  if (!problem.budget || one_variant) {
+    return run_portfolio(problem, graph, unlimited, effort);
   }
   if (few_choices(graph)) {
     return plan_every_choice(problem, effort, [&](const Problem& one, Effort& own) {
-      return plan_in_order(one, *one.graph, unlimited, own);
+      return run_portfolio(one, *one.graph, unlimited, own);
     });
   }
   return decide_with_variants(problem, unlimited, effort);
@@ -110,7 +108,8 @@ Result<Proposal> decide(const Problem& problem, bool unlimited, Effort& effort) 
 // In the order of the graph, and in another one where that promises more.
 Result<Proposal> decide_in_orders(const Problem& problem, bool unlimited, Effort& effort) {
   std::optional<OrderView> view;
-  if (problem.budget && !problem.options.keep_order) view = promising_order(problem, effort);
+  const bool may_reorder = !problem.options.keep_order && !is_ablated(problem, Part::kOrders);
+  if (problem.budget && may_reorder) view = promising_order(problem, effort);
   if (!view) return decide(problem, unlimited, effort);
   Effort first(fraction_of(effort, kOrderShare));
   Problem inner = problem;
@@ -129,7 +128,7 @@ Result<Proposal> decide_in_orders(const Problem& problem, bool unlimited, Effort
   REGEN_ASSIGN(const Simulation simulation,
                simulate(*problem.graph, *other.plan, {.link = problem.link}));
   const double bound = std::max(other.lower_bound, least_cost(*problem.graph));
-  const bool proven = simulation.cost <= bound * (1 + kSame);
+  const bool proven = simulation.cost <= bound * (1 + kSameCost);
   if (proven && within_limits(problem, simulation)) other.status = PlanStatus::kOptimal;
   return other;
 }
@@ -142,10 +141,10 @@ Result<Proposal> plan_auto(const Problem& problem, Effort& effort) {
   const bool unlimited = std::isinf(limits.seconds) && limits.work == Limits{}.work;
   if (unlimited) limits.work = kDefaultWork;
   Effort all(limits);
-  Effort own(fraction_of(all, 1 - share_for_second_opinions(*problem.graph)));
+  Effort own(fraction_of(all, 1 - fraction_for_opinions(*problem.graph)));
   REGEN_ASSIGN(Proposal proposal, decide_in_orders(problem, unlimited, own));
   all.add(own.work());
-  auto result = with_second_opinions(problem, std::move(proposal), all);
+  auto result = with_opinions(problem, std::move(proposal), all);
   effort.add(all.work());
   return result;
 }

@@ -8,11 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "regen/base/tolerance.h"
 #include "regen/plan/explain.h"
 #include "regen/plan/whereabouts.h"
 #include "regen/search/bounds/covering_bound.h"
 #include "regen/search/build/checkpoint_plan.h"
 #include "regen/search/build/sequence.h"
+#include "regen/search/comparison.h"
 #include "regen/search/effort_fraction.h"
 #include "regen/search/judge.h"
 #include "regen/search/portfolio/implementation_choice.h"
@@ -37,8 +39,6 @@ constexpr double kMonetShare = 0.6;
 constexpr double kBoundShare = 0.1;
 // Beyond these it finds nothing in time.
 constexpr std::size_t kMostMonetOps = 500;
-// Costs that differ by less are the same up to rounding.
-constexpr double kSame = 1e-9;
 
 class ImplementationPlans {
  public:
@@ -166,7 +166,7 @@ class ImplementationPlans {
 
   bool fits() const { return best_.best() && within_limits(problem_, best_.best()->simulation); }
   double cost() const { return best_.best()->simulation.cost; }
-  bool nothing_better() const { return fits() && cost() <= bound_ * (1 + kSame); }
+  bool nothing_better() const { return fits() && cost() <= bound_ * (1 + kSameCost); }
 
   Result<Proposal> proposal() {
     const bool found = fits();
@@ -177,7 +177,7 @@ class ImplementationPlans {
     const double bound = in_order ? bound_ : bound_of_every_order(graph_, problem_, 1, effort_);
     result.bound_kind = in_order ? BoundKind::kOrder : BoundKind::kEveryPlan;
     result.lower_bound = std::min(std::max(bound, least_cost(graph_)), best_cost);
-    if (found && best_cost <= result.lower_bound * (1 + kSame)) {
+    if (found && best_cost <= result.lower_bound * (1 + kSameCost)) {
       result.status = PlanStatus::kOptimal;
     }
     return result;

@@ -1,28 +1,43 @@
-// What `auto` does for a graph as it stands: each op in one way, first runs in the order of the
-// graph as far as the proposers keep it. Quick planners and a search over gaps and movement
-// propose; what they find is improved until the time is up; a program over what must be dropped
-// says how much better any plan could be.
+// The rounds of the portfolio (table.h) for a graph as it stands: each op in one variant, first runs
+// in the order of the graph as far as the asked planners keep it.
+//
+//   starts of local search -> quick -> rescue -> bound -> exact -> local search -> resume -> local
+//   search
+//
+// Each round stops when the best plan is proven optimal. What a planner proposes is also a start
+// for local search.
 #pragma once
 
-#include "regen/search/planner.h"
+#include <string>
+
+#include "regen/search/judge.h"
+#include "regen/search/portfolio/table.h"
 
 namespace regen::search {
 
-// The bound is about `original`, of which the problem's graph may be a view with one way for each
-// op. `unlimited`: the limits of the effort are our own, not the caller's, and small graphs may
-// take longer.
-Result<Proposal> plan_in_order(const Problem& problem, const Graph& original, bool unlimited,
+// The bound is about `original`, of which the problem's graph may be a view with one variant for
+// each op. `unlimited`: the limits of the effort are our own, not the caller's, and small graphs
+// may take longer.
+Result<Proposal> run_portfolio(const Problem& problem, const Graph& original, bool unlimited,
                                Effort& effort);
 
-// Not every planner asks whether gradients may be made twice, or keeps the order where it must.
+// Whether the plan keeps the problem's rules: not every planner asks whether gradients may be made
+// twice, or keeps the order of the graph where it must.
 bool allowed(const Problem& problem, const Plan& plan);
 
-// About plans in every order; 0 where the graph is too large. With a share of what is left of the
-// effort, or a little time if that is nothing.
-double bound_of_every_order(const Graph& graph, const Problem& problem, double share,
+// A bound on plans in every order; 0 where the graph is too large. With a fraction of the effort
+// that is left, or a little time if nothing is left.
+double bound_of_every_order(const Graph& graph, const Problem& problem, double fraction,
                             Effort& effort);
 
-// Of every op once, each in its cheapest way.
-double least_cost(const Graph& graph);
+// The problem for a planner that is asked: only the portfolio reports progress.
+Problem quiet(const Problem& problem);
+
+bool is_ablated(const Problem& problem, const Row& row);
+bool is_ablated(const Problem& problem, Part part);
+
+// Adds what an outcome says to the problem's trace, if there is one.
+void note_event(const Problem& problem, const Effort& effort, std::string source,
+                const Outcome& outcome);
 
 }  // namespace regen::search

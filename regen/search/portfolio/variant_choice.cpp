@@ -7,9 +7,11 @@
 #include <tuple>
 #include <utility>
 
+#include "regen/base/tolerance.h"
 #include "regen/plan/explain.h"
 #include "regen/search/bounds/covering_bound.h"
 #include "regen/search/build/sequence.h"
+#include "regen/search/comparison.h"
 #include "regen/search/effort_fraction.h"
 #include "regen/search/judge.h"
 #include "regen/search/local/local_search.h"
@@ -258,7 +260,6 @@ class EveryChoice {
       return {.status = none ? PlanStatus::kInfeasible : PlanStatus::kUnknown,
               .note = "no choice of algorithms has a plan"};
     }
-    constexpr double kSame = 1e-9;
     if (runs_may_differ()) {
       bound_ = covering_bound(graph_, problem_.link, *problem_.budget, effort_,
                               problem_.host_budget.value_or(kMaxBytes))
@@ -267,7 +268,7 @@ class EveryChoice {
     }
     best_->lower_bound = std::min(bound_, best_cost_);
     best_->bound_kind = kind_;
-    const bool proven = best_cost_ < kNoCost && best_cost_ <= bound_ * (1 + kSame);
+    const bool proven = best_cost_ < kNoCost && best_cost_ <= bound_ * (1 + kSameCost);
     best_->status = proven ? PlanStatus::kOptimal : PlanStatus::kFeasible;
     return std::move(*best_);
   }

@@ -11,7 +11,7 @@ namespace regen::search {
 namespace {
 
 constexpr int kTries = 6;
-// Even the least search for a plan gets so much for its addresses.
+// Counted work for addresses, even where the search for a plan had less.
 constexpr std::int64_t kLeastPackWork = 50'000;
 
 Status judge_again(const Problem& problem, Outcome& outcome) {
@@ -56,15 +56,15 @@ Result<Bytes> give_addresses(const Problem& problem, const AddressOptions& optio
 }
 
 // Where the first plan cannot be packed, those for a little less memory are looked for near it and
-// in these parts of the limits, so that the whole takes about as long as was asked for. The second
-// has to be searched for almost as the first was: where memory is tight, what is relieved in one
-// place at once makes a step much longer.
-constexpr double kSecondTry = 0.5;
-constexpr double kLaterTry = 0.25;
+// with these fractions of the limits, so that the whole takes about as long as requested. The
+// second has to be searched for almost as the first was: where memory is tight, what is relieved in
+// one place at once makes a step much longer.
+constexpr double kSecondTryEffortFraction = 0.5;
+constexpr double kLaterTryEffortFraction = 0.25;
 
 Limits limits_of_try(int number, Limits limits) {
   if (number == 0) return limits;
-  const double share = number == 1 ? kSecondTry : kLaterTry;
+  const double share = number == 1 ? kSecondTryEffortFraction : kLaterTryEffortFraction;
   limits.seconds *= share;
   if (limits.work != Limits{}.work) {
     limits.work = static_cast<std::int64_t>(static_cast<double>(limits.work) * share);

@@ -17,8 +17,8 @@ struct AddressOptions {
 Result<Outcome> solve_addressed(const Planner& planner, const Problem& problem,
                                 const AddressOptions& options, const Limits& limits = {});
 
-// The cheapest that any of the planners finds, each within the limits. Whoever keeps everything,
-// where that fits, is not beaten by those after it.
+// The cheapest plan of any of the planners, each within the limits. If `keep_all` fits, the
+// planners after it are not run.
 Result<Outcome> best_addressed(std::span<const Planner* const> planners, const Problem& problem,
                                const AddressOptions& options, const Limits& limits = {});
 

@@ -6,11 +6,10 @@
 #include <exception>
 #include <utility>
 
+#include "regen/search/comparison.h"
+
 namespace regen::search {
 namespace {
-
-// Costs that differ by less are the same up to rounding.
-constexpr double kSame = 1e-9;
 
 // The training comes first.
 constexpr int kNice = 10;
@@ -64,9 +63,9 @@ Result<Outcome> BackgroundSearch::search() const {
 }
 
 Result<bool> is_better(const Problem& problem, const Outcome& found, const Plan& in_use) {
-  if (!has_plan(found) || !within_limits(problem, found.simulation)) return false;
+  if (!has_plan(found)) return false;
   REGEN_ASSIGN(const Simulation now, simulate(*problem.graph, in_use, {.link = problem.link}));
-  return found.simulation.cost < now.cost * (1 - kSame);
+  return clearly_better(problem, found.simulation, now);
 }
 
 }  // namespace regen::search

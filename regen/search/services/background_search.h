@@ -1,4 +1,4 @@
-// A search for a plan in a thread of its own, beside whatever the process does meanwhile.
+// A search for a plan in its own thread, while the process does other work.
 #pragma once
 
 #include <sys/types.h>

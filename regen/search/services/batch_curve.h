@@ -36,7 +36,7 @@ Result<std::vector<LargestBatch>> largest_batches(const Planner& planner,
                                                   const BatchCurveProblem& problem,
                                                   std::span<const BatchBudget> budgets);
 
-// Does the plan cost at most one forward pass more than keeping everything?
+// Whether the plan costs at most one forward pass more than keeping everything.
 bool within_one_forward_pass(const Graph& graph, double cost);
 
 }  // namespace regen::search

@@ -14,13 +14,13 @@
 namespace regen::search {
 namespace {
 
-// Who goes before auto, those that are quick first.
-constexpr std::array<std::string_view, 4> kGoodAtLittle{"chain", "vdnn", "lower_sets_approx",
-                                                        "checkmate"};
-// Of a planner that was given no limit, for each budget; a fraction of a second.
-constexpr std::int64_t kMostWork = 100'000;
-// Bisection ends at this part of the span. The last steps are single budgets.
-constexpr Bytes kParts = 256;
+// Planners that run before auto, the fastest first.
+constexpr std::array<std::string_view, 4> kSmallBudgetPlanners{"chain", "vdnn", "lower_sets_approx",
+                                                               "checkmate"};
+// Counted work for each budget where the caller gave no limit: a fraction of a second.
+constexpr std::int64_t kDefaultWorkPerBudget = 100'000;
+// Bisection ends at this part of the range of budgets. The last steps are single budgets.
+constexpr Bytes kBisectionParts = 256;
 constexpr int kLastSteps = 16;
 
 class LeastBudget {
@@ -31,7 +31,7 @@ class LeastBudget {
         limits_(limits),
         clock_(limits),
         bound_(structural_bound(*problem.graph).bytes) {
-    limits_.work = std::min(limits_.work, kMostWork);
+    limits_.work = std::min(limits_.work, kDefaultWorkPerBudget);
   }
 
   Status begin() {
@@ -52,7 +52,7 @@ class LeastBudget {
     Bytes high = everything_;
     REGEN_ASSIGN(std::optional<Bytes> met, meets(planner, low));
     if (met) return {};
-    const Bytes precision = std::max(options_.alignment, (high - low) / kParts);
+    const Bytes precision = std::max(options_.alignment, (high - low) / kBisectionParts);
     while (high - low > precision) {
       const Bytes middle = low + (high - low) / 2;
       REGEN_ASSIGN(met, meets(planner, middle));
@@ -106,7 +106,7 @@ Result<Outcome> least_of_graph(const Planner& planner, const Problem& problem,
   REGEN_TRY(search.begin());
   if (planner.name == "auto") {
     // One that cannot take the graph has nothing to say.
-    for (const std::string_view name : kGoodAtLittle) {
+    for (const std::string_view name : kSmallBudgetPlanners) {
       if (const Planner* first = planner_for(problem, name)) (void)search.descend(*first);
     }
   }

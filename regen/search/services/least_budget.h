@@ -7,13 +7,13 @@
 
 namespace regen::search {
 
-// The smallest budget that the planner is seen to meet with addresses, with the plan that meets it:
-// bisection between the structural bound and the memory of keeping everything. Of the limits, the
-// work is for each budget that is tried, the seconds are for the whole. With `auto`, planners that
-// are good at small budgets go first, and it has to do better than they. Where ops have several
-// algorithms, the smallest are taken.
+// The smallest budget for which the planner found a plan with addresses, and that plan: bisection
+// between the structural bound and the memory of keeping everything. The work limit applies to each
+// budget that is tried, the seconds to the whole. With `auto`, planners that are good at small
+// budgets run first; `auto` then searches below their result. Where ops have several algorithms,
+// those with the least workspace are taken.
 //
-// In the end the planner has refused the next smaller budget, too, unless the time was up.
+// At the end the planner has also failed at the next smaller budget, unless the time was up.
 Result<Outcome> least_budget(const Planner& planner, const Problem& problem,
                              const AddressOptions& options, const Limits& limits = {});
 

@@ -117,7 +117,7 @@ class Search {
     }
     impossible_ = high;
     low = best;
-    // Beyond a fifth of a percent nobody cares how far the proof reaches.
+    // The proof need not be more precise than a fifth of a percent.
     while (planner_.integer_program && impossible_ - low > 1 && !interrupted() &&
            (impossible_ - 1 - best) * 500 > best) {
       const std::int64_t middle = low + (impossible_ - low) / 2;
@@ -151,8 +151,7 @@ class Search {
     Problem least = problem_for(graph);
     least.budget.reset();  // planners then look for the least memory
     // An integer program needs a budget; a heuristic's least memory is as good to begin with.
-    const Planner& planner =
-        planner_.integer_program ? own_planner("chen_greedy") : planner_;
+    const Planner& planner = planner_.integer_program ? own_planner("chen_greedy") : planner_;
     REGEN_ASSIGN(const Outcome outcome, solve(planner, least, problem_.limits));
     const Bytes available = budget(graph).value_or(0) - graph.fixed_bytes();
     // A planner that found nothing, or only bounds, still cannot beat what every plan needs.
@@ -213,7 +212,7 @@ class Search {
     };
     REGEN_ASSIGN(Outcome outcome, solve(planner_, problem, limits));
     if (found(outcome) || !enough) return outcome;
-    // The judge did not like what the planner thought was enough.
+    // The judge refused a plan that the planner took to be within the limits.
     problem.observer = {};
     return solve(planner_, problem, problem_.limits);
   }

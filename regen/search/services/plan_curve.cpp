@@ -12,8 +12,9 @@
 namespace regen::search {
 namespace {
 
-// Of the seconds, for the budgets that are known from the beginning; the rest is for the least.
-constexpr double kFirstShare = 0.7;
+// The fraction of the seconds for the budgets known from the start; the rest is for the least
+// budget.
+constexpr double kFirstBudgetsTimeFraction = 0.7;
 
 class CurveSearch {
  public:
@@ -38,7 +39,7 @@ class CurveSearch {
     const double at_once = std::min(count, static_cast<double>(available_threads()));
     std::vector<std::optional<Result<Outcome>>> found(budgets.size());
     parallel_for(budgets.size(), 0, [&](std::size_t i) {
-      found[i] = meet(budgets[i], kFirstShare * limits_.seconds * at_once / count);
+      found[i] = meet(budgets[i], kFirstBudgetsTimeFraction * limits_.seconds * at_once / count);
     });
     for (auto& outcome : found) {
       REGEN_TRY(outcome->ok() ? Status() : Status(outcome->error()));

@@ -1,12 +1,12 @@
-// What memory buys one step, as plans: a few of them, from the least memory to keeping everything.
+// The trade-off of one step between memory and time: a few plans, from the least memory to keeping
+// everything.
 //
 //   seconds |*
 //           |  *
 //           |     *  .  *              a plan that takes more bytes than another and is no quicker
 //           |_____________*___ bytes   (.) is not kept
 //
-// Whoever must live with fewer bytes, or may use more, finds the plan for that here without a
-// search.
+// When the byte limit of a job changes, the plan for the new limit is found here without a search.
 #pragma once
 
 #include <cstddef>
@@ -25,18 +25,17 @@ struct PlanCurveOptions {
 
 class PlanCurve {
  public:
-  // Within the problem's budget, if it has one. Of the limits, the work is for each plan and the
-  // seconds are for the whole, which takes all cores. A budget for which nothing is found has no
-  // point: there may be none.
+  // Within the problem's budget, if it has one. The work limit applies to each plan, the seconds to
+  // the whole, which uses all cores. A budget for which no plan is found has no point.
   static Result<PlanCurve> make(std::span<const Planner* const> planners, const Problem& problem,
                                 const AddressOptions& addresses, const Limits& limits,
                                 const PlanCurveOptions& options = {});
 
-  // A plan that somebody else found; not kept if another takes no more bytes and is as quick.
+  // A plan from another search; not kept if another plan takes no more bytes and is as fast.
   void add(Outcome outcome);
   // Ascending in bytes (the simulated peak), descending in cost.
   const std::vector<Outcome>& plans() const { return plans_; }
-  // The quickest that takes at most so many bytes, or null.
+  // The fastest plan that takes at most `bytes`, or null.
   const Outcome* within(Bytes bytes) const;
 
  private:

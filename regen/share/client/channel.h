@@ -14,12 +14,12 @@ namespace regen::share {
 
 class Channel {
  public:
-  // Of nobody: everything it receives is the end.
+  // Without a connection: every receive reports the end.
   Channel() = default;
-  // ErrorCode::kMissing when nobody listens there.
+  // ErrorCode::kMissing when no process listens there.
   static Result<Channel> open(const std::string& path);
 
-  // A daemon that is gone is noticed by the next receive(), which also has its last words.
+  // The end of the daemon is reported by the next receive(), after its last messages.
   void send(const Message& message);
   // Sleeps until a message is there. Nothing when the daemon is gone; an error when it refused.
   Result<std::optional<Message>> receive();
@@ -27,7 +27,7 @@ class Channel {
   Result<std::optional<Message>> receive_now();
   // What came along with the last messages, if anything.
   std::vector<Descriptor> take_descriptors() { return std::exchange(received_, {}); }
-  // Whether somebody has found out that nothing will come any more.
+  // Whether a receive has reported the end.
   bool ended() const { return ended_; }
   // Readable when there is something to receive; -1 without a connection.
   int descriptor() const { return socket_.number(); }

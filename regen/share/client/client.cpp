@@ -95,7 +95,7 @@ Status Client::reconnect() {
 }
 
 // A limit that does not ask for less than the job has confirmed is confirmed here: it may have been
-// higher for a while, without the job having seen it, and somebody may wait for the difference.
+// higher for a while, without the job having seen it, and another job may wait for the difference.
 void Client::look() {
   const ByteLimit limit = page_.limit();
   const bool news = limit.generation != seen_.generation;
@@ -183,7 +183,7 @@ Status Client::update(const Curve& curve) {
       spec_.held_bytes = held;
       return message.error();
     }
-    if (!*message) return reconnect();  // which tells the new daemon everything
+    if (!*message) return reconnect();  // registers with the new daemon, with all facts
     if ((**message).type == MessageType::kUpdated) return {};
     answer(**message);
   }

@@ -7,8 +7,8 @@
 //     if (limit != limit of the plan) switch to the plan for it;
 //     if (it was less) client->confirm(bytes in use);      // others may have the rest
 //     for each quantum of work of the step {
-//       if (!client->keep_going()) REGEN_TRY(client->acquire());   // one load, unless somebody
-//       waits run it;
+//       if (!client->keep_going()) REGEN_TRY(client->acquire());   // one load, unless a job waits
+//       run it;
 //     }
 //   }
 //   client->idle();                                        // nothing to do for now
@@ -42,15 +42,15 @@ struct ClientOptions {
 // All functions are called by one thread at a time. A forked child must not use its parent's.
 class Client {
  public:
-  // Gets the job's memory out of the way to this depth and returns the bytes that are still on the
-  // device. It is called by the thread that is inside acquire(), yield(), idle(), update() or
-  // poll(), never while the job runs a quantum of work, and not deeper than the job said it can. The
-  // job brings its memory back, as it was, once acquire() or yield() has returned.
+  // Moves the job's memory off the device to this depth and returns the bytes that are still on it.
+  // It is called by the thread that is inside acquire(), yield(), idle(), update() or poll(), never
+  // while the job runs a quantum of work, and not deeper than the job registered. The job brings
+  // its memory back, as it was, once acquire() or yield() has returned.
   using MakeRoom = std::function<Bytes(Depth)>;
 
-  // Registers the job and returns once it is admitted; it sleeps while others make room. An empty
-  // identity is filled with a new one. An error when there is no daemon, or when it refuses the
-  // job.
+  // Registers the job and returns once it is admitted; it sleeps while other jobs make room. An
+  // empty identity is filled with a new one. An error when there is no daemon, or when it refuses
+  // the job.
   static Result<Client> connect(const ClientOptions& options, JobSpec spec);
 
   // Whether the job holds the device and may use it for one more quantum of work.
@@ -58,42 +58,43 @@ class Client {
   // Returns once the job holds the device; it sleeps until then. A job that holds it but was asked
   // to give way gives way first.
   Status acquire();
-  // Lets whoever comes next have the device, and returns once it is this job's turn again.
+  // Passes the device to the next job, and returns once it is this job's turn again.
   Status yield();
-  // Gives the device back; nobody waits for this job until it acquires again. Where jobs take turns
-  // with their memory it makes room first.
+  // Gives the device back; the job does not compete until it acquires again. Where jobs take turns
+  // with their memory, it makes room first.
   void idle();
 
-  // Whether it believes to hold the device, perhaps asked to give way.
+  // Whether it holds the device, as far as this client has seen; it may have been asked to give
+  // way.
   bool holding() const { return holding_; }
-  // Whether it holds the device and nobody waits for it.
+  // Whether it holds the device and no other job waits for it.
   bool calm() const { return holding_ && page_.calm(); }
-  // Whether nobody is there who could interrupt it in the middle of its turn.
+  // Whether no job is registered that could interrupt it in the middle of its turn.
   bool outranks_all() const { return page_.outranks_all(); }
-  // For a thread that waits for the end of calm.
+  // For a thread that sleeps while the page is calm.
   ClientPage::Sleep sleep() const { return page_.sleep(); }
 
-  // How many bytes the job may use from its next step on: one load. Look between two steps. At
-  // first the job may use what this says; to use more later it confirms first.
+  // How many bytes the job may use from its next step on: one load, between two steps. At first the
+  // job may use this limit at once; to use more later, it confirms first.
   Bytes byte_limit();
   // Whether the limit is less than what the job may still be using.
   bool must_shrink() { return byte_limit() < spec_.full_bytes; }
   // From now on the job uses at most the limit that byte_limit() gave last; `used` is what it uses
-  // now. So: after less is used, and before more is. No answer, no sleep.
+  // now. Call it after using less and before using more. It does not wait for an answer.
   void confirm(Bytes used);
-  // What the job needs, now that it knows: returns once its limit is at least the least bytes of
-  // the curve. Gives the device back first. An error when that cannot be; the job is then as
-  // before, and joins again at its next acquire().
+  // Reports what the job needs, once it has planned: returns when its limit is at least the least
+  // bytes of the curve. Gives the device back first. An error when that is impossible; the job is
+  // then as before, and joins again at its next acquire().
   Status update(const Curve& curve);
 
-  // Needed by jobs that say they can spill or leave, before they say so.
+  // Required before a job registers that it can spill or leave.
   void on_make_room(MakeRoom handler) { make_room_ = std::move(handler); }
-  // Does what the daemon has asked for meanwhile. An idle job should call it now and then, or
-  // whenever descriptor() is readable, and look at must_shrink() after it. False: the daemon has
-  // gone, or wants no more of this job.
+  // Carries out the daemon's requests that have arrived. An idle job should call it now and then,
+  // or whenever descriptor() is readable, and check must_shrink() after it. False: the daemon has
+  // gone, or has refused this job.
   bool poll();
-  // One attempt to join a daemon again after poll() said that it has gone: false when none is there
-  // yet. Of a job that does not hold the device; acquire() does it by itself.
+  // One attempt to join a daemon again after poll() returned false: false when there is none yet.
+  // For a job that does not hold the device; acquire() does the same by itself.
   Result<bool> rejoin();
   // For poll(2); another one after each lost daemon.
   int descriptor() const { return channel_.descriptor(); }
@@ -101,7 +102,7 @@ class Client {
   const JobSpec& spec() const { return spec_; }
   // How often a lost daemon was found again.
   int reconnections() const { return reconnections_; }
-  // Of a process that was forked: the connection is its parent's.
+  // For a forked child: the connection belongs to its parent.
   void abandon() { channel_ = Channel(); }
 
  private:

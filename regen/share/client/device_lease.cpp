@@ -18,7 +18,8 @@ Nanoseconds clock_now() {
 
 }  // namespace
 
-Result<std::shared_ptr<DeviceLease>> DeviceLease::join(const ClientOptions& options, const JobSpec& spec) {
+Result<std::shared_ptr<DeviceLease>> DeviceLease::join(const ClientOptions& options,
+                                                       const JobSpec& spec) {
   REGEN_ASSIGN(Client client, Client::connect(options, spec));
   const std::shared_ptr<DeviceLease> holder(new DeviceLease(std::move(client)));
   holder->wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -99,8 +100,7 @@ int DeviceLease::reconnections() {
   return client_.reconnections();
 }
 
-// While somebody waits it looks again every moment, so that steps that follow each other need not
-// wake it.
+// While another job waits, the watcher polls, so that consecutive steps need not wake it.
 void DeviceLease::watch() {
   std::unique_lock lock(mutex_);
   while (!ending_) {
@@ -114,7 +114,7 @@ void DeviceLease::watch() {
     } else if (users_ == 0 && should_give_back()) {
       give_back(lock);
     } else {
-      changed_.wait_for(lock, std::chrono::nanoseconds(kMoment));
+      changed_.wait_for(lock, std::chrono::nanoseconds(kMinKeepTime));
     }
   }
   ended_ = true;
@@ -135,12 +135,12 @@ void DeviceLease::give_back(std::unique_lock<std::mutex>& lock) {
   try {
     if (finish) finish();
   } catch (...) {
-    // The device failed; whoever uses it next is told, and others need not wait for that.
+    // The device failed. Its next use reports the error; other jobs need not wait for that.
   }
   lock.lock();
   if (uses_ != use || ending_) return;
   // The device itself has been at rest only since now.
-  if (clock_now() - asked > kMoment / 10) rest_began_ = clock_now();
+  if (clock_now() - asked > kMinKeepTime / 10) rest_began_ = clock_now();
   if (!should_give_back()) return;
   client_.idle();
   ++returns_;

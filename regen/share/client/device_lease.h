@@ -1,19 +1,20 @@
-// A job's hold on its device, for all threads of the process: it is there while some work begins
-// and ends, and kept between two pieces of work for as long as nobody else wants the device.
+// The device lease: a job's hold on its device, for all threads of the process. It is held while
+// any work is between begin() and end(), and kept between two pieces of work as long as no other
+// job waits for the device.
 //
-//   begin()      the device is this job's; without a word to the daemon if it was kept
+//   begin()      the device is this job's; without a message to the daemon if it was kept
 //     ...        work; a step under a plan asks open() and gives way by wait()
 //   end()        nothing to do for now
 //
-// Between end() and the next begin() a thread of its own sleeps on the word that the daemon writes.
-// When somebody waits for the device, it lets the device finish what was issued and gives it back.
-// A training loop is never at rest for long, and to give the device back between any two steps
-// would undo what weights are for; so a job that came back soon last time is given the time it
-// usually needs (IdlePredictor) before the device goes to a job of no higher rank. One that is more
-// urgent gets it at once.
+// Between end() and the next begin() a watcher thread sleeps on the word that the daemon writes.
+// When another job waits for the device, the watcher lets the device finish what was issued and
+// gives it back. A training loop is idle only briefly, and giving the device back between any two
+// steps would defeat the weights. So a job that came back soon last time keeps the device for the
+// time that it usually needs (IdlePredictor), unless a job of higher rank waits.
 //
-// The same thread listens to the daemon while the job does not hold the device: it makes room when
-// asked, gets below a lower limit where it can, and joins a daemon that was started again.
+// While the job does not hold the device, the same thread handles the daemon's messages: it makes
+// room when asked, gets below a lower limit where it can, and joins a daemon that was started
+// again.
 #pragma once
 
 #include <atomic>
@@ -26,8 +27,8 @@
 
 #include "regen/base/preemption_gate.h"
 #include "regen/share/client/client.h"
-#include "regen/share/client/movable_memory.h"
 #include "regen/share/client/idle_predictor.h"
+#include "regen/share/client/movable_memory.h"
 
 namespace regen::share {
 
@@ -36,7 +37,7 @@ struct ReleaseOptions {
   // Returns when the device has done what was issued; called before the device is given back, from
   // any thread. None: it has.
   std::function<void()> finish = {};
-  // The job will not be back soon: whoever waits gets the device now.
+  // The job will not be back soon: the next job that waits gets the device now.
   bool gives_back = false;
 };
 
@@ -44,7 +45,8 @@ struct ReleaseOptions {
 // may begin and end beside it, and then it is the one that decides when to give way.
 class DeviceLease final : public Gate {
  public:
-  static Result<std::shared_ptr<DeviceLease>> join(const ClientOptions& options, const JobSpec& spec);
+  static Result<std::shared_ptr<DeviceLease>> join(const ClientOptions& options,
+                                                   const JobSpec& spec);
   ~DeviceLease() override;
 
   // Returns once the device is this job's, and it stays so until the matching end(), except where a
@@ -76,10 +78,10 @@ class DeviceLease final : public Gate {
   bool hurried() const override { return !client_.outranks_all(); }
   Status wait() override;
 
-  // What tell() may say can spill or leave.
+  // Required before a curve passed to tell() declares that the job can spill or leave.
   void set_memory(std::shared_ptr<MovableMemory> memory);
-  // What the job needs, now that it knows (Client::update). False, and nothing is told, while work
-  // is under way: the device would have to be given back.
+  // Reports what the job needs, once it has planned (Client::update). False, without a report,
+  // while work is under way: the device would have to be given back.
   Result<bool> tell(const Curve& curve);
   // Between two steps, inside of begin() and end(): how many bytes the job may use, and that it
   // does (Client::byte_limit, Client::confirm).
@@ -94,8 +96,8 @@ class DeviceLease final : public Gate {
   std::int64_t rooms() const { return rooms_; }
   int reconnections();
 
-  // In a process that was forked, where the thread is missing and the connection is the parent's:
-  // the only call that may be made.
+  // In a forked child, where the thread is missing and the connection belongs to the parent, this
+  // is the only call that may be made.
   void abandon();
 
  private:
@@ -115,8 +117,8 @@ class DeviceLease final : public Gate {
   std::mutex running_;  // of the Run; taken before the other
   std::mutex mutex_;    // of all that follows
   std::condition_variable changed_;
-  // Changed with the mutex held, by the first to begin, the Run, or the watcher while nobody works;
-  // so whoever asks open() in a Run is alone with it.
+  // Changed with the mutex held: by the first begin(), by the Run, or by the watcher while there is
+  // no work. So the call of open() in a Run has no concurrent writer.
   Client client_;
   int users_ = 0;
   std::uint64_t uses_ = 0;  // beginnings so far
@@ -128,7 +130,7 @@ class DeviceLease final : public Gate {
   bool away_ = false;       // memory was moved out of the way and has not come back
   Descriptor wake_;         // an eventfd, for the watcher while it listens
   bool listening_ = false;  // the watcher sleeps on its descriptors
-  bool refused_ = false;    // no daemon takes the job again: its next use says why
+  bool refused_ = false;    // no daemon takes the job again: its next use returns the error
   Nanoseconds pause_ = 0;   // before the daemon is looked for again
   std::atomic<bool> abandoned_ = false;
   std::atomic<std::int64_t> rooms_ = 0;

@@ -11,8 +11,8 @@
 namespace regen::share {
 namespace {
 
-// Locks of this kind are a process's own: children do not inherit them, and nobody else can drop
-// them.
+// Locks of this kind are a process's own: children do not inherit them, and no other process can
+// drop them.
 struct flock lock_of(short type, std::size_t device) {
   struct flock lock {};
   lock.l_type = type;

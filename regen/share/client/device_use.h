@@ -1,7 +1,7 @@
-// Which process uses a device at this moment, as the kernel knows it: locks on the bytes of one
-// file, one byte for each device. The daemon's orders say who may; the lock says who does. It goes
-// with the process, however that ends, so that a new daemon and the next holder wait exactly until
-// the former holder has ended its quantum.
+// Which process uses a device at this moment, according to the kernel: locks on the bytes of one
+// file, one byte for each device. The daemon's orders permit use; the lock states use. It ends with
+// the process, however that ends, so that a new daemon and the next holder wait exactly until the
+// former holder has ended its quantum.
 #pragma once
 
 #include <sys/types.h>
@@ -33,7 +33,7 @@ class DeviceUseFile {
 // The client's side.
 class DeviceUse {
  public:
-  // Of no device: everything is nothing to do.
+  // Of no device: all calls do nothing.
   DeviceUse() = default;
   DeviceUse(Descriptor file, std::size_t device) : file_(std::move(file)), device_(device) {}
 

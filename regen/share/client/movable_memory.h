@@ -1,4 +1,4 @@
-// What a job has on its device, as far as it can get out of the way of others.
+// The memory of a job that can be moved off its device for other jobs.
 #pragma once
 
 #include "regen/base/result.h"
@@ -12,9 +12,9 @@ class MovableMemory {
  public:
   virtual ~MovableMemory() = default;
 
-  // To this depth, as far as it goes. Returns what is still on the device.
+  // Moves memory off the device, to this depth if possible. Returns the bytes that are still on it.
   virtual Bytes make_room(Depth depth) = 0;
-  // The device is the job's again: what every work needs comes back. What one step alone needs may
+  // The device is the job's again: memory that all work needs comes back. Memory of one step may
   // stay away until that step runs.
   virtual Status come_back() = 0;
 };

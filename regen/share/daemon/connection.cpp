@@ -149,8 +149,8 @@ bool Connection::send_front() {
   return true;
 }
 
-// Only those who keep a message half, have not said who they are, or do not take their last error
-// are on the clock.
+// The time limit applies only to clients that leave a message incomplete, have not registered, or
+// do not read their last error.
 void Connection::watch() {
   if (closed_) return;
   timer_.cancel();

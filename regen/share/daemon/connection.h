@@ -1,5 +1,5 @@
-// One client's connection, as the daemon sees it: bytes in, messages out to the listener, and back.
-// Whatever the other side does, it costs a bounded amount of memory and ends in one error at most.
+// One client's connection in the daemon: bytes in, messages to the listener, and back. Whatever the
+// other side does, it costs a bounded amount of memory and ends in at most one error.
 #pragma once
 
 #include <array>
@@ -35,7 +35,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     ~Listener() = default;
   };
 
-  // `patience`: how long a message may stay half, and a stranger silent.
+  // `patience`: how long a message may stay incomplete, and an unregistered client silent.
   Connection(Socket socket, Listener& listener, Nanoseconds patience);
 
   void start();

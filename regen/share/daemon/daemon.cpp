@@ -31,8 +31,9 @@ void raise_descriptor_limit() {
 
 Status serve(const DaemonOptions& options, const std::function<void()>& ready) {
   REGEN_TRY(check_options(options));
-  REGEN_ASSIGN(const ListenSocket listen_socket, ListenSocket::open(options.socket, options.mode,
-                                           {.name = "a daemon", .expected = "another --socket"}));
+  REGEN_ASSIGN(const ListenSocket listen_socket,
+               ListenSocket::open(options.socket, options.mode,
+                                  {.name = "a daemon", .expected = "another --socket"}));
   REGEN_ASSIGN(DeviceUseFile use, DeviceUseFile::open(options.socket + ".use", options.mode));
   raise_descriptor_limit();
   Daemon daemon(options, listen_socket, std::move(use));

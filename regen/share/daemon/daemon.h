@@ -1,4 +1,4 @@
-// `regen share serve`: one event loop between the socket, the scheduler and the clients' words.
+// `regen share serve`: one event loop between the socket, the scheduler and the clients' pages.
 #pragma once
 
 #include <functional>
@@ -15,12 +15,12 @@ struct DaemonOptions {
   unsigned mode = 0600;  // of the socket file
   std::vector<DeviceSpec> devices;
   Nanoseconds turn = 100'000'000;
-  // After the start nothing is granted and nobody new admitted for so long: those who lost the
-  // daemon before come first.
+  // For this long after the start nothing is granted and no new job is admitted: jobs of the former
+  // daemon come first.
   Nanoseconds settle = 300'000'000;
   Nanoseconds admission = 300'000'000'000;  // how long a newcomer waits for memory
-  // With a holder that was asked to give way. At its end that is logged, and with kill_hung the
-  // process is asked to end, and killed when the same time has passed again.
+  // How long a holder may take to give way. Then it is logged, and with kill_hung the process gets
+  // SIGTERM, and SIGKILL when the same time has passed again.
   Nanoseconds holder_patience = 10'000'000'000;
   bool kill_hung = false;
   Nanoseconds patience = 10'000'000'000;  // with half messages and silent strangers

@@ -68,7 +68,8 @@ ProcessEnd Daemon::when_ended(std::int64_t process, std::function<void()> then) 
   return ProcessEnd(loop_, process_descriptor(process), std::move(then));
 }
 
-// The words go first: whoever holds a device stops at once and looks for another daemon.
+// The pages are cleared first: a job that holds a device stops at once and looks for another
+// daemon.
 void Daemon::stop() {
   stopping_ = true;
   for (auto& [connection, client] : clients_) client.page.set_go(false);
@@ -91,7 +92,7 @@ void Daemon::end_settling() {
   open_devices(kFirstLook);
 }
 
-// A device is nobody's until the former holder, who lost its daemon in the middle of a quantum, has
+// A device is closed until the former holder, which lost its daemon in the middle of a quantum, has
 // ended that quantum.
 void Daemon::open_devices(std::chrono::milliseconds again_after) {
   for (std::size_t device : std::set(closed_)) {

@@ -1,5 +1,6 @@
 // The daemon behind serve(): an event loop between the socket, the scheduler and the clients'
-// pages. daemon_loop.cpp has its life, daemon_requests.cpp what clients ask for and are told.
+// pages. daemon_loop.cpp has its life cycle, daemon_requests.cpp the clients' requests and the
+// orders to them.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -14,9 +15,9 @@
 #include <string>
 #include <vector>
 
+#include "regen/share/client/device_use.h"
 #include "regen/share/daemon/connection.h"
 #include "regen/share/daemon/daemon.h"
-#include "regen/share/client/device_use.h"
 #include "regen/share/protocol/listen_socket.h"
 #include "regen/share/protocol/page.h"
 #include "regen/share/protocol/process_end.h"
@@ -104,7 +105,7 @@ class Daemon : public Connection::Listener {
   std::map<const Connection*, Client> clients_;
   std::map<JobId, Connection*> connection_of_;
   std::map<std::string, Absent> absent_;  // by identity
-  std::vector<Newcomer> newcomers_;       // who wait for the end of settling
+  std::vector<Newcomer> newcomers_;       // wait for the end of settling
   bool job_table_changed_ = false;
   bool carrying_out_ = false;
   bool settling_ = false;

@@ -133,7 +133,7 @@ Status Daemon::change_job(const Message& message) {
   REGEN_ASSIGN(const JobChange change, change_from_json(body));
   REGEN_TRY(scheduler_.change(name, change, clock_now()));
   job_table_changed_ = true;
-  keep_job_table();  // before anybody hears that it is done
+  keep_job_table();  // before the reply is sent
   log("job " + in_quotes(name) + " changed: " + on_one_line(message.body.dump(), 200));
   return {};
 }
@@ -167,12 +167,12 @@ void Daemon::keep_job_table() {
 }
 
 // Sending may close a connection, which gives new orders; the loop takes those too, after the ones
-// that were given before. Words go first: whoever is told of its turn finds out at once whether
-// somebody waits behind it.
+// that were given before. Pages are written first: a job that gets its turn sees at once whether
+// another job waits behind it.
 void Daemon::carry_out_orders() {
   if (std::exchange(carrying_out_, true)) return;
   for (auto orders = scheduler_.take_orders(); !orders.empty(); orders = scheduler_.take_orders()) {
-    // Before anybody acts on it.
+    // Before a job acts on it.
     for (const Order& order : orders) {
       job_table_changed_ |= order.kind == Order::Kind::kLimit || order.kind == Order::Kind::kAdmit;
     }
@@ -216,7 +216,7 @@ void Daemon::carry_out(const Order& order, Connection& connection, Client& clien
       return on_hung(client);
     case kLimit:
       client.page.set_limit(order.limit);
-      // Who runs looks at its page; the message is for those who sleep.
+      // A running job reads its page; the message is for jobs that sleep.
       if (client.admitted && !connection.backed_up()) connection.send({MessageType::kLimit});
       return;
     case kMakeRoom:

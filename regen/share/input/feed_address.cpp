@@ -11,7 +11,7 @@
 namespace regen::share {
 namespace {
 
-// Not that of the daemon's socket, which may belong to somebody else.
+// Not the folder of the daemon's socket, which may belong to another user.
 std::string input_folder() {
   const char* chosen = std::getenv("REGEN_INPUT_FOLDER");
   if (chosen != nullptr && *chosen != '\0') return chosen;

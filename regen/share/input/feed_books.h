@@ -1,4 +1,4 @@
-// Where the filler and the thread that serves the consumers meet: the FeedQueue under a mutex.
+// The FeedQueue under a mutex, between the filler and the thread that serves the consumers.
 #pragma once
 
 #include <condition_variable>
@@ -14,7 +14,7 @@ class FeedBooks {
  public:
   explicit FeedBooks(const FeedQueue::Options& options) : queue_(options) {}
 
-  // Whatever either side does to the queue. The result is what `call` returns.
+  // Runs `call` on the queue under the mutex and returns its result.
   template <typename Call>
   auto with(Call call) {
     const std::lock_guard lock(mutex_);
@@ -23,7 +23,7 @@ class FeedBooks {
 
   // The filler sleeps until there is something to make; nothing when it is over.
   std::optional<FeedQueue::Fill> begin();
-  // Sleeps until everybody has left.
+  // Sleeps until all consumers have left.
   void wait_for_end();
 
   // What the serving thread has to do after a change. The filler looks again as well.
@@ -32,7 +32,7 @@ class FeedBooks {
     bool stuck = false;
   };
   Due settle();
-  // Nobody will come.
+  // No consumer will come.
   void end();
   bool over();
 

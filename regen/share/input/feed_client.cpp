@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "regen/base/text.h"
-#include "regen/share/protocol/file_lock.h"
 #include "regen/share/input/feed_mark.h"
+#include "regen/share/protocol/file_lock.h"
 
 namespace regen::share {
 namespace {
@@ -108,7 +108,7 @@ Result<bool> FeedClient::start_producer() {
   const auto turn = FileLock::take(path);
   if (!turn.ok() && turn.error().code == ErrorCode::kLimit) return false;
   if (!turn.ok()) return bad_input(turn.error().message + ", expected a folder of this user");
-  // Meanwhile somebody else may have started one.
+  // Meanwhile another consumer may have started one.
   if (FeedSocket::connect(request_.path).ok()) return false;
   REGEN_TRY(starter_(next_.value_or(FeedMark::after_crash(request_.path))));
   return true;
@@ -187,7 +187,7 @@ Status FeedClient::move(Position next) {
                      std::to_string(next.epoch) + ", expected a later one");
   }
   next_ = next;
-  // A producer that is gone is told by next(), with the new position.
+  // If the producer is gone, next() sends the new position to the next producer.
   if (connection_) (void)connection_->socket.send({.kind = FrameKind::kMove, .position = next});
   return {};
 }

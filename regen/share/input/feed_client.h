@@ -1,5 +1,5 @@
-// A consumer of a shared input. Whoever finds no producer starts one; whoever loses its producer
-// attaches again, or starts the next one, and goes on where it was:
+// A consumer of a shared input. If there is no producer, it starts one. If its producer is lost, it
+// attaches again, or starts the next one, and continues at its position:
 //
 //   auto client = FeedClient::attach(request, starter);
 //   while (true) {
@@ -93,7 +93,7 @@ class FeedClient {
  private:
   FeedClient(const FeedRequest& request, FeedStarter starter, Interrupted interrupted);
   Status connect();
-  // False: nobody was there, or it went before it answered.
+  // False: there was no producer, or it ended before it answered.
   Result<bool> connect_once();
   Result<bool> say_hello(FeedSocket socket);
   // Whether it was this consumer that started it; false also while another one is at it.

@@ -1,5 +1,5 @@
-// The consumers of a shared input as the producer sees them: connections from their first moment
-// on, what they say, and their end. Everything happens in the thread that runs the loop.
+// The producer's side of the consumers of a shared input: their connections from the first moment,
+// their messages and their end. Everything happens in the thread that runs the loop.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -22,7 +22,7 @@ class FeedGuests {
     std::string settings;      // a JSON object; consumers must come with the same
     std::string extras;        // for every consumer, with the memory
     int memory = -1;           // its descriptor
-    std::uint32_t slots = 0;   // for the error of those who keep them all
+    std::uint32_t slots = 0;   // for the error when consumers keep them all
     Nanoseconds patience = 0;  // see FeedOptions
   };
 
@@ -51,7 +51,7 @@ class FeedGuests {
   Terms terms_;
   asio::io_context& loop_;
   asio::posix::stream_descriptor listener_;
-  asio::steady_timer nobody_;  // has come yet
+  asio::steady_timer nobody_;  // no consumer has come yet
   asio::steady_timer stuck_;
   FeedBooks& books_;
   FeedMark& mark_;

@@ -48,7 +48,7 @@ std::optional<Content> read_content(const std::string& path) {
   return good ? std::optional(content) : std::nullopt;
 }
 
-// Not somebody else with its number, nor a dead one that nobody has buried.
+// Whether this very process lives: not a later one with its number, nor a zombie.
 bool lives(std::int64_t process, std::uint64_t start) {
   const Descriptor end = process_descriptor(process);
   pollfd ended{end.number(), POLLIN, 0};

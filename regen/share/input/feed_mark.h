@@ -15,8 +15,8 @@
 
 namespace regen::share {
 
-// Of the producer that has its listen_socket open. The file goes with it, unless it is killed; a disk that
-// is full is not worth stopping for.
+// For the producer that has the listen socket open. The file is removed with it, unless the
+// producer is killed. A full disk is no error.
 class FeedMark {
  public:
   FeedMark(const std::string& socket, Position start);
@@ -29,8 +29,8 @@ class FeedMark {
   void add_reader(std::int64_t process);
   void remove_reader(std::int64_t process);
 
-  // Where to begin without a position of one's own: the mark of a killed producer that had a reader
-  // who still lives, or else the beginning.
+  // Where a producer begins that was given no position: the mark of a killed producer if one of its
+  // readers still lives, else the beginning.
   static Position after_crash(const std::string& socket);
 
  private:

@@ -69,8 +69,8 @@ void FeedQueue::go_to(Consumer& consumer, Position next) {
   if (first != history_.end()) queue_from(consumer, first);
 }
 
-// Newcomers that have seen nothing yet go where those who have been here before go on, and not the
-// other way round: a producer that a newcomer started would else begin at the beginning for all.
+// Newcomers without a position follow the consumers that have one, and not the other way round:
+// otherwise a producer that a newcomer started would begin at the beginning for all.
 void FeedQueue::follow(Position next) {
   for (const auto& [id, consumer] : consumers_) {
     if (consumer.began || consumer.left) return;
@@ -123,7 +123,7 @@ Status FeedQueue::give_back(ConsumerId id, std::uint32_t slot, std::uint64_t ser
   return {};
 }
 
-// The least position that somebody needs.
+// The least position that a consumer needs.
 std::optional<Position> FeedQueue::wanted() const {
   std::optional<Position> least;
   for (const auto& [id, consumer] : consumers_) {
@@ -133,7 +133,7 @@ std::optional<Position> FeedQueue::wanted() const {
   return least;
 }
 
-// Of the free slots the one whose batch is oldest, so that a newcomer finds much still there.
+// The free slot with the oldest batch, so that a newcomer finds many batches.
 std::optional<std::uint32_t> FeedQueue::free_slot() {
   std::optional<std::uint32_t> best;
   for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) {
@@ -169,8 +169,8 @@ std::optional<std::uint32_t> FeedQueue::take_from_slow() {
   return std::nullopt;
 }
 
-// What waits in queues further on can be made again, so that nobody who came back with an earlier
-// position has to wait until those ahead of it have read.
+// Batches that wait in queues further on can be made again, so that a consumer that came back with
+// an earlier position need not wait until those ahead of it have read.
 std::optional<std::uint32_t> FeedQueue::take_back() {
   if (!somebody_is_out()) return std::nullopt;
   std::optional<std::uint32_t> slot;
@@ -200,7 +200,7 @@ void FeedQueue::shorten(Consumer& consumer, Position end) {
   }
 }
 
-// What comes after it tells the consumer.
+// The next item reports the loss to the consumer.
 void FeedQueue::lose_oldest(Consumer& consumer) {
   const auto oldest = oldest_batch(consumer);
   const std::int64_t lost = oldest->lost + 1;
@@ -239,7 +239,7 @@ std::optional<FeedQueue::Fill> FeedQueue::begin() {
   return Fill{*filling_, slot.serial, cursor_, std::exchange(jumped_, false)};
 }
 
-// To everybody whose next it is.
+// To every consumer with this next position.
 void FeedQueue::put(const FeedItem& item) {
   cursor_ = item.kind == Kind::kBatch ? Position{item.position.epoch, item.position.index + 1}
                                       : Position{item.position.epoch + 1, 0};
@@ -264,7 +264,7 @@ void FeedQueue::publish() {
 void FeedQueue::end_epoch() {
   --slots_[*std::exchange(filling_, std::nullopt)].references;
   put({.kind = Kind::kEpochEnd, .position = cursor_});
-  // Whoever waits for the end of the last epoch alone is told by want().
+  // A consumer that waits only for the end of the last epoch gets it from want().
   for (auto& [id, consumer] : consumers_) deliver(id, consumer);
 }
 

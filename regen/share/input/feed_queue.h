@@ -1,5 +1,5 @@
-// Which batch is in which slot, and who still needs it: the books of one shared input, without
-// memory, sockets or clock.
+// Which batch is in which slot, and which consumers still need it: the state of one shared input,
+// without memory, sockets or clock.
 //
 //   filler ── begin() ──► slot being filled ── publish() ──► queue of every consumer
 //                 ▲                                               │ want()
@@ -8,14 +8,14 @@
 //
 // Positions run (epoch, index): (0,0) (0,1) (0,2) end of epoch 0, (1,0) ... A consumer has a next
 // position: the first that was not put into its queue yet. The filler makes the least of them, so
-// that a consumer that comes back with an earlier position is served by going back, and nobody is
-// served what it had.
+// that a consumer that comes back with an earlier position is served by going back, and no consumer
+// gets a batch twice.
 //
 // Invariants between two calls:
 //   - the references of a slot are the queues that hold its batch and the consumers that took it;
 //     a slot without references is free, but keeps its batch until it is filled again;
 //   - a consumer gets each position at most once, in ascending order, without a gap unless it is
-//     kSkip and is told how many it lost;
+//     kSkip, which reports how many it lost;
 //   - at most one slot is being filled; queues hold at most one batch for each slot.
 #pragma once
 
@@ -46,7 +46,7 @@ using ConsumerId = Id<ConsumerTag>;
 // What happens when every slot is taken and this consumer is the reason.
 enum class SlowPolicy : std::uint8_t {
   kWait,  // the others wait for it
-  kSkip,  // it loses its oldest batch, as long as somebody else is out of batches
+  kSkip,  // it loses its oldest batch while another consumer is out of batches
 };
 
 // Where a consumer begins that has no position of its own.
@@ -108,20 +108,20 @@ class FeedQueue {
   std::optional<Fill> begin();
   void publish();
   void end_epoch();             // there is nothing at the position of begin()
-  void fail(std::string text);  // for everybody, once the queues are empty
+  void fail(std::string text);  // for all consumers, once the queues are empty
   bool failed() const { return !failure_.empty(); }
 
   std::vector<Delivery> take_deliveries();
 
-  // Everybody who came has left.
+  // At least one consumer came, and all have left.
   bool over() const { return consumers_seen_ > 0 && active() == 0; }
-  // Every slot is held by somebody who waits for more: only a consumer that gives a batch back
+  // Every slot is held by consumers that wait for more: only a consumer that gives a batch back
   // while it waits (from another thread) can go on.
   bool stuck() const;
   // Ends it for the consumers that are stuck.
   void fail_stuck(const std::string& text);
 
-  // What would be made next if nobody had another wish.
+  // What would be made next if no consumer needs another position.
   Position position() const { return cursor_; }
   std::int64_t active() const;
   std::int64_t published() const { return published_; }

@@ -115,7 +115,7 @@ Result<FeedView> FeedView::map(const Descriptor& descriptor) {
   if (!descriptor.valid() || ::fstat(file, &facts) != 0) {
     return damaged("the producer sent no memory with its answer");
   }
-  // A file that could shrink would kill whoever reads it.
+  // A file that could shrink would kill the processes that read it.
   const int seals = ::fcntl(file, F_GET_SEALS);
   if (seals < 0 || (seals & kSizeSeals) != kSizeSeals) {
     return damaged("the size of its memory is not sealed");

@@ -4,9 +4,9 @@
 //   header | slot 0        | slot 1 | ...        all in one memfd, nothing on a disk
 //            head, layout, data
 //
-// The producer maps it for writing, then seals it: nobody else can write to it or change its size.
+// The producer maps it for writing, then seals it: no other process can write to it or resize it.
 // Consumers map it privately, so that a consumer that changes a batch in place changes a copy of
-// its own. Nothing that stands in the memory is believed: sizes are compared with the file's, and
+// its own. The contents of the memory are not trusted: sizes are compared with the file's, and
 // heads are copied before they are checked.
 #pragma once
 

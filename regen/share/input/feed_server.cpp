@@ -7,18 +7,18 @@
 #include <thread>
 #include <utility>
 
-#include "regen/share/protocol/listen_socket.h"
 #include "regen/share/input/feed_books.h"
 #include "regen/share/input/feed_guests.h"
 #include "regen/share/input/feed_mark.h"
 #include "regen/share/input/feed_segment.h"
+#include "regen/share/protocol/listen_socket.h"
 
 namespace regen::share {
 
 // Everything that consumers use, from start() on; it ends with the thread that serves them.
 struct FeedServer::Service {
-  Service(const std::string& path, const ListenSocket& listen_socket, const FeedOptions& options, FeedSegment memory,
-          const std::string& extras)
+  Service(const std::string& path, const ListenSocket& listen_socket, const FeedOptions& options,
+          FeedSegment memory, const std::string& extras)
       : segment(std::move(memory)),
         books({.slots = segment.slots(),
                .epochs = options.epochs,
@@ -69,10 +69,11 @@ FeedServer::FeedServer(FeedServer&&) noexcept = default;
 FeedServer::~FeedServer() = default;
 
 Result<FeedServer> FeedServer::open(const std::string& path, const FeedOptions& options) {
-  REGEN_ASSIGN(ListenSocket listen_socket, ListenSocket::open(path, options.mode,
-                                     {.name = "a producer",
-                                      .expected = "another name of the shared input",
-                                      .type = SOCK_SEQPACKET}));
+  REGEN_ASSIGN(ListenSocket listen_socket,
+               ListenSocket::open(path, options.mode,
+                                  {.name = "a producer",
+                                   .expected = "another name of the shared input",
+                                   .type = SOCK_SEQPACKET}));
   return FeedServer(std::make_unique<Opened>(Opened{path, options, std::move(listen_socket)}));
 }
 
@@ -107,7 +108,7 @@ Status FeedServer::end_epoch() {
   return {};
 }
 
-// The filler has nothing more to do; consumers are told until they leave.
+// The filler has nothing more to do; consumers are served until they leave.
 void FeedServer::fail(const std::string& text) {
   service_->change([&](FeedQueue& queue) { queue.fail(text); });
   service_->books.wait_for_end();

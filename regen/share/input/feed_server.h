@@ -1,5 +1,5 @@
-// The producer of a shared input: a thread that serves the consumers, and calls for whoever makes
-// the batches (the filler):
+// The producer of a shared input: a thread that serves the consumers, and calls for the code that
+// makes the batches (the filler):
 //
 //   auto server = FeedServer::open(path, options);      // the only producer at that path
 //   REGEN_TRY(server->start(slots, slot_bytes));        // consumers are answered from now on
@@ -7,7 +7,7 @@
 //     make batch fill->position;
 //     copy it to server->place(layout, bytes);
 //     server->publish();                                // or end_epoch(), or fail(text)
-//   }                                                   // everybody has left
+//   }                                                   // all consumers have left
 //
 // Only the serving thread reads and writes sockets (FeedGuests); FeedBooks is where the two meet.
 #pragma once
@@ -29,7 +29,7 @@ struct FeedOptions {
   std::int64_t first_consumers = 1;
   Position start = {};
   unsigned mode = 0600;
-  // How long it waits for a first consumer, for one that has not said who it is, and before it says
+  // How long it waits for a first consumer, for the greeting of a connection, and before it reports
   // that consumers keep all slots.
   Nanoseconds patience = 10'000'000'000;
 };
@@ -44,7 +44,7 @@ class FeedServer {
   // Before all that follows. `extras` goes to every consumer with the memory.
   Status start(std::uint32_t slots, std::uint64_t slot_bytes, const std::string& extras = "");
 
-  // What to make next; nothing when everybody has left, or after fail().
+  // What to make next; nothing when all consumers have left, or after fail().
   std::optional<FeedQueue::Fill> begin();
   // Where the data of the batch begun goes; an error when it is too large for a slot.
   Result<char*> place(const std::string& layout, std::uint64_t data_bytes);

@@ -1,6 +1,6 @@
-// What the producer and the consumers of a shared input say to each other: one packet each on a
-// Unix socket that keeps packets whole (SOCK_SEQPACKET). A closed socket or an ended process is the
-// sign of death; the kernel gives it whatever happens to the process.
+// The messages between the producer and the consumers of a shared input: one packet each on a Unix
+// socket that keeps packets whole (SOCK_SEQPACKET). A closed socket or an ended process means that
+// the other side is gone; the kernel reports it however the process ends.
 //
 //   consumer                              producer
 //     kHello  settings, policy, start  ─►
@@ -63,7 +63,7 @@ class FeedSocket {
  public:
   FeedSocket() = default;
   explicit FeedSocket(Descriptor socket);
-  // ErrorCode::kMissing when nobody listens there.
+  // ErrorCode::kMissing when no process listens there.
   static Result<FeedSocket> connect(const std::string& path);
 
   // False when the other side is gone or does not read. Never waits.
@@ -81,7 +81,7 @@ class FeedSocket {
 
   int number() const { return socket_.number(); }
   // Readable when the process at the other end ends, however many copies of its socket its children
-  // have; -1 where the kernel does not say who it is.
+  // have; -1 where the kernel does not report the process.
   int process() const { return process_.number(); }
 
  private:

@@ -1,4 +1,4 @@
-// How `regen share run` tells a program which job it is: environment variables.
+// How `regen share run` passes its job to the program that it starts: environment variables.
 #pragma once
 
 #include <optional>
@@ -14,8 +14,8 @@ namespace regen::share {
 struct Enrolment {
   std::string socket;
   JobSpec spec;
-  // How far the program may be asked to get out of the way, once it has planned; until then it
-  // cannot, and `spec` says so.
+  // How far the program may be asked to get out of the way once it has planned. Until then it
+  // cannot, and `spec` states that.
   Depth deepest = Depth::kSpill;
 
   bool operator==(const Enrolment&) const = default;
@@ -28,7 +28,7 @@ std::vector<std::pair<std::string, std::optional<std::string>>> to_environment(
 // What this process was started with; nothing when it was not started by `regen share run`. A bad
 // value is an error that names its variable.
 Result<std::optional<Enrolment>> enrolment_from_environment();
-// The same for a program that cannot do without.
+// The same, as an error when there is none.
 Result<Enrolment> required_enrolment();
 
 }  // namespace regen::share

@@ -1,4 +1,4 @@
-// A file that one process has at a time, until it lets go of it or ends, however it ends.
+// A lock file that one process holds at a time, until it releases it or ends, however it ends.
 #pragma once
 
 #include <sys/types.h>
@@ -11,14 +11,14 @@
 
 namespace regen::share {
 
-// Not handed on by fork(): children that outlive a killed parent (workers of a data loader) do not
-// keep what was the parent's.
+// fork() does not pass it on: children that outlive a killed parent (workers of a data loader) do
+// not keep the lock.
 class FileLock {
  public:
-  // Makes the file if it is not there. An error of code kLimit if somebody has it, this process
+  // Makes the file if it is missing. An error of code kLimit if a process holds it, this one
   // included.
   static Result<FileLock> take(const std::string& path);
-  // The process that has it; 0 when nobody has, or the kernel does not say who.
+  // The process that holds it; 0 when none does, or when the kernel does not report it.
   static pid_t owner(const std::string& path);
   FileLock() = default;
   FileLock(FileLock&& other) noexcept;

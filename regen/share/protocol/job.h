@@ -1,4 +1,4 @@
-// What a job says about itself when it asks for a share of a device.
+// What a job states when it registers to share a device.
 #pragma once
 
 #include <cstdint>
@@ -81,7 +81,7 @@ struct JobChange {
   bool operator==(const JobChange&) const = default;
 };
 Json to_json(const JobChange& change);
-// Other fields than its own are somebody else's.
+// Refuses unknown fields; the field "job" is for the caller.
 Result<JobChange> change_from_json(const JsonCursor& object);
 void apply(const JobChange& change, JobSpec& spec);
 // One after the other.
@@ -90,8 +90,8 @@ JobChange operator+(const JobChange& first, const JobChange& then);
 // The least bytes that the job can live with.
 Bytes least_bytes(const JobSpec& spec);
 
-// The points to choose from: those stated up to what was asked for; without any, what was asked
-// for and the least. At least one.
+// The points to choose from: those stated, up to the requested bytes; without any, the requested
+// bytes and the least ones. At least one.
 std::vector<MemoryPoint> choices(const JobSpec& spec);
 
 Nanoseconds from_seconds(double seconds);
@@ -105,7 +105,7 @@ Json to_json(const JobSpec& spec);
 Result<JobSpec> job_from_json(const JsonCursor& object);
 Json to_json(const Curve& curve);
 Result<Curve> curve_from_json(const JsonCursor& object);
-// Whether what the job says about its memory means one thing.
+// Whether the job's statements about its memory are consistent.
 Status check_memory(const JobSpec& spec);
 
 }  // namespace regen::share

@@ -37,7 +37,7 @@ Status make_folder(const std::string& path) {
   return {};
 }
 
-// The kernel takes the lock from whoever ends, even if children of it have copies of the file.
+// The kernel releases the lock when its process ends, even if children have copies of the file.
 Result<FileLock> lock(const std::string& path, const ListenSocket::Server& server) {
   const std::string name = path + ".lock";
   auto taken = FileLock::take(name);
@@ -45,8 +45,8 @@ Result<FileLock> lock(const std::string& path, const ListenSocket::Server& serve
   if (taken.error().code != ErrorCode::kLimit) return listen_error(path, taken.error().message);
   const pid_t owner = FileLock::owner(name);
   return listen_error(path, server.name + " serves there already (process " +
-                              (owner > 0 ? std::to_string(owner) : "of another container") +
-                              "), expected " + server.expected);
+                                (owner > 0 ? std::to_string(owner) : "of another container") +
+                                "), expected " + server.expected);
 }
 
 Status remove_stale(const std::string& path) {
@@ -58,7 +58,7 @@ Status remove_stale(const std::string& path) {
   return ::unlink(path.c_str()) == 0 ? Status() : system_error(path, "removing the old socket");
 }
 
-// With the permissions from the first moment on: nobody slips in before they are set.
+// With the permissions from the start: no client can connect before they are set.
 Result<Descriptor> listen_at(const std::string& path, mode_t mode, int type) {
   REGEN_ASSIGN(const sockaddr_un address, socket_address(path));
   Descriptor listener(::socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -74,7 +74,8 @@ Result<Descriptor> listen_at(const std::string& path, mode_t mode, int type) {
 
 }  // namespace
 
-Result<ListenSocket> ListenSocket::open(const std::string& path, mode_t mode, const Server& server) {
+Result<ListenSocket> ListenSocket::open(const std::string& path, mode_t mode,
+                                        const Server& server) {
   REGEN_TRY(socket_address(path));
   REGEN_TRY(make_folder(path));
   ListenSocket listen_socket;

@@ -1,5 +1,5 @@
-// The socket file as the only way to who serves there (the daemon, the producer of a shared input):
-// one server for each path, and nobody whom the file's permissions keep out.
+// The socket file of a server (the daemon, the producer of a shared input): one server for each
+// path, and only clients that the file's permissions admit.
 #pragma once
 
 #include <sys/socket.h>
@@ -15,7 +15,7 @@ namespace regen::share {
 
 class ListenSocket {
  public:
-  // What a refusal speaks of.
+  // The words of a refusal.
   struct Server {
     std::string name;      // "a daemon"
     std::string expected;  // what to do where another one serves already
@@ -24,7 +24,7 @@ class ListenSocket {
 
   // Listens at `path`. A socket that a dead server left there is replaced; a path that another one
   // serves, or that is no socket, is refused. The folder is made if it is missing, for this user
-  // only. Beside the socket stays PATH.lock: whoever has it locked is the server.
+  // only. Beside the socket lies PATH.lock: the process that holds its lock is the server.
   static Result<ListenSocket> open(const std::string& path, mode_t mode, const Server& server);
   ListenSocket(ListenSocket&&) noexcept = default;
   ~ListenSocket();

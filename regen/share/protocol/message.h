@@ -1,5 +1,5 @@
 // The messages between jobs and the daemon: a header that says version, type and length, and a JSON
-// object (docs/sharing.md has the table).
+// object (docs/reference/protocol.md has the table).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the scheduler has to say to a job; whoever called it passes it on.
+// The scheduler's orders to jobs; the caller of the scheduler passes them on.
 #pragma once
 
 #include <cstdint>

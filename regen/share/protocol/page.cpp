@@ -27,7 +27,7 @@ Error page_error(const char* what) {
 // What the kernel walks when the thread ends. It replaces that of the C library, which serves
 // robust mutexes; the daemon has none.
 thread_local robust_list_head list_head{};
-// Whose list it is: a forked child inherits the memory, but not what the kernel was told.
+// The thread that owns the list: a forked child inherits the memory, but not the kernel's list.
 thread_local pid_t list_owner = 0;
 
 // Sleepers are in another process: not the private kind.
@@ -119,7 +119,7 @@ Result<ServerPage> ServerPage::create() {
   page.memory_->previous = nullptr;
   page.memory_->owner = ::gettid();
   page.memory_->enter_list();
-  // From now on nobody can map it for writing; this mapping stays as it is.
+  // From now on it cannot be mapped for writing; this mapping stays as it is.
   constexpr int kSeals = F_SEAL_FUTURE_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL;
   if (::fcntl(file, F_ADD_SEALS, kSeals) != 0) return page_error("F_ADD_SEALS");
   return page;

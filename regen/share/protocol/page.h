@@ -1,19 +1,20 @@
-// The words that tell a job whether it may go on and how many bytes it may use: one page of shared
-// memory for each client, which only the daemon can write. Reading one is the whole fast path.
+// The page: words of shared memory that state whether a job may go on and how many bytes it may
+// use. There is one page for each client, and only the daemon can write it. Reading one word is the
+// whole fast path.
 //
 // The first word holds the go value (the daemon's thread id) or something else. All such words of a
-// daemon are on the robust list of its thread, so that the kernel itself changes them when the
-// thread ends, even by SIGKILL: no job goes on under a daemon that is no more.
+// daemon are on the robust list of its thread, so that the kernel changes them when the thread
+// ends, even by SIGKILL: no job goes on under a daemon that has ended.
 //
 //   0                    the job does not hold the device, or must give way at its next quantum
-//   go value             it may go on, but somebody waits: it should not keep the device idle
-//   go value + kCalm     it may go on, and nobody waits
+//   go value             it may go on, but another job waits: it should not keep the device idle
+//   go value + kCalm     it may go on, and no other job waits
 //
-// The second word is 1 while no job that could interrupt this one is there, so that it may keep
-// more work on the device.
+// The second word is 1 while no job is registered that could interrupt this one, so that it may
+// keep more work on the device.
 //
-// A thread of the job can sleep while the word is calm; the daemon wakes it, and so does the kernel
-// when the daemon is killed (kCalm is the bit that tells it of sleepers).
+// A thread of the job can sleep while the word is calm. The daemon wakes it, and so does the kernel
+// when the daemon is killed (kCalm is the bit by which the kernel knows of sleepers).
 #pragma once
 
 #include <atomic>
@@ -65,11 +66,11 @@ class ServerPage {
   // For the client; it can be mapped for reading only.
   Descriptor take_descriptor() { return std::move(descriptor_); }
   std::uint32_t go_value() const;
-  // After set_go(true) nobody waits.
+  // set_go(true) also clears set_wanted().
   void set_go(bool go);
-  // Whether somebody waits behind a job that may go on.
+  // Whether another job waits behind a job that may go on.
   void set_wanted(bool wanted);
-  // Whether nobody could come for whom it had to stop in the middle of its turn.
+  // Whether no registered job could interrupt it in the middle of its turn.
   void set_outranks_all(bool outranks);
   void set_limit(const ByteLimit& limit);
 
@@ -88,7 +89,7 @@ class ServerPage {
 // The client's side.
 class ClientPage {
  public:
-  // Of nobody: it never says go.
+  // Without a daemon: go() is always false.
   ClientPage() = default;
   static Result<ClientPage> map(const Descriptor& descriptor, std::uint32_t go_value);
 
@@ -100,8 +101,8 @@ class ClientPage {
   }
 
   using Word = std::atomic<std::uint32_t>;
-  // For a thread that wants to know when a word is calm no more. The page may go meanwhile: only
-  // the kernel looks at the address, and it refuses what is not there.
+  // For a thread that waits for the end of calm. The page may be unmapped meanwhile: only the
+  // kernel reads the address, and it refuses one that is not mapped.
   class Sleep {
    public:
     Sleep(const Word* word, std::uint32_t calm) : word_(word), calm_(calm) {}

@@ -1,5 +1,5 @@
-// A file in which a job keeps its state, so that whoever opens it after a crash, at whatever
-// instruction the job was killed, finds the newest image that was written in full.
+// A file for the state of a job. After a crash, at whatever instruction the job was killed, a
+// reader finds the newest image that was written in full.
 //
 //   0      head      what it is, its version, how much a slot holds
 //   4096   slot 0    sequence, step, bytes, checksums; or nothing
@@ -9,9 +9,9 @@
 // A commit goes to the slot that does not hold the newest image:
 //   1. that slot's entry is wiped out          2. the data are written, in chunks
 //   3. they are on the disk (fdatasync)        4. the entry is written: the commit has happened
-// A kill before 4 leaves the other slot, which nobody has touched. An entry lies in one block and
-// has a checksum of its own. An image that is larger than a slot goes to a new file beside this
-// one, which then takes its name.
+// A kill before 4 leaves the other slot, which was not changed. An entry lies in one block and has
+// its own checksum. An image that is larger than a slot goes to a new file beside this one, which
+// then takes its name.
 #pragma once
 
 #include <cstddef>

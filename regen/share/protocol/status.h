@@ -1,4 +1,4 @@
-// What the daemon can say about its devices and jobs: as values and as JSON.
+// The daemon's report about its devices and jobs: as values and as JSON.
 #pragma once
 
 #include <optional>
@@ -23,7 +23,7 @@ struct JobStatus {
   Depth deepest = Depth::kPause;
   Bytes limit_bytes = 0;  // what it may use now
   Bytes held_bytes = 0;   // what is counted as its own
-  Bytes used_bytes = 0;   // as it said last
+  Bytes used_bytes = 0;   // as last reported
   const char* memory_state = "settled";
   JobState state = JobState::kIdle;
   bool asked_to_give_way = false;
@@ -47,7 +47,7 @@ struct DeviceStatus {
   bool closed = false;        // a former holder is still in its last quantum
   std::int64_t finished_jobs = 0;
   std::vector<JobStatus> jobs;
-  std::vector<JobStatus> newcomers;  // who wait for memory
+  std::vector<JobStatus> newcomers;  // wait for memory
 };
 
 struct DaemonStatus {

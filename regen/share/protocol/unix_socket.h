@@ -1,5 +1,5 @@
-// Connected Unix sockets: who is at the other end, and bytes or packets with the descriptors that
-// travel along. The daemon's messages and the frames of shared input both go through here.
+// Connected Unix sockets: the process at the other end, and bytes or packets with the descriptors
+// that are passed along. The daemon's messages and the frames of shared input both use them.
 #pragma once
 
 #include <sys/socket.h>
@@ -17,13 +17,13 @@ namespace regen::share {
 
 inline constexpr std::size_t kMostDescriptors = 4;  // in one call
 
-// Who is expected to listen at a path, for the error of who finds nobody.
+// The server that is expected at a path, for the error when none listens there.
 struct Expected {
   std::string name;         // "daemon"
   std::string remedy = {};  // "a running ...", if the reader can do something about it
 };
 
-// ErrorCode::kMissing when nobody listens there.
+// ErrorCode::kMissing when no process listens there.
 Result<Descriptor> connect_to(const std::string& path, int type, const Expected& who);
 
 // The process and the user that listened, or connected; all zero where the kernel does not say.

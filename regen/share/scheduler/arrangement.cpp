@@ -134,7 +134,7 @@ std::optional<Limits> together(const Demands& jobs, Bytes capacity) {
   return limits ? limits : in_turns(jobs, capacity);
 }
 
-// Every job whom nobody puts away.
+// Every job that is not put away.
 std::vector<Place> places(const std::vector<Demand>& jobs, const std::vector<bool>& away,
                           const Limits& limits) {
   std::vector<Place> result;

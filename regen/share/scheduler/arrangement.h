@@ -1,9 +1,9 @@
 // How the jobs of a device can live together in its memory, from best to worst:
 //
 //   side by side   every job keeps one of its amounts of bytes, the cheapest such choice (split.h)
-//   in turns       jobs that can spill keep their persistent bytes; the room for what comes on top
-//                  is one, and whoever holds the device has it
-//   some away      as before, without the lowest jobs that can leave and somebody outranks
+//   in turns       jobs that can spill keep their persistent bytes; one range of memory for their
+//                  other bytes belongs to the job that holds the device
+//   some away      as before, without the lowest jobs that can leave and that another job outranks
 #pragma once
 
 #include <vector>
@@ -25,7 +25,7 @@ struct Demand {
   bool operator==(const Demand&) const = default;
 };
 
-// What `spec` asks for, without whether it may be away.
+// What `spec` requests, without whether it may be away.
 Demand demand_of(const JobSpec& spec);
 
 Bytes least_bytes(const Demand& demand);
@@ -39,11 +39,12 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
-// One place for each job. Of those that are not away, the parked bytes of all and the rest of any
-// one fit into the capacity. Infeasible, with the numbers, when there is no such choice.
+// One place for each job. Of the jobs that are not away, the parked bytes of all plus the other
+// bytes of any one fit into the capacity. Infeasible, with the numbers, when there is no such
+// choice.
 //
-// Jobs are away in the order of ascending priority, then the last first, and nobody is away who
-// would fit. Where all get the most that they ask for, the work is linear.
+// Jobs are put away in the order of ascending priority, then the last first; no job is away that
+// would fit. Where all jobs get their maximum, the work is linear.
 Result<std::vector<Place>> arrange(const std::vector<Demand>& jobs, Bytes capacity);
 
 }  // namespace regen::share

@@ -10,14 +10,14 @@ constexpr std::uint32_t kGenerations = 256;
 
 }  // namespace
 
-// --- Where everybody should be
+// --- The place of each job
 
 // With `job` as `changed`, new or instead of the one there.
 Result<std::map<JobId, Place>> DeviceMemory::places_with(JobId changed, const Job* job) const {
   std::map<JobId, const Job*> all;
   for (const auto& [id, present] : jobs_) all[id] = &present;
   if (job != nullptr) all[changed] = job;
-  // Whom the newcomers, or the one who needs more, may send away.
+  // The jobs that newcomers, or the job that needs more, may put away.
   std::int64_t highest = -1;
   for (const auto& [id, present] : all) {
     if (!present->admitted || id == changed) highest = std::max(highest, present->demand.priority);
@@ -304,7 +304,7 @@ void DeviceMemory::grow() {
   }
 }
 
-// A job that goes idle should not be in the way of those who take turns.
+// A job that goes idle should not block the jobs that take turns.
 void DeviceMemory::tell_depths() {
   Bytes all = 0;
   for (const auto& [id, job] : jobs_) {

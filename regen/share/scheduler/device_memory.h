@@ -1,15 +1,15 @@
-// Whose bytes are on one device, and who must change that: a state machine without input, output
-// or clock. arrangement.h says where everybody should be; this gets them there without ever having
-// more on the device than it has:
+// The bytes of each job on one device, and the orders that change them: a state machine without
+// input, output or clock. arrangement.h computes the place of each job; this class moves the jobs
+// there and never exceeds the capacity:
 //
-//   shrinking first   a lower limit is told at once, and counts once the job confirms it
-//   then the others   newcomers and growing jobs get bytes that are really free
+//   shrinking first   a lower limit is sent at once, and counts once the job confirms it
+//   then the others   newcomers and growing jobs get bytes that are free
 //
 // Between two calls:
-//   1. what is held sums to at most the capacity;
-//   2. everybody can come back: the parked bytes of all and the rest of any one fit;
-//   3. no job is told a limit below its least bytes;
-//   4. when all orders are carried out, every newcomer is in.
+//   1. held bytes sum to at most the capacity;
+//   2. every job can come back: the parked bytes of all plus the other bytes of any one fit;
+//   3. no job gets a limit below its least bytes;
+//   4. when all orders are carried out, every newcomer is admitted.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@
 #include <utility>
 #include <vector>
 
-#include "regen/share/scheduler/arrangement.h"
 #include "regen/share/protocol/order.h"
+#include "regen/share/scheduler/arrangement.h"
 
 namespace regen::share {
 
-// Whether the memory lets a job have the device.
+// Whether a job's memory allows it to hold the device.
 enum class Access : std::uint8_t {
-  kReady,   // all its bytes are there
+  kReady,   // all its bytes are on the device
   kParked,  // make_ready() first
   kBarred,  // not now: it must be away
 };
@@ -36,8 +36,8 @@ class DeviceMemory {
 
   // The error that request() would give; nothing changes.
   Status check(const Demand& demand) const;
-  // A newcomer; an order says when it is in. Refused, with the numbers, when nobody could make the
-  // room. `deepest` is how far it can get out of the way.
+  // A newcomer; an order says when it is admitted. Refused, with the numbers, when the jobs cannot
+  // make enough room. `deepest` is how far it can get out of the way.
   Status request(JobId job, const Demand& demand, Depth deepest);
   // A job that is on the device already, with a plan of `full` bytes of which it holds `held`.
   Status readmit(JobId job, const Demand& demand, Depth deepest, Bytes full, Bytes held);
@@ -51,26 +51,26 @@ class DeviceMemory {
   void confirm(JobId job, std::uint32_t generation, Bytes used);
   // The answer to an order to make room: what is still on the device.
   void made_room(JobId job, Bytes left);
-  // It got out of the way by itself.
+  // The job made room without an order.
   void parked(JobId job, Bytes left);
 
-  // Nothing grows and nobody comes in while closed.
+  // While closed no job grows and none is admitted.
   void set_closed(bool closed);
-  // Whoever holds the device is not asked to make room.
+  // The job that holds the device is not asked to make room.
   void set_holder(std::optional<JobId> holder);
-  // Whether all bytes of a job that should have the device are there now. If not, others are asked
-  // for room; ask again after they have answered. For jobs with access kParked.
+  // Whether all bytes of a job that should hold the device are available now. If not, other jobs
+  // are asked for room; call again after they have answered. For jobs with access kParked.
   bool make_ready(JobId job);
 
   // Gives the orders that are due.
   void settle();
   std::vector<Order> take_orders() { return std::exchange(orders_, {}); }
   bool has_orders() const { return dirty_ || !orders_.empty(); }
-  // Jobs whose access() or urgency() is another one than before.
+  // Jobs with an access() or urgency() that has changed.
   std::vector<JobId> take_changed() { return std::exchange(changed_, {}); }
 
   Access access(JobId job) const;
-  // The priority with which it should compete: that of a newcomer who waits for its bytes, if that
+  // The priority with which it should compete: that of a newcomer that waits for its bytes, if that
   // is higher than its own.
   std::int64_t urgency(JobId job) const;
   bool admitted(JobId job) const { return jobs_.at(job).admitted; }
@@ -81,7 +81,7 @@ class DeviceMemory {
     Bytes limit = 0;
     Bytes full = 0;  // of the plan that it may be running
     Bytes held = 0;  // counted as its own; at least what it uses
-    Bytes used = 0;  // as it said last
+    Bytes used = 0;  // as last reported
     bool shrinking = false;
     bool away = false;
     bool making_room = false;
@@ -96,7 +96,7 @@ class DeviceMemory {
     Depth deepest = Depth::kPause;
     bool admitted = false;
     Place place;      // where it should be
-    ByteLimit limit;  // as told
+    ByteLimit limit;  // as last sent
     Bytes full = 0;   // of the plan that it may be running: the limit, or a higher one before
     Bytes held = 0;   // of those, on the device
     Bytes used = 0;
@@ -128,7 +128,7 @@ class DeviceMemory {
   Bytes capacity_;
   bool closed_ = false;
   bool dirty_ = false;
-  bool unsettled_ = false;  // somebody is not where it should be
+  bool unsettled_ = false;  // some job is not at its place
   bool in_turns_ = false;
   std::optional<JobId> holder_;
   std::map<JobId, Job> jobs_;

@@ -1,4 +1,5 @@
-// Who may use one device, and who must give way: a state machine without input, output or clock.
+// Which job may use one device, and which must give way: a state machine without input, output or
+// clock.
 //
 //          want              chosen
 //   idle ────────► waiting ────────► holding
@@ -6,8 +7,8 @@
 //    │               └──┼── yield ──────┤
 //    └──── rest ────────┴───────────────┘
 //
-// Between two calls at most one job holds the device, and none waits while it is free, unless the
-// memory of the first of them is not there (blocked()) or the memory bars it.
+// Between two calls at most one job holds the device. No job waits while the device is free, unless
+// the memory of the first one is not on the device (blocked()) or bars it.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,8 @@
 #include <optional>
 #include <vector>
 
-#include "regen/share/scheduler/device_memory.h"
 #include "regen/share/protocol/order.h"
+#include "regen/share/scheduler/device_memory.h"
 
 namespace regen::share {
 
@@ -57,21 +58,21 @@ class DeviceQueue {
   void set_claim(JobId job, std::int64_t priority, double weight, Nanoseconds now);
   // Jobs start ready. A holder that is barred is asked to give way.
   void set_access(JobId job, Access access, Nanoseconds now);
-  // At least so long until an equal may have the device, where changing over is dear.
+  // The least turn before a job of the same rank may have the device, where a switch is expensive.
   void set_least_turn(Nanoseconds turn) { least_turn_ = turn; }
   // Grants stop (and start again); what is held stays held.
   void set_closed(bool closed, Nanoseconds now);
 
-  // What to tell whom since the last call, in order.
+  // The orders since the last call, in order.
   std::vector<Order> take_orders();
-  // When advance() must be called although nothing else happens; nothing while nobody waits.
+  // When advance() must be called if nothing else happens; nothing while no job waits.
   std::optional<Nanoseconds> next_event() const;
 
   std::optional<JobId> holder() const { return holder_; }
-  // Who would hold the device if its memory were there.
+  // The job that would hold the device if its memory were on the device.
   std::optional<JobId> blocked() const { return blocked_; }
   bool asked_to_give_way() const { return asked_at_.has_value(); }
-  // Since when it is asked to give way; 0 when it is not.
+  // For how long the holder has been asked to give way; 0 when it is not.
   Nanoseconds asked_for(Nanoseconds now) const;
   std::size_t waiting() const;
   // Whether no other job, whatever it does now, could ask this one to give way before its turn
@@ -79,7 +80,7 @@ class DeviceQueue {
   bool outranks_all(JobId job) const;
   JobState state(JobId job) const;
   JobCounts counts(JobId job, Nanoseconds now) const;
-  // Time that anybody held the device, jobs that have left included.
+  // The time for which the device was held, by jobs that have left too.
   Nanoseconds busy(Nanoseconds now) const;
 
  private:
@@ -90,7 +91,7 @@ class DeviceQueue {
     double served = 0;         // device time over weight: least is next
     Nanoseconds since = 0;     // of the state
     Nanoseconds wanted = 0;    // when it asked; kept while it yields
-    std::int64_t arrival = 0;  // order of joining those who wait
+    std::int64_t arrival = 0;  // its number in the order of waiting
     JobCounts counts;
   };
 

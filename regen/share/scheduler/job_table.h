@@ -1,6 +1,6 @@
-// Who has memory on the devices, in a small file beside the socket: a daemon that starts after a
-// crash keeps the bytes of those who have not come back yet, until they do or their process ends,
-// and what an operator has changed about them.
+// The job table: the jobs that have memory on the devices, in a small file beside the socket. A
+// daemon that starts after a crash reserves the bytes of jobs that have not come back yet, until
+// they do or their process ends, and applies what an operator has changed about them.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace regen::share {
 
-// When the process started, in ticks since the machine did, so that a number that was given again
-// is told from the process it meant; 0 when there is no such process.
+// When the process started, in ticks since the machine did. It distinguishes a process from a later
+// one with the same number; 0 when there is no such process.
 std::uint64_t process_start(std::int64_t process);
 
 struct JobTableEntry {
@@ -29,11 +29,11 @@ struct JobTableEntry {
   bool operator==(const JobTableEntry&) const = default;
 };
 
-// Replaces the file in one step: whoever reads it sees the old one or the new one, whole. That a
-// full disk keeps the old one is not worth stopping for.
+// Replaces the file in one step: a reader sees the whole old file or the whole new one. A full disk
+// is no error; the old file then stays.
 void write_job_table(const std::string& path, const std::vector<JobTableEntry>& entries);
 
-// Those of the file whose process still lives. A file that is missing or not ours says nothing.
+// The entries of processes that still live. None if the file is missing or not a job table.
 std::vector<JobTableEntry> read_job_table(const std::string& path);
 
 }  // namespace regen::share

@@ -1,6 +1,6 @@
 // All devices of a machine and the jobs on them: admission by memory (device_memory.h), then turns
-// (device_queue.h). It does no input or output and reads no clock; whoever calls it passes the time
-// and carries out its orders.
+// (device_queue.h). It does no input or output and reads no clock; the caller passes the time and
+// carries out its orders.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "regen/base/result.h"
+#include "regen/share/protocol/job.h"
+#include "regen/share/protocol/status.h"
 #include "regen/share/scheduler/device_memory.h"
 #include "regen/share/scheduler/device_queue.h"
-#include "regen/share/protocol/job.h"
 #include "regen/share/scheduler/job_table.h"
-#include "regen/share/protocol/status.h"
 
 namespace regen::share {
 
@@ -32,13 +32,13 @@ Result<DeviceSpec> parse_device(std::string_view text);
 // How long things take; kNever where there is no end.
 struct Patience {
   Nanoseconds holder = kNever;    // with a holder that is asked to give way
-  Nanoseconds newcomer = kNever;  // of a newcomer who waits for memory
+  Nanoseconds newcomer = kNever;  // of a newcomer that waits for memory
 };
 
-// What the holder of a device sees of the others.
+// What the holder of a device is shown about other jobs.
 struct LeaseView {
   JobId job;
-  bool wanted = false;        // somebody waits for the device
+  bool wanted = false;        // another job waits for the device
   bool outranks_all = false;  // DeviceQueue::outranks_all
 };
 
@@ -53,12 +53,12 @@ class Scheduler {
   // The job is a newcomer until an order says that it is admitted, which may be at once; it then
   // starts idle. `process` is for people only.
   Result<JobId> add(JobSpec spec, std::int64_t process, Nanoseconds now);
-  // A job that a former daemon had: its bytes are its own until it comes back with its identity, or
-  // is removed.
+  // A job of a former daemon: its bytes are reserved until it comes back with its identity, or is
+  // removed.
   Result<JobId> expect(const JobTableEntry& entry, Nanoseconds now);
   // What must outlive this daemon.
   std::vector<JobTableEntry> job_table() const;
-  // Newcomers too: what others were asked for on their behalf is taken back.
+  // Newcomers too: requests to other jobs on their behalf are withdrawn.
   void remove(JobId job, Nanoseconds now);
   bool admitted(JobId job) const { return memory_of(job).admitted(job); }
 
@@ -68,7 +68,7 @@ class Scheduler {
   Status yield(JobId job, Nanoseconds now);
   // `left`: what it still has on the device, if it made room by itself.
   void rest(JobId job, std::optional<Bytes> left, Nanoseconds now);
-  // What the job needs, now that it knows; an order says when its limit fits.
+  // What the job needs, once it has planned; an order says when its limit fits.
   Status update(JobId job, const Curve& curve, Nanoseconds now);
   void confirm(JobId job, std::uint32_t generation, Bytes used, Nanoseconds now);
   // Refused unless the job was asked to.
@@ -107,7 +107,7 @@ class Scheduler {
     std::int64_t process = 0;
     std::uint64_t process_start = 0;
     Nanoseconds added = 0;
-    JobChange changed = {};  // outlives the daemon, of which the job itself does not know
+    JobChange changed = {};  // kept in the job table; the job itself does not know it
     bool absent = false;     // expected
     bool expired = false;
     std::optional<Nanoseconds> asked_at = {};  // to make room

@@ -8,7 +8,7 @@
 namespace regen::share {
 namespace {
 
-// Where a partial choice came from, so that it can be told again at the end.
+// Where a partial choice came from, so that the whole choice can be read back at the end.
 struct Step {
   std::size_t previous = 0;
   std::size_t point = 0;

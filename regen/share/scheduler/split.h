@@ -1,4 +1,4 @@
-// How to divide a device's bytes among jobs that could each live with several amounts.
+// Divides a device's bytes among jobs that can each run with several amounts.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,9 @@ struct Split {
 // the sum over the jobs of the highest priority, then that of the next, and so on. Of equal choices
 // the one that takes fewer bytes. Infeasible when even the smallest points do not fit.
 //
-// Exact for granule 1. The work grows with the number of different sums of bytes, so that whoever
-// must answer soon counts bytes in granules, rounded up for each point: the answer still fits, and
-// is the best one for the rounded sizes.
+// Exact for granule 1. The work grows with the number of different sums of bytes. A caller that
+// needs a fast answer counts bytes in granules, rounded up for each point: the answer still fits,
+// and is optimal for the rounded sizes.
 Result<Split> split(const std::vector<SplitJob>& jobs, Bytes capacity, Bytes granule = 1);
 
 }  // namespace regen::share

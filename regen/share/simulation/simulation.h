@@ -4,7 +4,7 @@
 // A job that arrives is placed on a device and stays there: on one where its quickest point fits
 // beside the others, else on one where all fit at some of their points (split.h chooses them, as
 // the daemon does); of several, on the one with the least device time still to do. A job that fits
-// nowhere waits; whoever waits is tried again, best first, when a job ends. Jobs grow back when one
+// nowhere waits; waiting jobs are tried again, best first, when a job ends. Jobs grow back when one
 // leaves. Under kFcfs a device takes one job only.
 #pragma once
 

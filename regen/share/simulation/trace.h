@@ -56,7 +56,7 @@ Bytes fewest_bytes(const TraceJob& job);
 // When a request of an inference job comes.
 Nanoseconds request_time(const TraceJob& job, std::int64_t number);
 
-// JSON or CSV (docs/sharing.md), told apart by content. `what` names it in messages.
+// JSON or CSV (docs/explanation/sharing.md), distinguished by content. `what` names it in messages.
 Result<Trace> parse_trace(std::string_view text, std::string_view what);
 std::string write_trace_json(const Trace& trace);
 std::string write_trace_csv(const Trace& trace);

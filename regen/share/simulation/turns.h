@@ -1,5 +1,5 @@
-// Who uses a modelled device: the daemon's own queue (device_queue.h), or a queue by rank for the
-// policies that the daemon does not have. Both are told what jobs do and answer with orders.
+// Which job uses a modelled device: the daemon's own queue (device_queue.h), or a queue by rank for
+// the policies that the daemon does not have. Calls report what jobs do; orders are the result.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The text format of the lower-set solvers (docs/formats.md, "lower-sets"): variables, forward
-// blocks, and one backward block for each forward block in the same order.
+// The text format of the lower-set solvers (docs/reference/formats.md, "lower-sets"): variables,
+// forward blocks, and one backward block for each forward block in the same order.
 //
 //   3 2               three variables, two blocks
 //   0 64 0            variable 0: 64 bytes, network input number 0

@@ -1,4 +1,5 @@
-// The schedules of the lower-set solvers as text, one order in each line (docs/formats.md):
+// The schedules of the lower-set solvers as text, one order in each line
+// (docs/reference/formats.md):
 //
 //   compute 3            runs forward block 3 of the graph file
 //   compute 12 0 2       runs backward block 12, for the gradients at places 0 and 2 of its outputs

@@ -1,6 +1,6 @@
 // MONeT instances: the solver graph and profiled costs of one network in one mode, as plain JSON
-// (docs/formats.md, "monet"). The numbering of the nodes is the time order: forward nodes, each
-// directly followed by its intermediate nodes; the loss; backward nodes.
+// (docs/reference/formats.md, "monet"). The numbering of the nodes is the time order: forward
+// nodes, each directly followed by its intermediate nodes; the loss; backward nodes.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,200 @@
+#include "python/runtime_session.h"
+
+#include <utility>
+
+#include "python/runtime_errors.h"
+#include "regen/published/planner_list.h"
+#include "regen/session/running_searches.h"
+
+namespace py = pybind11;
+
+namespace regen {
+namespace {
+
+session::Retreat retreat_of(share::Depth depth) {
+  switch (depth) {
+    case share::Depth::kPause:
+      return session::Retreat::kNothing;
+    case share::Depth::kSpill:
+      return session::Retreat::kArena;
+    case share::Depth::kLeave:
+      break;
+  }
+  return session::Retreat::kState;
+}
+
+// The job holds its device while the work is done.
+session::DeviceScope scope_of(const std::shared_ptr<share::DeviceLease>& job,
+                              const std::shared_ptr<execute::ExecutionDevice>& device) {
+  if (!job) return {};
+  return [job, device](const std::function<Status()>& work) -> Status {
+    REGEN_TRY(job->begin());
+    const Status status = work();
+    share::ReleaseOptions afterwards;
+    if (!device->torch_device().is_cpu()) afterwards.finish = [device] { device->finish(); };
+    job->end(afterwards);
+    return status;
+  };
+}
+
+std::optional<session::JobBytes> bytes_of(const SessionJob& job) {
+  if (!job.job) return std::nullopt;
+  const Bytes admitted = job.job->spec().memory;
+  return session::JobBytes{job.job->spec().name, admitted, job.limit.value_or(admitted)};
+}
+
+}  // namespace
+
+Bytes MovableJobMemory::make_room(share::Depth depth) {
+  const session::RoomMade room = memory_->make_room(retreat_of(depth));
+  const std::lock_guard lock(mutex_);
+  problem_ = room.ok() ? "" : room.status.error().message;
+  return room.left;
+}
+
+std::string MovableJobMemory::problem() const {
+  const std::lock_guard lock(mutex_);
+  return problem_;
+}
+
+RuntimeSession::RuntimeSession(const std::string& program, const std::string& device,
+                               const session::Settings& settings, const Samples& samples,
+                               const std::optional<std::string>& measurements,
+                               const std::optional<Bytes>& fraction_of, const SessionJob& job)
+    : job_(job.job) {
+  // An operator may be written in Python and tried on another thread.
+  const py::gil_scoped_release unlocked;
+  const auto captured = value_or_raise(session::CapturedStep::read(program, device));
+  session::Surroundings surroundings;
+  surroundings.registry = &published::every_planner();
+  surroundings.sample = [&](execute::StorageId storage) {
+    const auto found = samples.find(storage.index());
+    return found == samples.end() ? at::Tensor() : found->second;
+  };
+  surroundings.measurements = measurements;
+  surroundings.scope = scope_of(job_, captured.device());
+  surroundings.job = bytes_of(job);
+  if (job.memory) surroundings.memory = job.memory->memory();
+  surroundings.fraction_base = fraction_of;
+  session_ = value_or_raise(session::Session::open(captured, settings, std::move(surroundings)));
+  if (job_) session_->set_gate(job_, job.quantum_seconds);
+  if (job_ && job.memory) {
+    session_->on_ready([own = job_](Bytes bytes) { own->confirm(bytes); });
+  }
+}
+
+RuntimeSession::~RuntimeSession() = default;
+
+session::CompiledStep& RuntimeSession::running() {
+  if (!session_->compiled()) throw RegenError("the step is not compiled");
+  return session_->running();
+}
+
+void RuntimeSession::warn() {
+  for (const std::string& warning : session_->take_warnings()) {
+    py::module_::import("warnings").attr("warn")("regen: " + warning, py::arg("stacklevel") = 2);
+  }
+}
+
+void RuntimeSession::plan() {
+  Status status;
+  {
+    const py::gil_scoped_release unlocked;
+    status = session_->plan();
+  }
+  check(status);
+  warn();
+}
+
+bool RuntimeSession::plan_by(const std::vector<std::string>& planners, double seconds,
+                             std::int64_t work) {
+  const py::gil_scoped_release unlocked;
+  Limits limits;
+  if (seconds <= 0 && work <= 0) limits = session_->settings().first_limits(recorded().on_cpu());
+  if (seconds > 0) limits.seconds = seconds;
+  if (work > 0) limits.work = work;
+  return value_or_raise(session_->plan_by(planners, limits));
+}
+
+void RuntimeSession::compile() {
+  const py::gil_scoped_release unlocked;
+  check(session_->compile());
+}
+
+void RuntimeSession::release() {
+  const py::gil_scoped_release unlocked;
+  session_->release();
+}
+
+void RuntimeSession::follow_limit(Bytes limit) {
+  Status status;
+  {
+    const py::gil_scoped_release unlocked;
+    status = session_->follow_limit(limit);
+  }
+  check(status);
+  warn();
+}
+
+void RuntimeSession::search_beside() {
+  check(session_->search_beside());
+  warn();
+}
+
+bool RuntimeSession::take_better_plan(std::int64_t number) {
+  const bool taken = value_or_raise(session_->take_better_plan(number));
+  warn();
+  return taken;
+}
+
+void RuntimeSession::set_gate(std::shared_ptr<Gate> gate, double quantum_seconds) {
+  session_->set_gate(std::move(gate), quantum_seconds);
+  job_.reset();
+}
+
+void RuntimeSession::bind(
+    const std::vector<std::tuple<std::size_t, at::Tensor, std::int64_t>>& tensors) {
+  for (const auto& [storage, tensor, offset] : tensors) {
+    check(executor().bind(execute::StorageId(storage), tensor, offset));
+  }
+}
+
+void RuntimeSession::run(std::size_t part) {
+  session::CompiledStep& step = running();
+  Status status;
+  {
+    const py::gil_scoped_release unlocked;
+    status = job_ ? run_as_job(part) : step.run(part);
+  }
+  check(status);
+}
+
+Status RuntimeSession::run_as_job(std::size_t part) {
+  share::DeviceLease::Run run(*job_);
+  REGEN_TRY(run.begin());
+  run.release_options.finish = [device = recorded().device()] { device->finish(); };
+  REGEN_TRY(session_->running().executor().restore());  // it may have made room since
+  return session_->running().run(part);
+}
+
+Bytes RuntimeSession::spill() {
+  execute::Executor& own = executor();
+  const py::gil_scoped_release unlocked;
+  return value_or_raise(own.spill());
+}
+
+void RuntimeSession::restore() {
+  execute::Executor& own = executor();
+  const py::gil_scoped_release unlocked;
+  check(own.restore());
+}
+
+std::string RuntimeSession::report_text(std::optional<Bytes> measured_peak,
+                                        std::optional<double> measured_seconds) const {
+  session::RunReport report = session_->report();
+  report.measured_peak = measured_peak;
+  report.measured_seconds = measured_seconds;
+  return to_text(report);
+}
+
+}  // namespace regen

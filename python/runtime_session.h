@@ -1,0 +1,92 @@
+// A session as Python sees it: the step of regen/session with the job that this process may be.
+#pragma once
+
+#include <torch/csrc/utils/pybind.h>
+
+#include <pybind11/stl.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "regen/session/session.h"
+#include "regen/share/client/device_lease.h"
+
+namespace regen {
+
+// What a job moves out of the way, as the lease on its device asks for it. Errors are said once: the
+// daemon is told what is left, and another job's memory must not depend on this one's.
+class MovableJobMemory final : public share::MovableMemory {
+ public:
+  const std::shared_ptr<session::JobMemory>& memory() const { return memory_; }
+
+  Bytes make_room(share::Depth depth) override;
+  Status come_back() override { return memory_->come_back(); }
+  // Of the last make_room; empty when everything went.
+  std::string problem() const;
+
+ private:
+  std::shared_ptr<session::JobMemory> memory_ = std::make_shared<session::JobMemory>();
+  mutable std::mutex mutex_;
+  std::string problem_;
+};
+
+// The job that this process is, and how it lives with others.
+struct SessionJob {
+  std::shared_ptr<share::DeviceLease> job;  // null: no job
+  double quantum_seconds = execute::kQuantumSeconds;
+  std::shared_ptr<MovableJobMemory> memory;  // null: the job's bytes do not change
+  std::optional<Bytes> limit;                // what the job may use; absent: what it asked for
+};
+
+// Everything that takes time runs without Python's lock.
+class RuntimeSession {
+ public:
+  using Samples = std::map<std::size_t, at::Tensor>;
+
+  RuntimeSession(const std::string& program, const std::string& device,
+                 const session::Settings& settings, const Samples& samples,
+                 const std::optional<std::string>& measurements,
+                 const std::optional<Bytes>& fraction_of, const SessionJob& job);
+  ~RuntimeSession();
+
+  session::Session& session() { return *session_; }
+  const session::Session& session() const { return *session_; }
+  const session::RecordedStep& recorded() const { return session_->recorded(); }
+  // Of the step that is compiled; else an error.
+  session::CompiledStep& running();
+  execute::Executor& executor() { return running().executor(); }
+
+  void plan();
+  bool plan_by(const std::vector<std::string>& planners, double seconds, std::int64_t work);
+  void compile();
+  void release();
+  void follow_limit(Bytes limit);
+  void search_beside();
+  bool take_better_plan(std::int64_t number);
+
+  // Runs ask the gate before each quantum; null: never. The job is not asked any more.
+  void set_gate(std::shared_ptr<Gate> gate, double quantum_seconds);
+  void bind(const std::vector<std::tuple<std::size_t, at::Tensor, std::int64_t>>& tensors);
+  void run(std::size_t part);
+  Bytes spill();
+  void restore();
+
+  std::string report_text(std::optional<Bytes> measured_peak,
+                          std::optional<double> measured_seconds) const;
+
+ private:
+  Status run_as_job(std::size_t part);
+  // What went wrong without stopping the session, as warnings of Python.
+  void warn();
+
+  std::shared_ptr<share::DeviceLease> job_;
+  std::unique_ptr<session::Session> session_;
+};
+
+void bind_session(pybind11::module_& module);
+
+}  // namespace regen

@@ -1,0 +1,31 @@
+// Device bytes that a running step takes beside what its plan counts. Every number of this kind is
+// here, and nowhere else.
+#pragma once
+
+#include "regen/base/units.h"
+#include "regen/execute/device/device.h"
+
+namespace regen::session {
+
+struct RuntimeReserve {
+  // Room at the end of the arena for allocations that the recording did not foresee.
+  Bytes allocations = 0;
+  // What a driver hands out at once. An arena ends inside such a page, and small tensors of the
+  // caller begin another.
+  Bytes page = 0;
+  // What a driver takes for each call of a stretch that is launched as a whole.
+  Bytes captured_call = 0;
+  // Kernels that are first called during a step are loaded into memory that no allocator counts.
+  Bytes kernels = 0;
+
+  bool operator==(const RuntimeReserve&) const = default;
+};
+
+RuntimeReserve runtime_reserve(const execute::ExecutionDevice& device);
+
+// Libraries (cuBLAS) take memory at their first call and keep it. Notes what a recording has seen
+// them take and returns the most that any recording of this process has seen on the device: a later
+// recording finds the memory taken already and sees nothing.
+Bytes note_library_bytes(const execute::ExecutionDevice& device, Bytes taken);
+
+}  // namespace regen::session

@@ -1,0 +1,158 @@
+#include "regen/session/state/recorded_step.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "regen/execute/device/memory_meter.h"
+#include "regen/graph/analysis.h"
+#include "regen/plan/addresses.h"
+#include "regen/plan/explain.h"
+#include "regen/plan/validate.h"
+#include "regen/session/state/planned_step.h"
+
+namespace regen::session {
+namespace {
+
+constexpr int kCpuRepeats = 3;
+constexpr int kCudaRepeats = 5;
+// Pages that are taken in part: at the end of the step's arena, and behind the caller's small
+// tensors. State that may leave has an arena too, and leaves pages to small tensors of the caller.
+constexpr Bytes kPagesInPart = 2;
+constexpr Bytes kPagesInPartReleasable = 5;
+
+execute::RecordOptions record_options(const RecordingOptions& options, bool on_cpu) {
+  execute::RecordOptions made;
+  made.repeats = options.repeats.value_or(on_cpu ? kCpuRepeats : kCudaRepeats);
+  made.algorithms = options.algorithms;
+  made.capture = options.cuda_graphs;
+  made.sample = options.sample;
+  if (!made.sample) made.sample = [](execute::StorageId) { return at::Tensor(); };
+  return made;
+}
+
+// What libraries took for good while operators were recorded, and what the device's allocator has
+// reserved around the caller's tensors without using it: bytes of the device that no one else can
+// have.
+Result<Bytes> library_bytes(execute::ExecutionDevice& device, Bytes before, bool releasable) {
+  REGEN_TRY(execute::release_cached_memory(device.torch_device()));
+  REGEN_ASSIGN(const execute::MemoryUse use, execute::memory_use(device.torch_device()));
+  const Bytes libraries = note_library_bytes(device, std::max<Bytes>(0, use.allocated - before));
+  const Bytes pages = releasable ? kPagesInPartReleasable : kPagesInPart;
+  return libraries + std::max<Bytes>(0, use.reserved - use.allocated) +
+         pages * runtime_reserve(device).page;
+}
+
+Json number(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+
+Status check_alignment(const Plan& plan, Bytes alignment) {
+  for (std::size_t i = 0; i < plan.addresses->size(); ++i) {
+    if ((*plan.addresses)[i] % alignment == 0) continue;
+    return bad_input("the plan's address " + std::to_string(i) + " is " +
+                     std::to_string((*plan.addresses)[i]) + ", expected a multiple of " +
+                     std::to_string(alignment));
+  }
+  return {};
+}
+
+bool moves_tensors(const Plan& plan) {
+  return std::any_of(plan.steps.begin(), plan.steps.end(),
+                     [](const Step& step) { return step.kind() == StepKind::kOffload; });
+}
+
+}  // namespace
+
+Result<RecordedStep> CapturedStep::record(const RecordingOptions& options) const {
+  auto link = options.link;
+  if (!link)
+    link = std::make_shared<LinkSource>(device_, LinkSourceOptions{.scope = options.scope});
+  RecordedStep recorded(*this, std::move(link));
+  Bytes libraries = 0;
+  REGEN_TRY(in_scope(options.scope, [&]() -> Status {
+    REGEN_ASSIGN(libraries, recorded.run_recording(options));
+    return {};
+  }));
+  REGEN_TRY(recorded.make_graph(options, libraries));
+  return recorded;
+}
+
+Result<Bytes> RecordedStep::run_recording(const RecordingOptions& options) {
+  const c10::Device where = device()->torch_device();
+  REGEN_ASSIGN(const execute::MemoryUse before, execute::memory_use(where));
+  REGEN_ASSIGN(execute::Recording recording,
+               execute::record_with_file(captured_.program(), *device(),
+                                         record_options(options, on_cpu()), options.measurements));
+  recording_ = std::make_shared<const execute::Recording>(std::move(recording));
+  if (on_cpu() || !options.counts_libraries) return Bytes{0};
+  return library_bytes(*device(), before.allocated, options.releasable);
+}
+
+Status RecordedStep::make_graph(const RecordingOptions& options, Bytes library_bytes) {
+  reserve_ = runtime_reserve(*device());
+  cuda_graphs_ = options.cuda_graphs;
+  const auto calls = static_cast<Bytes>(cuda_graphs_ ? captured_.program().nodes.size() : 0);
+  execute::StepGraphOptions made;
+  made.alignment = device()->alignment();
+  made.runtime_bytes = reserve_.allocations + library_bytes + reserve_.captured_call * calls +
+                       options.caller_bytes + generator_state_bytes();
+  Json attributes{{"device", device()->name()}};
+  if (options.names_link) {
+    REGEN_ASSIGN(const Link known, link_->get());
+    attributes["link"] = link_json(known);
+  }
+  made.attributes = attributes.dump(-1, ' ', false, Json::error_handler_t::replace);
+  REGEN_ASSIGN(execute::StepGraph step, execute::make_step_graph(*recording_, made));
+  step_ = std::make_shared<const execute::StepGraph>(std::move(step));
+  unplanned_bytes_ = live_bytes_keep_all(graph()).peak_bytes;
+  bound_bytes_ = structural_bound(graph()).bytes;
+  return {};
+}
+
+Bytes RecordedStep::generator_state_bytes() const {
+  return execute::generator_bytes(recording_->program, device()->torch_device());
+}
+
+search::Problem RecordedStep::problem(std::optional<Bytes> budget, std::optional<Bytes> host_budget,
+                                      const Link& link) const {
+  search::Problem problem;
+  problem.graph = &graph();
+  problem.link = link;
+  problem.budget = budget;
+  problem.host_budget = host_budget;
+  return problem;
+}
+
+PlannedStep RecordedStep::take(const search::Outcome& outcome) const {
+  const PlanOrigin origin = origin_of(outcome);
+  auto report = std::make_shared<const PlanReport>(
+      make_report(graph(), *outcome.plan, outcome.simulation, origin));
+  return PlannedStep(*this, *outcome.plan, outcome.simulation, std::move(report));
+}
+
+Result<PlannedStep> RecordedStep::accept(Plan plan, const PlanOrigin& origin) const {
+  REGEN_TRY(validate(graph(), plan));
+  if (!plan.addresses) {
+    PackOptions options;
+    options.alignment = device()->alignment();
+    REGEN_ASSIGN(AddressedPlan addressed, with_addresses(graph(), plan, options));
+    plan = std::move(addressed.plan);
+  }
+  REGEN_TRY(check_alignment(plan, device()->alignment()));
+  SimulateOptions judge;
+  if (moves_tensors(plan)) {
+    REGEN_ASSIGN(judge.link, link_->get());
+  }
+  REGEN_ASSIGN(const Simulation simulation, simulate(graph(), plan, judge));
+  auto report = std::make_shared<const PlanReport>(make_report(graph(), plan, simulation, origin));
+  return PlannedStep(*this, std::move(plan), simulation, std::move(report));
+}
+
+Json link_json(const Link& link) {
+  return {{"to_host", number(link.to_host)},
+          {"to_device", number(link.to_device)},
+          {"both", number(link.both)}};
+}
+
+}  // namespace regen::session
