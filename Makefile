@@ -4,7 +4,7 @@
 #   make test         all tests       make format     clang-format over the sources
 #   make test SANITIZE=1              the C++ tests with address and undefined sanitizers
 #   make test-tsan    the threads of base, share and background search, with the thread sanitizer
-#   make lint         clang-format, clang-tidy, ruff, pyright; ALL=1 or SINCE=COMMIT says what clang-tidy reads
+#   make lint         clang-format, clang-tidy, ruff, pyright; ALL=1 or SINCE=COMMIT says what clang-tidy reads, QUICK=1 leaves it out
 #   make clean        remove builds   make results    measure the rows of docs/results.md
 #   make experiments  published tables and figures, ours beside theirs (docs/explanation/published.md); one by
 #                     one: experiment-fig4, -fig5, -gap, -gaps, -rounding, -lower-sets, -monet, -str, -auto, -against,
@@ -88,7 +88,7 @@ results: build
 
 # Formatting, clang-tidy over the folders without torch, ruff, pyright. ALL=1: clang-tidy over every source; SINCE=COMMIT: over what changed.
 lint: configure
-	@JOBS=$(JOBS) tools/lint.sh $(if $(ALL),all,$(SINCE))
+	@JOBS=$(JOBS) tools/lint.sh $(if $(QUICK),quick,$(if $(ALL),all,$(SINCE)))
 
 format: setup
 	@git ls-files '*.h' '*.cpp' | xargs clang-format-14 -i

@@ -12,6 +12,9 @@ namespace regen {
 struct Limits {
   double seconds = std::numeric_limits<double>::infinity();
   std::int64_t work = std::numeric_limits<std::int64_t>::max();
+  // Host memory for one model of the search, such as a linear model. A search that estimates more
+  // for a model does not build it and goes on without.
+  std::int64_t bytes = std::numeric_limits<std::int64_t>::max();
   // Set from outside (Ctrl-C) to end the search with what it has; must outlive the search.
   const std::atomic<bool>* interrupt = nullptr;
   // The same for an observer of the search that needs no better result (Problem::observer).
@@ -34,6 +37,8 @@ class Effort {
   bool exhausted() const {
     return interrupted() || work_ >= limits_.work || seconds() >= limits_.seconds;
   }
+  // Whether a model of so many host bytes may be built.
+  bool has_room_for(std::int64_t bytes) const { return bytes <= limits_.bytes; }
   double seconds_left() const { return limits_.seconds - seconds(); }
   std::int64_t work_left() const { return limits_.work - work_; }
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }

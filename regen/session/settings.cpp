@@ -18,7 +18,7 @@ Limits Settings::first_limits(bool on_cpu) const {
 }
 
 Limits Settings::background_limits(bool on_cpu) const {
-  return {.seconds = background_seconds(on_cpu)};
+  return {.seconds = background_seconds(on_cpu), .bytes = search_bytes};
 }
 
 Limits Settings::limits_within(double seconds) const {

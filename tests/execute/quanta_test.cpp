@@ -109,9 +109,9 @@ void expect_bounded(double times) {
     const auto next = static_cast<double>(random() % 10 == 0 ? random() % 30 : random() % 6);
     const std::size_t done = issued.in_the_way_of(next, times);
     ASSERT_LE(done, there.size());
-    EXPECT_TRUE(search::allowed(done, next));
+    EXPECT_TRUE(allowed(done, next));
     if (done > 0) {
-      EXPECT_FALSE(search::allowed(done - 1, next)) << "the last one waited for was in the way";
+      EXPECT_FALSE(allowed(done - 1, next)) << "the last one waited for was in the way";
     }
     waited += done;
     for (std::size_t i = 0; i < done; ++i) issued.finish_oldest();

@@ -83,7 +83,7 @@ class SpillFixture : public StepFixture {
                                       {.reserve = 1 << 14, .debug = true, .releasable = true});
     EXPECT_TRUE(executor.ok()) << executor.error().message;
     EXPECT_TRUE(data_->reload().ok());
-    EXPECT_TRUE(regen::bind(**executor, *data_).ok());
+    EXPECT_TRUE(execute::bind(**executor, *data_).ok());
     at::manual_seed(kTestSeed);
     return std::move(*executor);
   }

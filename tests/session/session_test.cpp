@@ -352,6 +352,8 @@ TEST(Settings, SayHowLongIsSearched) {
   settings.improve = 3;
   EXPECT_EQ(settings.background_seconds(true), 3);
   EXPECT_EQ(settings.background_limits(true).work, Limits{}.work);
+  EXPECT_EQ(settings.background_limits(true).bytes, kBackgroundBytes);
+  EXPECT_EQ(settings.first_limits(true).bytes, Limits{}.bytes);
   settings.plan_file = "plan.json";
   EXPECT_EQ(settings.background_seconds(true), 0);
 }

@@ -38,8 +38,14 @@ Relaxation relax(StageModel& program, Effort& effort) {
   }
 }
 
-Status check_size(const StageProblem& stages) {
+Status check_size(const StageProblem& stages, const Effort& effort) {
   const std::size_t columns = StageModel::count_columns(stages);
+  const std::int64_t bytes = estimated_model_bytes(columns);
+  if (!effort.has_room_for(bytes)) {
+    return limit_reached("the relaxation of '" + stages.graph->name() + "' takes about " +
+                         format_grouped(bytes) + " bytes, expected at most the limit of " +
+                         format_grouped(effort.limits().bytes));
+  }
   if (columns <= kMostColumns) return {};
   return limit_reached("the relaxation of '" + stages.graph->name() + "' has " +
                        format_count(static_cast<std::int64_t>(columns), "column") +
@@ -101,7 +107,7 @@ Result<Proposal> plan_lp_bound(const Problem& problem, Effort& effort) {
                     .lower_bound = stages.exact ? stages.base_cost : 0,
                     .note = "no budget: every op once"};
   }
-  REGEN_TRY(check_size(stages));
+  REGEN_TRY(check_size(stages, effort));
   StageModel program(stages, *problem.budget - stages.fixed_bytes);
   const Relaxation relaxation = relax(program, effort);
   Proposal proposal{.status = PlanStatus::kUnknown, .note = "a lower bound only"};
@@ -119,7 +125,7 @@ Result<Proposal> plan_checkmate_lp(const Problem& problem, Effort& effort) {
   const StageProblem stages =
       make_stage_problem(*problem.graph, !problem.options.recompute_gradients);
   const Bytes budget = *problem.budget - stages.fixed_bytes;
-  REGEN_TRY(check_size(stages));
+  REGEN_TRY(check_size(stages, effort));
   StageSearch repair(stages, budget, problem.options.seed, effort);
   Random random(problem.options.seed);
   double bound = 0;

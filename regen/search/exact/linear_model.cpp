@@ -77,6 +77,11 @@ LinearModel::State::State(const State& other)
   relaxation->setBasis(other.relaxation->getBasis());
 }
 
+std::int64_t estimated_model_bytes(std::size_t columns) {
+  constexpr std::int64_t kBytesPerColumn = 2048;
+  return kBytesPerColumn * static_cast<std::int64_t>(columns);
+}
+
 LinearModel::LinearModel() : state_(std::make_unique<State>()) {}
 LinearModel::~LinearModel() = default;
 LinearModel::LinearModel(const LinearModel& other)

@@ -50,6 +50,10 @@ struct MipOptions {
   std::function<void(double objective, double bound)> on_progress;
 };
 
+// Host bytes that a model of so many columns takes with its rows, in this program and in the solver:
+// an estimate, from stage models of ResNet-50 and DenseNet-121.
+std::int64_t estimated_model_bytes(std::size_t columns);
+
 // Minimises the sum of cost * column. All columns have finite bounds.
 class LinearModel {
  public:

@@ -133,7 +133,8 @@ void StageSolver::search_deeper() {
 void StageSolver::make_program() {
   relaxed_.clear();
   StageProblem stages = without_dear_reruns(stages_, cutoff() - stages_.base_cost);
-  if (StageModel::count_columns(stages) <= kMostColumns) {
+  const std::size_t columns = StageModel::count_columns(stages);
+  if (columns <= kMostColumns && effort_.has_room_for(estimated_model_bytes(columns))) {
     program_.emplace(std::move(stages), budget_);
   }
 }

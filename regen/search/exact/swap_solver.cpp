@@ -14,7 +14,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Costs that differ by less than this, relatively, are equal: errors of summation.
 constexpr double kRelativeCostTolerance = 1e-12;
 constexpr std::size_t kMostColumns = 300'000;  // of the relaxation
-constexpr std::size_t kMostParts = 6'000'000;  // of step lists: some 1.5 GB
+constexpr std::size_t kMostParts = 6'000'000;  // of step lists
+constexpr std::int64_t kBytesPerPart = 250;    // with its place in the queue and the index
 constexpr std::size_t kMaxOpsForStepSearchFirst =
     24;                          // with so few, all step lists are searched first
 constexpr int kIdleRounds = 60;  // of the local search without an improvement
@@ -25,6 +26,11 @@ Limits half_of_the_rest(const Effort& effort) {
   if (limits.seconds < kInfinity) limits.seconds = std::max(0.0, effort.seconds_left()) / 2;
   if (limits.work < std::numeric_limits<std::int64_t>::max()) limits.work = effort.work_left() / 2;
   return limits;
+}
+
+// Within the host memory that the search may take.
+std::size_t most_parts(const Effort& effort) {
+  return std::min(kMostParts, static_cast<std::size_t>(effort.limits().bytes / kBytesPerPart));
 }
 
 std::vector<OpId> sequence_of(const Plan& plan) {
@@ -143,7 +149,8 @@ void SwapSolver::start_search() {
 
 void SwapSolver::search_all_steps() {
   const double below = cutoff();
-  const StepSearchAnswer answer = search_steps(problem_, stages_, below, kMostParts, effort_);
+  const StepSearchAnswer answer =
+      search_steps(problem_, stages_, below, most_parts(effort_), effort_);
   // With a joint limit the list may cost more than in the search.
   if (answer.plan) offer_plan(Proposal{.plan = answer.plan});
   if (!answer.plan && answer.bound >= below) {
@@ -171,7 +178,7 @@ void SwapSolver::offer_rounded(const TransferModel& program, const std::vector<d
 
 void SwapSolver::relax() {
   const std::size_t columns = TransferModel::count_columns(stages_);
-  if (columns > kMostColumns) {
+  if (columns > kMostColumns || !effort_.has_room_for(estimated_model_bytes(columns))) {
     note_ = "the relaxation has " + format_count(columns, "column") + ", too many to be solved";
     return;
   }
