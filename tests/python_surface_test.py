@@ -107,21 +107,29 @@ def budget_bytes(budget, unplanned, device):
 @pytest.mark.parametrize("budget", [1, 2, 0, -5, 3.5, 100.0, float("nan"), float("inf"), 0.0, -0.5, 4095])
 def test_a_number_that_is_no_budget(budget):
     with pytest.raises(regen.OptionError, match="expected bytes as text such as '6GiB' or as an integer above 1 MiB, a fraction below 1") as error:
-        budget_bytes(budget, 1 << 30, "cpu")
+        as_budget(budget)
     assert f"budget={budget!r}" in str(error.value) and isinstance(error.value, ValueError) and "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("budget", [True, [1], 1j])
 def test_a_thing_that_is_no_budget(budget):
     with pytest.raises(regen.Error, match="budget=.*; expected bytes as text") as error:
-        budget_bytes(budget, 1 << 30, "cpu")
+        as_budget(budget)
     assert isinstance(error.value, TypeError)
 
 
 @pytest.mark.parametrize("budget, expected", [
     ("1KiB", 1024), ("2", 2), (4096, 4096), (16e9, 16 * 10**9), (0.5, 1 << 29), (1.0, 1 << 30), ("0.5GiB", 1 << 29)])
 def test_budgets(budget, expected):
-    assert budget_bytes(budget, 1 << 30, "cpu") == expected
+    found = as_budget(budget)
+    assert found is not None and found.bytes(1 << 30, "cpu") == expected
+
+
+def test_no_budget_is_refused_outside_of_a_job():
+    assert as_budget(None) is None
+    with pytest.raises(regen.Error, match="budget=None; expected bytes") as error:
+        regen.wrap(torch.nn.Linear(4, 4), (torch.ones(2, 4),), cache=False)
+    assert isinstance(error.value, TypeError) and "\n" not in str(error.value)
 
 
 def test_a_budget_of_one_is_refused_before_anything_is_measured():
