@@ -66,9 +66,9 @@ def measure(network, arguments, baselines, exact):
     for planner in baselines:
         # The published strategies in the published accounting, the others as they are.
         rules = ["--accounting", arguments.accounting] if planner in BASELINES else []
+        tries = ["--greedy-points", 300] if planner.startswith("chen_greedy") else []
         points += [{**p, "set": "baseline"} for p in sweep(
-            graph, planner, "--budgets", budgets, "--greedy-points", 300,
-            "--time-limit", arguments.time_limit, *rules)]
+            graph, planner, "--budgets", budgets, "--time-limit", arguments.time_limit, *tries, *rules)]
     known = [p for p in points if common.found(p)]
     for name, budgets in exact_budgets(graph, arguments.points or count, keep_all, known).items():
         listed = ",".join(str(b) for b in budgets)
