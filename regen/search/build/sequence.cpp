@@ -216,6 +216,14 @@ IdVector<OpId, std::size_t> first_changes_above(const Graph& graph,
 
 }  // namespace
 
+std::vector<OpId> sequence_of(const Plan& plan) {
+  std::vector<OpId> sequence;
+  for (const Step& step : plan.steps) {
+    if (step.kind() == StepKind::kCompute) sequence.push_back(step.op());
+  }
+  return sequence;
+}
+
 // Forward ops come first: an update changes what they read, and a gradient that is wanted after it
 // could otherwise forbid to run them again at all.
 IdVector<OpId, char> repeatable_ops(const Graph& graph, bool forward_only) {

@@ -28,6 +28,9 @@ Status check_sequences_possible(const Graph& graph);
 // last use. Each op must appear at least once, after what it reads.
 Plan plan_from_sequence(const Graph& graph, const std::vector<OpId>& sequence);
 
+// The ops that a plan runs, in its order.
+std::vector<OpId> sequence_of(const Plan& plan);
+
 // The steps of a part of such a plan: as above, but what is in `needed_after` stays at the end.
 // What the part reads and does not make is there before it; what it reads last it releases.
 std::vector<Step> steps_of_part(const Graph& graph, std::span<const OpId> sequence,

@@ -17,14 +17,6 @@ constexpr std::size_t kMostOps = 20'000;
 // Counted work of the quick heuristics together.
 constexpr std::int64_t kQuickWork = 1'000'000;
 
-std::vector<OpId> sequence_of(const Plan& plan) {
-  std::vector<OpId> sequence;
-  for (const Step& step : plan.steps) {
-    if (step.kind() == StepKind::kCompute) sequence.push_back(step.op());
-  }
-  return sequence;
-}
-
 // Plans of the heuristics. The quick ones take no time worth counting, so that there is a plan even
 // without effort; a slower one runs where they fail.
 struct Starts {

@@ -7,8 +7,8 @@
 #include <numbers>
 
 #include "regen/search/build/sequence.h"
+#include "regen/search/exact/stage_incumbent.h"
 #include "regen/search/exact/stage_model.h"
-#include "regen/search/local/stage_search.h"
 #include "regen/search/planner_list.h"
 
 namespace regen::search {
@@ -17,6 +17,9 @@ namespace {
 // The published choice: solve for a little less than the budget, so that rounding has room.
 constexpr double kRoomForRounding = 0.9;
 constexpr std::size_t kMostColumns = 1'500'000;
+
+// A sequence of ops; nothing if one would have to run again that may not.
+using Rounded = std::optional<std::vector<OpId>>;
 
 struct Relaxation {
   ModelStatus status = ModelStatus::kFailed;
@@ -59,22 +62,25 @@ double random_threshold(Random& random) {
   return std::clamp(0.5 + 0.5 * draw, 0.0, 1.0);
 }
 
-KeepMatrix randomly_rounded(const StageModel& program, const std::vector<double>& values,
-                            Random& random) {
+// Each value is carried into each stage with the probability that the relaxation says.
+Rounded randomly_rounded(const StageModel& program, const std::vector<double>& values,
+                         Random& random) {
   const StageProblem& stages = program.stages();
-  KeepMatrix keep(stages.num_ops, stages.num_values);
+  std::vector<std::vector<bool>> carried(stages.num_values);
   for (ValueId v : IdRange<ValueId>(stages.num_values)) {
     for (std::size_t t = stages.producer[v] + 1; t <= stages.useful_until[v]; ++t) {
-      if (random.chance(program.value(program.kept(t, v), values))) keep.set(t, v);
+      carried[v.index()].push_back(random.chance(program.value(program.kept(t, v), values)));
     }
   }
-  return keep;
+  return sequence_of_stages(stages, [&](std::size_t stage, ValueId v) {
+    return carried[v.index()][stage - stages.producer[v] - 1];
+  });
 }
 
 // What one rounding rule makes of a fractional solution.
-std::vector<KeepMatrix> round_all(const StageModel& program, const std::vector<double>& values,
-                                  const PlannerOptions& options, Random& random) {
-  std::vector<KeepMatrix> result;
+std::vector<Rounded> round_all(const StageModel& program, const std::vector<double>& values,
+                               const PlannerOptions& options, Random& random) {
+  std::vector<Rounded> result;
   switch (options.rounding) {
     case Rounding::kSweep:
       for (int i = 1; i <= 9; ++i) result.push_back(program.rounded(values, 0.1 * i));
@@ -126,7 +132,7 @@ Result<Proposal> plan_checkmate_lp(const Problem& problem, Effort& effort) {
       make_stage_problem(*problem.graph, !problem.options.recompute_gradients);
   const Bytes budget = *problem.budget - stages.fixed_bytes;
   REGEN_TRY(check_size(stages, effort));
-  StageSearch repair(stages, budget, problem.options.seed, effort);
+  StageIncumbent incumbent(problem, effort);
   Random random(problem.options.seed);
   double bound = 0;
   for (const double part : {1.0, kRoomForRounding}) {
@@ -140,15 +146,15 @@ Result<Proposal> plan_checkmate_lp(const Problem& problem, Effort& effort) {
       }
     }
     if (relaxation.values.empty()) continue;
-    for (KeepMatrix& keep : round_all(program, relaxation.values, problem.options, random)) {
-      repair.add_start(std::move(keep));
+    for (const Rounded& rounded : round_all(program, relaxation.values, problem.options, random)) {
+      if (rounded) incumbent.offer(*rounded);
     }
   }
   Proposal proposal{.status = PlanStatus::kUnknown, .note = "no rounding fits"};
   if (stages.exact) proposal.lower_bound = bound;
-  if (repair.found()) {
+  if (incumbent.found()) {
     proposal.status = PlanStatus::kFeasible;
-    proposal.plan = plan_from_sequence(*problem.graph, repair.best_sequence());
+    proposal.plan = plan_from_sequence(*problem.graph, incumbent.sequence());
     proposal.note.clear();
   }
   return proposal;

@@ -229,14 +229,11 @@ int StageModel::add_broken_memory_rows(const std::vector<double>& values) {
   return added;
 }
 
-KeepMatrix StageModel::rounded(const std::vector<double>& values, double threshold) const {
-  KeepMatrix keep(stages_.num_ops, stages_.num_values);
-  for (ValueId v : IdRange<ValueId>(stages_.num_values)) {
-    for (std::size_t t = stages_.producer[v] + 1; t <= stages_.useful_until[v]; ++t) {
-      if (value(kept(t, v), values) >= threshold) keep.set(t, v);
-    }
-  }
-  return keep;
+std::optional<std::vector<OpId>> StageModel::rounded(const std::vector<double>& values,
+                                                     double threshold) const {
+  return sequence_of_stages(stages_, [&](std::size_t stage, ValueId v) {
+    return value(kept(stage, v), values) >= threshold;
+  });
 }
 
 }  // namespace regen::search

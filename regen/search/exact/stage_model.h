@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "regen/search/exact/linear_model.h"
-#include "regen/search/local/keep_matrix.h"
+#include "regen/search/exact/stage_sequence.h"
 
 namespace regen::search {
 
@@ -56,8 +56,9 @@ class StageModel {
   double to_program(double extra_cost) const { return extra_cost / cost_scale_; }
   double from_program(double objective) const { return objective * cost_scale_; }
 
-  // S where the columns reach `threshold`.
-  KeepMatrix rounded(const std::vector<double>& values, double threshold) const;
+  // The schedule that carries a value where its column of S reaches `threshold`.
+  std::optional<std::vector<OpId>> rounded(const std::vector<double>& values,
+                                           double threshold) const;
 
   // How many columns the model of a stage problem would have.
   static std::size_t count_columns(const StageProblem& stages);

@@ -11,13 +11,11 @@ namespace regen::search {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// The search ends after this many attempts without success, or this much work: fixed numbers, so
-// that the answer does not depend on the machine.
-constexpr int kIdleRounds = 300;
-constexpr std::int64_t kSearchWork = 60'000'000;
-constexpr int kDeepIdleRounds = 3000;
-constexpr std::int64_t kDeepSearchWork = 400'000'000;
-constexpr int kAttempts = 20;
+// Work of the local search before and after the relaxation: fixed numbers, so that the answer does
+// not depend on the machine.
+constexpr std::int64_t kSearchWork = 8'000'000;
+constexpr std::int64_t kDeepSearchWork = 50'000'000;
+constexpr int kAttempts = 5;  // to lower the budget step by step
 // A model with more columns is not built: its relaxation would take hours.
 constexpr std::size_t kMostColumns = 400'000;
 constexpr int kProvenanceRounds = 40;
@@ -57,7 +55,7 @@ StageSolver::StageSolver(const Problem& problem, Effort& effort)
       stages_(make_stage_problem(*problem.graph, !problem.options.recompute_gradients)),
       budget_(*problem.budget - problem.graph->fixed_bytes()),
       step_(common_cost(stages_)),
-      search_(stages_, budget_, problem.options.seed, effort),
+      incumbent_(problem, effort),
       bound_(stages_.base_cost) {}
 
 double StageSolver::cutoff() const {
@@ -97,32 +95,36 @@ void StageSolver::exclude_the_rest() {
   if (!std::isinf(cutoff())) raise_bound(kInfinity);
 }
 
-void StageSolver::offer(const KeepMatrix& keep) {
+void StageSolver::offer(const std::optional<std::vector<OpId>>& sequence) {
+  if (!sequence) return;
   const double before = has_incumbent() ? incumbent() : kInfinity;
-  search_.add_start(keep);
+  incumbent_.offer(*sequence);
   if (has_incumbent() && incumbent() < before) tell();
 }
 
 void StageSolver::search(const std::vector<std::vector<OpId>>& starts) {
-  search_.add_start(keep_everything(stages_));
+  // With a plan to start from, others have been tried already.
+  if (searches_itself()) incumbent_.start();
   for (const auto& sequence : starts) {
-    if (!closed()) search_.add_start(keep_of_sequence(stages_, sequence));
+    if (!closed()) incumbent_.offer(sequence);
   }
   if (!has_incumbent() && pending_gradient_bound(stages_, effort_) > budget_) exclude_the_rest();
   // Repairs are random: another attempt may succeed where the first ones did not.
   for (int i = 0; i < kAttempts && !has_incumbent() && !done(); ++i) {
-    search_.descend(keep_everything(stages_));
+    incumbent_.start_by_lowering(problem_.options.seed + static_cast<std::uint64_t>(i));
   }
   tell();
-  if (!done()) search_.run(kIdleRounds, kSearchWork, bound_, [this](double) { tell(); });
+  if (!done() && has_incumbent() && searches_itself()) incumbent_.improve(bound_, kSearchWork);
+  tell();
 }
 
 // Useful only where the relaxation leaves a gap; a better schedule then also makes the model
 // smaller.
 void StageSolver::search_deeper() {
-  if (done() || !has_incumbent()) return;
+  if (done() || !has_incumbent() || !searches_itself()) return;
   const double before = incumbent();
-  search_.run(kDeepIdleRounds, kDeepSearchWork, bound_, [this](double) { tell(); });
+  incumbent_.improve(bound_, kDeepSearchWork);
+  tell();
   if (incumbent() < before && !done()) {
     make_program();
     relax(kProvenanceRounds);
@@ -194,7 +196,7 @@ bool StageSolver::set_aside(const RerunBranching& split) {
 // stages.
 void StageSolver::split() {
   if (done() || !has_incumbent() || relaxed_.empty()) return;
-  const auto splits = find_rerun_branchings(*program_, relaxed_, search_.best_sequence(),
+  const auto splits = find_rerun_branchings(*program_, relaxed_, incumbent_.sequence(),
                                             kLeastOpGapFraction * (incumbent() - bound_));
   for (const RerunBranching& split : splits) {
     if (done() || !set_aside(split)) return;
@@ -235,6 +237,7 @@ void StageSolver::branch() {
 StageAnswer StageSolver::solve(const std::vector<std::vector<OpId>>& starts) {
   search(starts);
   if (!done()) make_program();
+  if (!program_ && !done() && has_incumbent() && searches_itself()) incumbent_.improve(bound_, kDeepSearchWork);
   if (program_ && !done()) {
     relax(kProvenanceRounds);
     search_deeper();
@@ -243,7 +246,7 @@ StageAnswer StageSolver::solve(const std::vector<std::vector<OpId>>& starts) {
   }
   StageAnswer answer;
   if (has_incumbent()) {
-    answer.sequence = search_.best_sequence();
+    answer.sequence = incumbent_.sequence();
     answer.cost = incumbent();
   }
   if (within_cap()) {

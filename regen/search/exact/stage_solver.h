@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "regen/search/exact/rerun_branching.h"
+#include "regen/search/exact/stage_incumbent.h"
 #include "regen/search/exact/stage_model.h"
 #include "regen/search/judge.h"
-#include "regen/search/local/stage_search.h"
 
 namespace regen::search {
 
@@ -44,13 +44,15 @@ class StageSolver {
   bool branch_here();
   void make_program();
   bool strengthen(const ModelAnswer& relaxation, bool origins);
-  void offer(const KeepMatrix& keep);
+  void offer(const std::optional<std::vector<OpId>>& sequence);
   void raise_bound(double bound);
   void exclude_the_rest();
   void tell() const;
 
-  bool has_incumbent() const { return search_.found(); }
-  double incumbent() const { return search_.best_score().cost; }
+  // Where a plan is given, the caller has searched, and will go on from what is found here.
+  bool searches_itself() const { return problem_.start == nullptr; }
+  bool has_incumbent() const { return incumbent_.found(); }
+  double incumbent() const { return incumbent_.cost(); }
   bool within_cap() const {
     return has_incumbent() && (!problem_.cost_cap || incumbent() <= *problem_.cost_cap);
   }
@@ -69,7 +71,7 @@ class StageSolver {
   StageProblem stages_;
   Bytes budget_;
   double step_;  // costs are multiples of it; 0: no such number
-  StageSearch search_;
+  StageIncumbent incumbent_;
   std::optional<StageModel> program_;
   std::vector<double> relaxed_;      // the last solution of the relaxation
   std::vector<OpenPart> set_aside_;  // parts that were split off and are not excluded

@@ -18,7 +18,9 @@ constexpr std::size_t kMostParts = 6'000'000;  // of step lists
 constexpr std::int64_t kBytesPerPart = 250;    // with its place in the queue and the index
 constexpr std::size_t kMaxOpsForStepSearchFirst =
     24;                          // with so few, all step lists are searched first
-constexpr int kIdleRounds = 60;  // of the local search without an improvement
+// Of one run of the local search: a fixed number, so that the answer does not depend on the machine.
+constexpr std::int64_t kSearchWork = 8'000'000;
+constexpr int kAttempts = 3;  // to lower the budget step by step
 
 // The relaxation leaves effort to use its solution.
 Limits half_of_the_rest(const Effort& effort) {
@@ -33,12 +35,11 @@ std::size_t most_parts(const Effort& effort) {
   return std::min(kMostParts, static_cast<std::size_t>(effort.limits().bytes / kBytesPerPart));
 }
 
-std::vector<OpId> sequence_of(const Plan& plan) {
-  std::vector<OpId> sequence;
-  for (const Step& step : plan.steps) {
-    if (step.kind() == StepKind::kCompute) sequence.push_back(step.op());
-  }
-  return sequence;
+Problem without_cap(const Problem& problem) {
+  Problem uncapped = problem;
+  uncapped.cost_cap.reset();
+  uncapped.observer = nullptr;
+  return uncapped;
 }
 
 }  // namespace
@@ -48,7 +49,9 @@ SwapSolver::SwapSolver(const Problem& problem, Effort& effort)
       graph_(*problem.graph),
       effort_(effort),
       stages_(make_stage_problem(graph_, !problem.options.recompute_gradients)),
-      search_(problem, stages_, effort),
+      uncapped_(without_cap(problem)),
+      search_(uncapped_, effort),
+      seed_(problem.options.seed),
       best_(problem),
       bound_(stages_.exact ? stages_.base_cost : 0) {}
 
@@ -82,19 +85,15 @@ void SwapSolver::tell() {
   problem_.observer(effort_.seconds(), found() ? std::optional(cost()) : std::nullopt, bound_);
 }
 
-void SwapSolver::offer(Candidate candidate) {
-  best_.offer(std::move(candidate));
-}
-
 void SwapSolver::offer_search() {
-  if (search_.started()) offer(search_.best());
+  if (search_.best()) offer_plan(Proposal{.plan = search_.best_plan()});
   tell();
 }
 
 void SwapSolver::offer_plan(Result<Proposal> proposal) {
   if (!proposal.ok() || !proposal->plan) return;
   auto simulation = simulate(graph_, *proposal->plan, {.link = problem_.link});
-  if (simulation.ok()) offer({std::move(*proposal->plan), *std::move(simulation), ""});
+  if (simulation.ok()) best_.offer({std::move(*proposal->plan), *std::move(simulation), ""});
 }
 
 void SwapSolver::raise_bound(double bound) {
@@ -108,7 +107,10 @@ void SwapSolver::ask_others() {
   plain.options.accounting = nullptr;
   plain.observer = {};
   Effort quick;
-  if (starts_from_plan()) offer_plan(Proposal{.plan = *problem_.start});
+  if (starts_from_plan()) {
+    offer_plan(Proposal{.plan = *problem_.start});
+    return;
+  }
   for (const auto planner : {plan_keep_all, plan_chen_greedy, plan_capuchin, plan_vdnn}) {
     if (closed()) return;
     offer_plan(planner(plain, quick));
@@ -120,31 +122,45 @@ bool SwapSolver::starts_from_plan() const {
   return problem_.start && problem_.start->fingerprint == graph_.fingerprint();
 }
 
-// From the plan that was given, and from four sides: everything kept and repaired, what the best of
-// the others runs, with what it keeps on the device or free to move, and everything free to move.
+// From the best of the others, with what it keeps on the device or free to move; without a plan that
+// was given also from starts of its own and from everything free to move.
 void SwapSolver::start_search() {
-  const std::vector<StageReuse>& gaps = search_.intervals();
-  std::vector<SwapSchedule> starts;
-  if (starts_from_plan()) starts.push_back(schedule_of(stages_, gaps, *problem_.start));
-  starts.push_back(uniform_schedule(stages_, gaps, IntervalDecision::kKeep));
   if (best_.best()) {
-    SwapSchedule others{.keep = keep_of_sequence(stages_, sequence_of(best_.best()->plan)),
-                        .away = KeepMatrix(stages_.num_ops, stages_.num_values)};
-    starts.push_back(others);
-    for (const StageReuse& gap : gaps) {
-      if (way_of(others, gap) == IntervalDecision::kKeep)
-        set_way(others, gap, IntervalDecision::kMove);
-    }
-    if (problem_.link.can_move()) starts.push_back(std::move(others));
+    const Plan known = best_.best()->plan;
+    search_.start_from(known);
+    offer_search();
+    if (auto decisions = search_.model().read_plan(known)) start_moving(std::move(*decisions));
   }
-  if (problem_.link.can_move()) {
-    starts.push_back(uniform_schedule(stages_, gaps, IntervalDecision::kMove));
-  }
-  for (SwapSchedule& start : starts) {
-    if (closed() || effort_.exhausted()) return;
-    search_.add_start(std::move(start));
+  if (starts_from_plan()) return;
+  if (!closed()) {
+    search_.start_in_blocks();
+    search_.start(/*give_up=*/true);
+    search_.start_exactly(seed_);
     offer_search();
   }
+  start_moving(search_.model().keep_everything());
+  for (int i = 0; i < kAttempts && !found() && !effort_.exhausted(); ++i) {
+    search_.start_by_lowering(seed_++);
+    offer_search();
+  }
+}
+
+// Whatever is held between two uses that are not neighbours may be on the host.
+void SwapSolver::start_moving(Decisions decisions) {
+  if (!problem_.link.can_move() || closed() || effort_.exhausted()) return;
+  const IntervalModel& model = search_.model();
+  for (IntervalId g = 0; g < model.size(); ++g) {
+    const ReuseInterval& interval = model.interval(g);
+    const bool can_leave = !model.last(g) && interval.end - interval.begin > 1;
+    if (can_leave && decisions[g] == Holding::kHeld) decisions[g] = Holding::kMoved;
+  }
+  search_.start_from(std::move(decisions));
+  offer_search();
+}
+
+void SwapSolver::improve(std::int64_t work) {
+  search_.improve(seed_++, bound_, {.most = {.work = work}});
+  offer_search();
 }
 
 void SwapSolver::search_all_steps() {
@@ -171,7 +187,7 @@ void SwapSolver::exclude_the_rest() {
 
 void SwapSolver::offer_rounded(const TransferModel& program, const std::vector<double>& values) {
   for (int i = 1; i <= 9 && !closed() && !effort_.exhausted(); ++i) {
-    search_.add_start(program.rounded(values, 0.1 * i));
+    search_.start_from(program.rounded(search_.model(), values, 0.1 * i));
     offer_search();
   }
 }
@@ -201,15 +217,11 @@ Proposal SwapSolver::solve() {
   const bool few = can_search && stages_.num_ops <= kMaxOpsForStepSearchFirst;
   if (!closed() && few && !effort_.exhausted()) search_all_steps();
   if (!closed() && !effort_.exhausted()) relax();
-  if (!closed() && !effort_.exhausted()) {
-    search_.run(kIdleRounds, bound_);
-    offer_search();
-  }
+  if (!closed() && searches_itself() && !effort_.exhausted()) improve(kSearchWork);
   if (!closed() && can_search && !few && !effort_.exhausted()) search_all_steps();
-  while (!closed() && effort_.limits().seconds < kInfinity && found() && search_.found() &&
-         !effort_.exhausted()) {
-    search_.run(kIdleRounds, bound_);
-    offer_search();
+  while (!closed() && searches_itself() && effort_.limits().seconds < kInfinity && found() &&
+         search_.best() && !effort_.exhausted()) {
+    improve(kSearchWork);
   }
   return proposal();
 }
@@ -219,7 +231,7 @@ Proposal SwapSolver::round() {
   if (!closed()) relax();
   if (!closed() && !found()) {
     // Nothing to round, or nothing that could be repaired.
-    search_.add_start(uniform_schedule(stages_, search_.intervals(), IntervalDecision::kKeep));
+    search_.start(/*give_up=*/true);
     offer_search();
   }
   Proposal result = proposal();

@@ -1,13 +1,14 @@
-// The best recompute+swap plan, with a proven bound: quick plans of other planners, a local search
-// over reuse intervals, the relaxation of the transfer model, and for small graphs a search over
-// all step lists that ends with the optimum.
+// The best recompute+swap plan, with a proven bound: local search over reuse intervals, the
+// relaxation of the transfer model, and for small graphs a search over all step lists that ends
+// with the optimum. Without a plan to start from, quick planners are asked first.
 #pragma once
 
 #include <string>
 
+#include "regen/search/build/checkpoint_plan.h"
 #include "regen/search/exact/transfer_model.h"
 #include "regen/search/judge.h"
-#include "regen/search/local/swap_search.h"
+#include "regen/search/local/local_search.h"
 
 namespace regen::search {
 
@@ -22,12 +23,15 @@ class SwapSolver {
   Proposal round();
 
  private:
-  void offer(Candidate candidate);
   void offer_search();
   void offer_plan(Result<Proposal> proposal);
   bool starts_from_plan() const;
+  // Where a plan is given, the caller has searched, and will go on from what is found here.
+  bool searches_itself() const { return !starts_from_plan(); }
   void ask_others();
   void start_search();
+  void start_moving(Decisions decisions);
+  void improve(std::int64_t work);
   void search_all_steps();
   void exclude_the_rest();
   void relax();
@@ -49,7 +53,9 @@ class SwapSolver {
   const Graph& graph_;
   Effort& effort_;
   StageProblem stages_;
-  SwapSearch search_;
+  const Problem uncapped_;  // any cost is of interest to the local search
+  LocalSearch search_;
+  std::uint64_t seed_;
   BestCandidate best_;
   double bound_ = 0;
   bool excluded_ = false;  // proven: nothing fits

@@ -232,26 +232,45 @@ TransferBound TransferModel::relax(Effort& effort) {
           .values = std::move(answer.values)};
 }
 
-SwapSchedule TransferModel::rounded(const std::vector<double>& values, double threshold) const {
+TransferModel::Fractions TransferModel::fractions(ValueId v,
+                                                  const std::vector<double>& values) const {
   const auto value_of = [&](Ref ref) {
     return ref >= 0 ? values[static_cast<std::size_t>(ref)] : 0.0;
   };
-  SwapSchedule schedule{.keep = KeepMatrix(stages_.num_ops, stages_.num_values),
-                        .away = KeepMatrix(stages_.num_ops, stages_.num_values)};
+  const Columns& columns = kept_[v];
+  Fractions result{std::vector<double>(columns.count), std::vector<double>(columns.count)};
+  double fetches_to_come = 0;
+  for (std::size_t i = columns.count; i-- > 0;) {
+    const std::size_t stage = columns.first_stage + i;
+    fetches_to_come = std::min(1.0, fetches_to_come + value_of(at(fetched_[v], stage)));
+    result.here[i] = value_of(at(columns, stage));
+    // A copy on the host is worth as much as will come back of it.
+    result.there[i] = std::min(fetches_to_come, value_of(at(on_host_[v], stage)));
+  }
+  return result;
+}
+
+Decisions TransferModel::rounded(const IntervalModel& model, const std::vector<double>& values,
+                                double threshold) const {
+  Decisions decisions = model.keep_everything();
   for (ValueId v : IdRange<ValueId>(stages_.num_values)) {
     const Columns& columns = kept_[v];
-    double fetches_to_come = 0;
-    for (std::size_t t = columns.first_stage + columns.count; t-- > columns.first_stage;) {
-      fetches_to_come = std::min(1.0, fetches_to_come + value_of(at(fetched_[v], t)));
-      const double here = value_of(at(columns, t));
-      // A copy on the host is worth as much as will come back of it.
-      const double there = std::min(fetches_to_come, value_of(at(on_host_[v], t)));
-      if (std::max(here, there) < threshold || t > stages_.useful_until[v]) continue;
-      schedule.keep.set(t, v);
-      if (there > here) schedule.away.set(t, v);
+    const Fractions fraction = fractions(v, values);
+    for (const IntervalId g : model.intervals_of(stages_.tensor[v])) {
+      const ReuseInterval& interval = model.interval(g);
+      if (model.last(g) || interval.end - interval.begin <= 1) continue;
+      const std::size_t end = interval.end - columns.first_stage;
+      if (end >= columns.count) continue;
+      bool moved = false;
+      for (std::size_t i = interval.begin + 1 - columns.first_stage; i <= end; ++i) {
+        moved |= fraction.there[i] > fraction.here[i];
+      }
+      const bool resident = std::max(fraction.here[end], fraction.there[end]) >= threshold;
+      if (resident && moved) decisions[g] = Holding::kMoved;
+      if (!resident && model.droppable(g)) decisions[g] = Holding::kDropped;
     }
   }
-  return schedule;
+  return decisions;
 }
 
 }  // namespace regen::search

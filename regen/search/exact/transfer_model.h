@@ -22,7 +22,7 @@
 
 #include "regen/search/exact/linear_model.h"
 #include "regen/search/exact/stage_model.h"
-#include "regen/search/local/swap_schedule.h"
+#include "regen/search/local/interval_model.h"
 #include "regen/search/planner.h"
 
 namespace regen::search {
@@ -41,9 +41,11 @@ class TransferModel {
 
   TransferBound relax(Effort& effort);
 
-  // The values of which at least a fraction `threshold` is on the device, or on the host for a
-  // later use.
-  SwapSchedule rounded(const std::vector<double>& values, double threshold) const;
+  // A value is resident in an interval if at least a fraction `threshold` of it is on the device, or
+  // on the host for a later use, where the interval ends; it is moved if more of it is on the host
+  // before.
+  Decisions rounded(const IntervalModel& model, const std::vector<double>& values,
+                   double threshold) const;
 
   static std::size_t count_columns(const StageProblem& stages);
 
@@ -67,6 +69,11 @@ class TransferModel {
   void require_presence(std::size_t stage, ValueId v, Ref by);
   void at_least_zero(Expression expression);
   bool may_move(ValueId v) const;
+  // The fractions of a value at the start of each stage of its columns.
+  struct Fractions {
+    std::vector<double> here, there;
+  };
+  Fractions fractions(ValueId v, const std::vector<double>& values) const;
 
   const Problem& problem_;
   const StageProblem& stages_;

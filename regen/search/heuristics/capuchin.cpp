@@ -7,8 +7,10 @@
 #include <queue>
 
 #include "regen/search/build/accounting.h"
+#include "regen/search/build/checkpoint_plan.h"
 #include "regen/search/build/sequence.h"
-#include "regen/search/local/swap_schedule.h"
+#include "regen/search/judge.h"
+#include "regen/search/local/interval_evaluator.h"
 #include "regen/search/planner_list.h"
 
 namespace regen::search {
@@ -24,7 +26,7 @@ constexpr std::size_t kMaxChainOps = 1000;
 
 // A reuse interval in which a value could be on the host.
 struct Swap {
-  StageReuse interval;
+  IntervalId interval = 0;
   double freed_from = 0;  // its last use before ends
   double wanted_at = 0;   // its next use begins
   double out = 0;         // durations of the copies
@@ -35,54 +37,62 @@ struct Swap {
 
 class Capuchin {
  public:
+  // Needs a budget.
   Capuchin(const Problem& problem, Effort& effort)
-      : problem_(problem),
+      : problem_(without_gradients_again(problem)),
         graph_(*problem.graph),
         effort_(effort),
-        stages_(make_stage_problem(graph_, /*forward_only=*/true)),
-        intervals_(find_stage_reuses(stages_)),
-        evaluator_(problem, stages_),
-        best_(problem) {
-    std::erase_if(intervals_,
-                  [&](const StageReuse& interval) { return stages_.bytes[interval.value] == 0; });
-  }
+        space_(problem_),
+        leads_(graph_.num_tensors(), 1),
+        best_(problem) {}
 
   Result<Proposal> run() && {
-    REGEN_TRY(check_sequences_possible(graph_));
     offer(0);
-    if (!fits(best_.best())) {
+    if (!best_.best() || !within_limits(problem_, best_.best()->simulation)) {
       choose_swaps();
       choose_drops();
-      offer(decisions_needed());
+      offer(choices_needed());
       feed_back();
     }
     return std::move(best_).proposal("nothing was tried");
   }
 
  private:
-  struct Decision {
-    StageReuse interval;
-    IntervalDecision way = IntervalDecision::kMove;
+  struct Choice {
+    IntervalId interval = 0;
+    Holding holding = Holding::kMoved;
   };
+
+  static Problem without_gradients_again(const Problem& problem) {
+    Problem once = problem;
+    once.options.recompute_gradients = false;
+    return once;
+  }
+
+  const ReuseInterval& interval(IntervalId g) const { return space_.model.interval(g); }
+  Bytes bytes(IntervalId g) const { return graph_.bytes(interval(g).tensor); }
 
   // In the order of free times, while the copies of all that is chosen find a place on the link.
   void choose_swaps() {
     if (!problem_.link.can_move()) return;
     std::vector<double> start{0};
-    for (OpId op : graph_.ops()) start.push_back(start.back() + stages_.first_cost[op]);
+    for (OpId op : graph_.ops()) {
+      start.push_back(start.back() + graph_.cost(base_variant(graph_, op)));
+    }
     std::vector<Swap> swaps;
-    for (const StageReuse& interval : intervals_) {
-      const auto bytes = static_cast<double>(stages_.bytes[interval.value]);
-      swaps.push_back({interval, start[interval.first], start[interval.last],
-                       bytes / problem_.link.to_host, bytes / problem_.link.to_device});
+    for (const IntervalId g : space_.movable) {
+      const auto size = static_cast<double>(bytes(g));
+      swaps.push_back({g, start[interval(g).begin + 1], start[interval(g).end],
+                       size / problem_.link.to_host, size / problem_.link.to_device});
     }
     std::ranges::stable_sort(swaps, std::ranges::greater{}, &Swap::free_time);
-    IdVector<ValueId, char> moves(stages_.num_values, 0);
+    IdVector<TensorId, char> moves(graph_.num_tensors(), 0);
     Bytes host_bytes = 0;
     std::vector<Swap> chosen;
     for (const Swap& swap : swaps) {
       if (swap.free_time() < 0 || effort_.exhausted()) break;
-      const Bytes more = moves[swap.interval.value] ? 0 : stages_.bytes[swap.interval.value];
+      const TensorId tensor = interval(swap.interval).tensor;
+      const Bytes more = moves[tensor] ? 0 : graph_.bytes(tensor);
       if (host_bytes + more > problem_.host_budget.value_or(kMaxBytes)) continue;
       chosen.push_back(swap);
       if (!link_has_room(chosen)) {
@@ -90,8 +100,8 @@ class Capuchin {
         continue;
       }
       host_bytes += more;
-      moves[swap.interval.value] = 1;
-      decisions_.push_back({swap.interval, IntervalDecision::kMove});
+      moves[tensor] = 1;
+      choices_.push_back({swap.interval, Holding::kMoved});
     }
   }
 
@@ -120,92 +130,96 @@ class Capuchin {
   // Largest bytes per cost of recomputation first, where the cost counts what has been dropped
   // before: it only grows, so a candidate is taken if it is still the best once it is counted anew.
   void choose_drops() {
-    SwapSchedule schedule = schedule_of(decisions_.size());
-    std::priority_queue<std::pair<double, std::size_t>> queue;
-    for (std::size_t i = 0; i < intervals_.size(); ++i) {
-      const bool open = way_of(schedule, intervals_[i]) == IntervalDecision::kKeep;
-      if (open) queue.emplace(worth_of_drop(schedule.keep, intervals_[i]), i);
+    Decisions decisions = decisions_after(choices_.size());
+    std::priority_queue<std::pair<double, IntervalId>> queue;
+    for (const IntervalId g : space_.inner) {
+      if (decisions[g] == Holding::kHeld) queue.emplace(worth_of_drop(decisions, g), g);
     }
     while (!queue.empty() && queue.top().first > 0 && !effort_.exhausted()) {
-      const std::size_t i = queue.top().second;
+      const IntervalId g = queue.top().second;
       queue.pop();
-      const double worth = worth_of_drop(schedule.keep, intervals_[i]);
+      const double worth = worth_of_drop(decisions, g);
       if (!queue.empty() && queue.top().first > worth) {
-        queue.emplace(worth, i);
+        queue.emplace(worth, g);
         continue;
       }
       if (worth == 0) return;
-      set_way(schedule, intervals_[i], IntervalDecision::kDrop);
-      decisions_.push_back({intervals_[i], IntervalDecision::kDrop});
+      decisions[g] = Holding::kDropped;
+      choices_.push_back({g, Holding::kDropped});
     }
   }
 
   // Bytes per cost; 0 if the value cannot be made again.
-  double worth_of_drop(const KeepMatrix& keep, const StageReuse& interval) {
-    const double cost = cost_of_drop(keep, interval);
-    const auto bytes = static_cast<double>(stages_.bytes[interval.value]);
-    return std::isinf(cost) ? 0 : bytes / std::max(cost, std::numeric_limits<double>::min());
+  double worth_of_drop(const Decisions& decisions, IntervalId g) {
+    const double cost = cost_of_drop(decisions, g);
+    const auto size = static_cast<double>(bytes(g));
+    return std::isinf(cost) ? 0 : size / std::max(cost, std::numeric_limits<double>::min());
   }
 
   // Of making the value again where the interval ends.
-  double cost_of_drop(const KeepMatrix& keep, const StageReuse& interval) {
+  double cost_of_drop(const Decisions& decisions, IntervalId dropped) {
     double cost = 0;
-    std::vector<OpId> todo{OpId(stages_.producer[interval.value])};
+    std::vector<OpId> todo{graph_.producer(interval(dropped).tensor)};
     std::vector<OpId> seen;
     while (!todo.empty()) {
       const OpId op = todo.back();
       todo.pop_back();
       if (std::ranges::find(seen, op) != seen.end()) continue;
-      if (stages_.rerun_until[op] < interval.last || seen.size() > kMaxChainOps) {
+      if (!space_.model.repeatable(op) || seen.size() > kMaxChainOps) {
         return std::numeric_limits<double>::infinity();
       }
       seen.push_back(op);
-      cost += stages_.rerun_cost[op];
-      for (ValueId v : stages_.reads[op]) {
-        if (!keep.get(interval.last, v)) todo.push_back(OpId(stages_.producer[v]));
+      const VariantId variant = base_variant(graph_, op);
+      cost += graph_.rerun_cost(variant);
+      for (TensorId t : graph_.reads(variant)) {
+        if (graph_.fixed(t)) continue;
+        const IntervalId g = space_.model.interval_at(t, interval(dropped).end);
+        if (!is_resident(decisions[g])) todo.push_back(graph_.producer(t));
       }
       effort_.add(1);
     }
     return cost;
   }
 
-  SwapSchedule schedule_of(std::size_t decisions) const {
-    SwapSchedule schedule = uniform_schedule(stages_, {}, IntervalDecision::kKeep);
-    for (std::size_t i = 0; i < decisions; ++i) {
-      set_way(schedule, decisions_[i].interval, decisions_[i].way);
+  Decisions decisions_after(std::size_t choices) const {
+    Decisions decisions = space_.model.keep_everything();
+    for (std::size_t i = 0; i < choices; ++i) {
+      decisions[choices_[i].interval] = choices_[i].holding;
     }
-    return schedule;
+    return decisions;
   }
 
-  bool fits(const std::optional<Candidate>& candidate) const {
-    return candidate && problem_.budget && candidate->simulation.peak_bytes <= *problem_.budget;
+  IntervalPlan evaluate(std::size_t choices) {
+    IntervalPlan plan =
+        search::evaluate(space_, decisions_after(choices), *problem_.budget, leads_);
+    effort_.add(static_cast<std::int64_t>(plan.ops.size()));
+    return plan;
   }
 
-  // The least number that keeps the budget; all without one, or if not even they do.
-  std::size_t decisions_needed() {
-    std::size_t enough = decisions_.size();
-    if (!problem_.budget || !fits(evaluator_.evaluate(schedule_of(enough)))) return enough;
+  // The least number that keeps the budget; all if not even they do.
+  std::size_t choices_needed() {
+    std::size_t enough = choices_.size();
+    if (!evaluate(enough).fits) return enough;
     std::size_t too_few = 0;
     while (enough - too_few > 1 && !effort_.exhausted()) {
       const std::size_t middle = too_few + (enough - too_few) / 2;
-      (fits(evaluator_.evaluate(schedule_of(middle))) ? enough : too_few) = middle;
-      effort_.add(static_cast<std::int64_t>(evaluator_.num_steps()));
+      (evaluate(middle).fits ? enough : too_few) = middle;
     }
     return enough;
   }
 
-  void offer(std::size_t decisions) {
-    chosen_ = decisions;
-    auto candidate = evaluator_.evaluate(schedule_of(decisions));
-    effort_.add(static_cast<std::int64_t>(evaluator_.num_steps()));
-    if (!candidate) return;
-    std::size_t swaps = 0;
-    for (std::size_t i = 0; i < decisions; ++i)
-      swaps += decisions_[i].way == IntervalDecision::kMove;
-    candidate->note = format_count(swaps, "interval") + " to swap, " +
-                      format_count(decisions - swaps, "interval") + " to recompute";
-    last_ = candidate->plan;
-    best_.offer(*std::move(candidate));
+  void offer(std::size_t choices) {
+    chosen_ = choices;
+    last_ = {.steps = steps_of(graph_, evaluate(choices))};
+    auto simulation = simulate(graph_, last_, {.link = problem_.link});
+    if (!simulation.ok()) return;
+    const auto swaps = std::count_if(
+        choices_.begin(), choices_.begin() + static_cast<std::ptrdiff_t>(choices),
+        [](const Choice& choice) { return choice.holding == Holding::kMoved; });
+    const std::size_t drops = choices - static_cast<std::size_t>(swaps);
+    best_.offer({last_, *std::move(simulation),
+                 format_count(static_cast<std::size_t>(swaps), "interval") + " to swap, " +
+                     format_count(drops, "interval") + " to recompute"});
   }
 
   // As in the published system, a value that came too late is fetched earlier in the next run.
@@ -213,7 +227,7 @@ class Capuchin {
     for (int round = 0; round < kFeedbackRounds && !effort_.exhausted(); ++round) {
       const std::vector<TensorId> late = late_fetches();
       if (late.empty()) return;
-      for (TensorId t : late) evaluator_.set_lead(t, evaluator_.lead(t) + kLeadStepInCopies);
+      for (TensorId t : late) leads_[t] += kLeadStepInCopies;
       offer(chosen_);
     }
   }
@@ -241,14 +255,13 @@ class Capuchin {
     return late;
   }
 
-  const Problem& problem_;
+  const Problem problem_;
   const Graph& graph_;
   Effort& effort_;
-  const StageProblem stages_;
-  std::vector<StageReuse> intervals_;
-  SwapEvaluator evaluator_;
+  const IntervalSpace space_;
+  IdVector<TensorId, double> leads_;  // of fetches, in durations of the copy
   BestCandidate best_;
-  std::vector<Decision> decisions_;  // in the order of the policy
+  std::vector<Choice> choices_;  // in the order of the policy
   std::size_t chosen_ = 0;
   Plan last_;
 };
@@ -260,6 +273,8 @@ Result<Proposal> plan_capuchin(const Problem& problem, Effort& effort) {
   if (problem.graph->num_ops() > kMostOps) {
     return limit_reached("more than " + format_grouped(kMostOps) + " ops");
   }
+  REGEN_TRY(check_sequences_possible(*problem.graph));
+  if (!problem.budget) return plan_keep_all(problem, effort);
   return Capuchin(problem, effort).run();
 }
 

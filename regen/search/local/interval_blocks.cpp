@@ -230,12 +230,11 @@ std::optional<IntervalBlocks::Cuts> IntervalBlocks::cut(
   return cuts;
 }
 
-IntervalDecisions IntervalBlocks::decide(const std::vector<char>& dropped,
+Decisions IntervalBlocks::decide(const std::vector<char>& dropped,
                                          const std::vector<std::uint32_t>& last_reader,
                                          const Cuts& cuts) const {
   const Graph& graph = space_.graph;
-  IntervalDecisions decisions{space_.model.keep_everything(),
-                              IdVector<TensorId, char>(graph.num_tensors(), 0)};
+  Decisions decisions = space_.model.keep_everything();
   const std::uint32_t last_block = cuts.ends.size() < 2 ? 0 : cuts.ends[cuts.ends.size() - 2];
   std::size_t block = 0;
   for (std::uint32_t op = 0; op < last_block; ++op) {
@@ -246,21 +245,21 @@ IntervalDecisions IntervalBlocks::decide(const std::vector<char>& dropped,
       const IntervalId g = space_.model.interval_at(t, turn_);
       if (!space_.model.droppable(g)) continue;
       const bool rests = !space_.model.last(g);
-      if (rests && dropped[op] && !wanted_later) decisions.holdings[g] = Holding::kDropped;
-      if (!rests && resting_[op] == 0 && wanted_later) decisions.holdings[g] = Holding::kHeld;
+      if (rests && dropped[op] && !wanted_later) decisions[g] = Holding::kDropped;
+      if (!rests && resting_[op] == 0 && wanted_later) decisions[g] = Holding::kHeld;
     }
   }
   return decisions;
 }
 
-std::optional<IntervalDecisions> IntervalBlocks::within(double bytes) const {
+std::optional<Decisions> IntervalBlocks::within(double bytes) const {
   return within(bytes, 0);
 }
 
-std::optional<IntervalDecisions> IntervalBlocks::within(double bytes, double least_share) const {
-  std::optional<IntervalDecisions> best;
+std::optional<Decisions> IntervalBlocks::within(double bytes, double least_fraction) const {
+  std::optional<Decisions> best;
   // The smallest sufficient number, by bisection, as if sufficiency were monotone.
-  auto low = static_cast<std::size_t>(least_share * static_cast<double>(by_price_.size()));
+  auto low = static_cast<std::size_t>(least_fraction * static_cast<double>(by_price_.size()));
   std::size_t high = by_price_.size() + 1;
   while (low < high) {
     const std::size_t middle = low + (high - low) / 2;

@@ -14,7 +14,7 @@
 #include <optional>
 #include <vector>
 
-#include "regen/search/local/interval_repair.h"
+#include "regen/search/local/interval_evaluator.h"
 
 namespace regen::search {
 
@@ -28,9 +28,9 @@ class IntervalBlocks {
 
   // Drops as little as blocks within `bytes` allow, cheapest values for each byte first. The bytes
   // are an estimate: the plan may need a little more. Nothing if no such blocks are found.
-  std::optional<IntervalDecisions> within(double bytes) const;
+  std::optional<Decisions> within(double bytes) const;
   // The same, but drops at least this fraction of the droppable ops, the cheapest.
-  std::optional<IntervalDecisions> within(double bytes, double least_share) const;
+  std::optional<Decisions> within(double bytes, double least_fraction) const;
 
  private:
   struct Cuts {
@@ -51,7 +51,7 @@ class IntervalBlocks {
                           const std::vector<double>& across) const;
   std::vector<double> bytes_across(const std::vector<std::uint32_t>& last_reader,
                                    const std::vector<char>& dropped) const;
-  IntervalDecisions decide(const std::vector<char>& dropped,
+  Decisions decide(const std::vector<char>& dropped,
                            const std::vector<std::uint32_t>& last_reader, const Cuts& cuts) const;
 
   const IntervalSpace& space_;

@@ -1,6 +1,7 @@
 #include "regen/search/local/interval_model.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -8,17 +9,39 @@
 
 namespace regen::search {
 
+void Decisions::add(const EarlyDrop& drop) {
+  const auto place = std::ranges::lower_bound(early_drops_, drop);
+  if (place == early_drops_.end() || *place != drop) early_drops_.insert(place, drop);
+}
+
+void Decisions::remove(const EarlyDrop& drop) {
+  const auto place = std::ranges::lower_bound(early_drops_, drop);
+  if (place != early_drops_.end() && *place == drop) early_drops_.erase(place);
+}
+
 IntervalModel::IntervalModel(const Graph& graph, bool gradients_again)
-    : graph_(graph), repeatable_(repeatable_ops(graph, /*forward_only=*/!gradients_again)) {
+    : graph_(graph),
+      repeatable_(repeatable_ops(graph, /*forward_only=*/!gradients_again)),
+      variant_(graph.num_ops()) {
+  std::vector<TensorId> planned;
+  const auto without_fixed = [&](std::span<const TensorId> tensors) {
+    planned.clear();
+    std::ranges::remove_copy_if(tensors, std::back_inserter(planned),
+                                [&](TensorId t) { return graph.fixed(t); });
+    return std::span<const TensorId>(planned);
+  };
+  for (OpId op : graph.ops()) {
+    variant_[op] = base_variant(graph, op);
+    overwrites_ |= graph.overwrites(variant_[op]).valid();
+    reads_.append_row(without_fixed(graph.reads(variant_[op])));
+    makes_.append_row(without_fixed(graph.makes(variant_[op])));
+  }
   // The ops that use each tensor in the variant that is run, ascending.
   IdVector<TensorId, std::vector<std::uint32_t>> uses(graph.num_tensors());
   for (OpId op : graph.ops()) {
-    const VariantId variant = base_variant(graph, op);
-    const auto note = [&](TensorId t) {
-      if (!graph.fixed(t)) uses[t].push_back(static_cast<std::uint32_t>(op.index()));
-    };
-    for (TensorId t : graph.reads(variant)) note(t);
-    for (TensorId t : graph.makes(variant)) note(t);
+    const auto index = static_cast<std::uint32_t>(op.index());
+    for (TensorId t : reads_[op]) uses[t].push_back(index);
+    for (TensorId t : makes_[op]) uses[t].push_back(index);
   }
   const auto end = static_cast<std::uint32_t>(graph.num_ops());
   first_ = IdVector<TensorId, std::uint32_t>(graph.num_tensors() + 1, 0);
@@ -31,6 +54,7 @@ IntervalModel::IntervalModel(const Graph& graph, bool gradients_again)
     }
   }
   first_[TensorId(graph.num_tensors())] = static_cast<std::uint32_t>(intervals_.size());
+  for (const ReuseInterval& interval : intervals_) ends_.push_back(interval.end);
   identity_.resize(intervals_.size());
   std::iota(identity_.begin(), identity_.end(), IntervalId{0});
 }
@@ -47,32 +71,30 @@ IntervalId IntervalModel::interval_at(TensorId t, std::uint32_t op) const {
   return behind == own.begin() ? own.front() : *(behind - 1);
 }
 
-Holdings IntervalModel::keep_everything() const {
-  Holdings holdings(size());
+Decisions IntervalModel::keep_everything() const {
+  Decisions decisions(size());
   for (IntervalId g = 0; g < size(); ++g) {
-    holdings[g] = last(g) && droppable(g) ? Holding::kDropped : Holding::kHeld;
+    if (last(g) && droppable(g)) decisions[g] = Holding::kDropped;
   }
-  return holdings;
+  return decisions;
 }
 
 // Goes through the ops in order and tracks what is on the device.
 class IntervalModel::Walk {
  public:
-  Walk(const IntervalModel& model, const Holdings& holdings)
+  Walk(const IntervalModel& model, const Decisions& decisions)
       : model_(model),
         graph_(model.graph_),
-        holdings_(holdings),
+        decisions_(decisions),
+        next_drop_(decisions.early_drops().begin()),
+        moves_(decisions.moves()),
         available_(graph_.num_tensors(), 0),
-        current_(graph_.num_tensors(), 0),
+        current_(model.first_),
+        touched_(moves_ ? graph_.num_tensors() : 0, 0),
         mark_(graph_.num_ops(), 0) {
-    for (TensorId t : graph_.tensors()) {
-      available_[t] = graph_.fixed(t);
-      current_[t] = model.first_[t];
-    }
     result_.ops.reserve(graph_.num_ops() * 2);
     result_.stage.reserve(graph_.num_ops() * 2);
-    result_.returned.reserve(model.size());
-    for (const ReuseInterval& interval : model.intervals_) result_.returned.push_back(interval.end);
+    result_.returned = model.ends_;
   }
 
   IntervalSequence run() && {
@@ -82,64 +104,73 @@ class IntervalModel::Walk {
 
  private:
   void stage(OpId op) {
-    const VariantId variant = base_variant(graph_, op);
-    find_missing(graph_.reads(variant));
+    for (; next_drop_ != decisions_.early_drops().end() && next_drop_->stage <= op.index();
+         ++next_drop_) {
+      if (model_.droppable(current_[next_drop_->tensor])) available_[next_drop_->tensor] = 0;
+    }
+    find_missing(op);
     for (OpId again : missing_) {
       note_return(again, op);
       append(again, op);
     }
     append(op, op);
-    for (TensorId t : graph_.reads(variant)) enter_next_interval(t);
-    for (TensorId t : graph_.makes(variant)) enter_interval(t);
+    for (TensorId t : model_.reads_[op]) enter_next_interval(t);
+    for (TensorId t : model_.makes_[op]) enter_interval(t);
     for (OpId again : missing_) {
-      for (TensorId t : graph_.makes(base_variant(graph_, again))) drop_if_unwanted(t);
+      for (TensorId t : model_.makes_[again]) drop_if_unwanted(t);
     }
   }
 
   void append(OpId op, OpId stage) {
+    if (moves_) note_uses(op);
     result_.ops.push_back(op);
     result_.stage.push_back(static_cast<std::uint32_t>(stage.index()));
-    const VariantId variant = base_variant(graph_, op);
-    for (TensorId t : graph_.makes(variant)) available_[t] = 1;
-    const TensorId overwritten = graph_.overwrites(variant);
+    for (TensorId t : model_.makes_[op]) available_[t] = 1;
+    if (!model_.overwrites_) return;
+    const TensorId overwritten = graph_.overwrites(model_.variant(op));
     if (overwritten.valid()) available_[overwritten] = 0;
   }
 
+  void note_uses(OpId op) {
+    const std::size_t time = result_.ops.size();
+    for (TensorId t : model_.reads_[op]) note_read(t, time);
+    for (TensorId t : model_.makes_[op]) touched_[t] = time;
+  }
+  void note_read(TensorId t, std::size_t time) {
+    const bool away = decisions_[current_[t]] == Holding::kMoved && time - touched_[t] > 1;
+    if (away) result_.absences.push_back({.tensor = t, .after = touched_[t], .before = time});
+    touched_[t] = time;
+  }
+
   void note_return(OpId again, OpId stage) {
-    for (TensorId t : graph_.makes(base_variant(graph_, again))) {
+    for (TensorId t : model_.makes_[again]) {
       std::uint32_t& returned = result_.returned[current_[t]];
       if (!available_[t]) returned = std::min(returned, static_cast<std::uint32_t>(stage.index()));
     }
   }
 
   void enter_next_interval(TensorId t) {
-    if (graph_.fixed(t)) return;
-    if (!model_.last(current_[t])) ++current_[t];
+    current_[t] += !model_.last(current_[t]);
     enter_interval(t);
   }
   void enter_interval(TensorId t) {
-    if (model_.droppable(current_[t]) && holdings_[current_[t]] != Holding::kHeld) {
-      available_[t] = 0;
-    }
+    if (!is_resident(decisions_[current_[t]])) available_[t] = 0;
   }
-  // A recomputed value is held for its next use, unless the decision is kNever.
+  // A recomputed value is held for its next use, unless the decision is kRecomputeEachUse.
   void drop_if_unwanted(TensorId t) {
-    const IntervalId g = current_[t];
-    if (model_.droppable(g) && holdings_[g] == Holding::kNever) available_[t] = 0;
+    if (decisions_[current_[t]] == Holding::kRecomputeEachUse) available_[t] = 0;
   }
 
   // In the order of the graph, so that each finds what it reads.
-  void find_missing(std::span<const TensorId> reads) {
+  void find_missing(OpId op) {
     ++round_;
     missing_.clear();
-    visit(reads);
-    for (std::size_t i = 0; i < missing_.size(); ++i) {
-      visit(graph_.reads(base_variant(graph_, missing_[i])));
-    }
-    std::ranges::sort(missing_);
+    visit(op);
+    for (std::size_t i = 0; i < missing_.size(); ++i) visit(missing_[i]);
+    if (missing_.size() > 1) std::ranges::sort(missing_);
   }
-  void visit(std::span<const TensorId> reads) {
-    for (TensorId t : reads) {
+  void visit(OpId op) {
+    for (TensorId t : model_.reads_[op]) {
       if (available_[t]) continue;
       const OpId maker = graph_.producer(t);
       if (mark_[maker] == round_) continue;
@@ -150,48 +181,99 @@ class IntervalModel::Walk {
 
   const IntervalModel& model_;
   const Graph& graph_;
-  const Holdings& holdings_;
+  const Decisions& decisions_;
+  std::vector<EarlyDrop>::const_iterator next_drop_;
+  const bool moves_;
   IdVector<TensorId, char> available_;
   IdVector<TensorId, IntervalId> current_;
+  IdVector<TensorId, std::size_t> touched_;  // the position of its last use
   IdVector<OpId, std::uint32_t> mark_;
   std::uint32_t round_ = 0;
   std::vector<OpId> missing_;
   IntervalSequence result_;
 };
 
-IntervalSequence IntervalModel::sequence(const Holdings& holdings) const {
-  return Walk(*this, holdings).run();
+IntervalSequence IntervalModel::sequence(const Decisions& decisions) const {
+  return Walk(*this, decisions).run();
 }
 
-bool IntervalModel::read_plan(const Plan& plan, Holdings& holdings,
-                              IdVector<TensorId, char>& moved) const {
-  holdings = keep_everything();
-  moved = IdVector<TensorId, char>(graph_.num_tensors(), 0);
-  // While the first op that has not run yet is `stage`, a second making ends the absence of a
-  // value.
-  std::uint32_t stage = 0;
-  IdVector<TensorId, char> here(graph_.num_tensors(), 0);
-  for (const Step& step : plan.steps) {
-    if (step.kind() == StepKind::kOffload) moved[step.tensor()] = 1;
-    if (step.kind() != StepKind::kCompute) {
-      here[step.tensor()] = step.kind() != StepKind::kRelease;
-      continue;
+// Follows a plan and notes what it holds, drops and moves. While the first op that has not run yet
+// is `stage_`, a second making ends the absence of a value.
+class IntervalModel::PlanReader {
+ public:
+  explicit PlanReader(const IntervalModel& model)
+      : model_(model),
+        graph_(model.graph_),
+        decisions_(model.keep_everything()),
+        here_(graph_.num_tensors(), 0),
+        touched_(graph_.num_tensors(), 0) {}
+
+  std::optional<Decisions> read(const Plan& plan) && {
+    for (const Step& step : plan.steps) {
+      if (step.kind() != StepKind::kCompute) {
+        if (step.kind() == StepKind::kFetch) fetch(step.tensor());
+        here_[step.tensor()] = step.kind() != StepKind::kRelease;
+        continue;
+      }
+      if (step.op().index() > stage_) return std::nullopt;
+      compute(step);
     }
-    const auto op = static_cast<std::uint32_t>(step.op().index());
-    if (op > stage) return false;
-    const bool first = op == stage;
-    stage += first;
+    if (stage_ != graph_.num_ops()) return std::nullopt;
+    return std::move(decisions_);
+  }
+
+ private:
+  void fetch(TensorId t) {
+    if (graph_.fixed(t)) return;
+    Holding& holding = decisions_[model_.interval_at(t, stage_)];
+    if (holding == Holding::kHeld) holding = Holding::kMoved;
+  }
+
+  void compute(const Step& step) {
+    const bool first = step.op().index() == stage_;
     const VariantId variant = step.variant(graph_);
-    if (graph_.overwrites(variant).valid()) here[graph_.overwrites(variant)] = 0;
+    for (TensorId t : graph_.reads(variant)) read_value(t, first);
+    if (graph_.overwrites(variant).valid()) here_[graph_.overwrites(variant)] = 0;
     for (TensorId t : graph_.makes(variant)) {
-      const bool was_here = std::exchange(here[t], 1);
-      const IntervalId g = interval_at(t, stage);
-      if (first || was_here || !droppable(g) || last(g)) continue;
-      // Made twice in one interval: it was not held in between.
-      holdings[g] = holdings[g] == Holding::kHeld ? Holding::kDropped : Holding::kNever;
+      const bool was_here = std::exchange(here_[t], 1);
+      if (!first && !was_here) make_again(t);
+      touched_[t] = stage_;
+    }
+    stage_ += first;
+  }
+
+  void read_value(TensorId t, bool first) {
+    if (graph_.fixed(t)) return;
+    const IntervalId g = model_.interval_at(t, stage_);
+    // A re-run reads what was held after its last use.
+    const bool untouched = touched_[t] == model_.interval(g).begin;
+    if (!first && model_.last(g) && untouched && decisions_[g] == Holding::kDropped) {
+      decisions_[g] = Holding::kHeld;
+    }
+    touched_[t] = stage_;
+  }
+
+  // It was not held since its last use, which began the interval or was one by a re-run.
+  void make_again(TensorId t) {
+    const IntervalId g = model_.interval_at(t, stage_);
+    if (!model_.droppable(g)) return;
+    if (touched_[t] == model_.interval(g).begin) {
+      decisions_[g] = Holding::kDropped;
+    } else {
+      decisions_.add({touched_[t] + 1, t});
     }
   }
-  return stage == graph_.num_ops();
+
+  const IntervalModel& model_;
+  const Graph& graph_;
+  Decisions decisions_;
+  IdVector<TensorId, char> here_;
+  IdVector<TensorId, std::uint32_t> touched_;  // the stage of its last use
+  std::uint32_t stage_ = 0;
+};
+
+std::optional<Decisions> IntervalModel::read_plan(const Plan& plan) const {
+  return PlanReader(*this).read(plan);
 }
 
 }  // namespace regen::search

@@ -6,24 +6,40 @@
 //
 // First runs follow the order of the graph. When an op reads a value that was dropped, the missing
 // ops run again first. A recomputed value stays resident until its interval ends, unless the
-// decision is kNever. The last interval of a value ends with its last use by a re-run. It concerns
-// re-runs only: holding a value there is useful where larger values are cheap to make from it.
+// decision is kRecomputeEachUse, or an early drop ends its stay between two uses by re-runs. A moved
+// value may be on the host between any two uses in its interval, re-runs included; whether it really
+// leaves depends on the budget (build/movement.h). The last interval of a value ends with its last
+// use by a re-run. It concerns re-runs only: holding a value there is useful where larger values are
+// cheap to make from it.
+//
+// With early drops the model expresses every sequence of ops in which first runs follow the order
+// of the graph and an op runs again only for a use that follows before the next first run.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "regen/graph/csr.h"
 #include "regen/graph/graph.h"
 #include "regen/plan/plan.h"
+#include "regen/search/build/movement.h"
 
 namespace regen::search {
 
 enum class Holding : char {
-  kHeld,     // on the device throughout
-  kDropped,  // recomputed for its first use, then held to the end of the interval
-  kNever,    // recomputed for each use
+  kHeld,              // on the device throughout
+  kMoved,             // may be on the host
+  kDropped,           // recomputed for its first use, then held to the end of the interval
+  kRecomputeEachUse,  // recomputed for each use
 };
+
+// Whether the value can be read without recomputing it.
+constexpr bool is_resident(Holding holding) {
+  return holding == Holding::kHeld || holding == Holding::kMoved;
+}
 
 struct ReuseInterval {
   TensorId tensor;
@@ -34,13 +50,45 @@ struct ReuseInterval {
 };
 
 using IntervalId = std::uint32_t;
-using Holdings = std::vector<Holding>;  // by interval
+
+// When `stage` begins, the value leaves the device if it is there.
+struct EarlyDrop {
+  std::uint32_t stage = 0;
+  TensorId tensor;
+
+  auto operator<=>(const EarlyDrop&) const = default;
+};
+
+// All that is decided. Equal decisions give equal steps. Intervals that are not droppable must be
+// resident.
+class Decisions {
+ public:
+  Decisions() = default;
+  explicit Decisions(std::size_t intervals) : holdings_(intervals, Holding::kHeld) {}
+
+  Holding& operator[](IntervalId g) { return holdings_[g]; }
+  Holding operator[](IntervalId g) const { return holdings_[g]; }
+
+  bool moves() const { return std::ranges::find(holdings_, Holding::kMoved) != holdings_.end(); }
+  const std::vector<EarlyDrop>& early_drops() const { return early_drops_; }  // ascending
+  void add(const EarlyDrop& drop);
+  void remove(const EarlyDrop& drop);
+  template <typename Predicate>
+  void remove_early_drops_if(Predicate predicate) {
+    std::erase_if(early_drops_, predicate);
+  }
+
+ private:
+  std::vector<Holding> holdings_;  // by interval
+  std::vector<EarlyDrop> early_drops_;
+};
 
 struct IntervalSequence {
   std::vector<OpId> ops;
   std::vector<std::uint32_t> stage;  // by position: the op that first runs there or needs it
   // By interval: the op for which the value is recomputed; the interval's end if it is not.
   std::vector<std::uint32_t> returned;
+  std::vector<Absence> absences;  // of moved values
 };
 
 class IntervalModel {
@@ -51,7 +99,8 @@ class IntervalModel {
 
   std::size_t size() const { return intervals_.size(); }
   const ReuseInterval& interval(IntervalId g) const { return intervals_[g]; }
-  bool last(IntervalId g) const { return intervals_[g].end == graph_.num_ops(); }
+  bool last(IntervalId g) const { return ends_[g] == graph_.num_ops(); }
+  bool repeatable(OpId op) const { return repeatable_[op] != 0; }
   // Whether its value may be recomputed at the end of the interval.
   bool droppable(IntervalId g) const { return droppable_[g] != 0; }
   std::span<const IntervalId> intervals_of(TensorId t) const;
@@ -60,17 +109,26 @@ class IntervalModel {
   IntervalId interval_at(TensorId t, std::uint32_t op) const;
 
   // Every value is held until its last use and dropped afterwards.
-  Holdings keep_everything() const;
-  IntervalSequence sequence(const Holdings& holdings) const;
-  // Reads the decisions off a plan. False if its first runs are in another order.
-  bool read_plan(const Plan& plan, Holdings& holdings, IdVector<TensorId, char>& moved) const;
+  Decisions keep_everything() const;
+  IntervalSequence sequence(const Decisions& decisions) const;
+  // Reads the decisions off a plan; nothing if its first runs are in another order.
+  std::optional<Decisions> read_plan(const Plan& plan) const;
+  // The variant in which an op runs, and what it reads and makes that is not fixed.
+  VariantId variant(OpId op) const { return variant_[op]; }
+  std::span<const TensorId> reads(OpId op) const { return reads_[op]; }
+  std::span<const TensorId> makes(OpId op) const { return makes_[op]; }
 
  private:
   class Walk;
+  class PlanReader;
 
   const Graph& graph_;
   IdVector<OpId, char> repeatable_;
+  IdVector<OpId, VariantId> variant_;
+  bool overwrites_ = false;  // some op runs in a variant that overwrites what it reads
+  Csr<OpId, TensorId> reads_, makes_;
   std::vector<ReuseInterval> intervals_;  // in the order of tensors, then of time
+  std::vector<std::uint32_t> ends_;
   std::vector<IntervalId> identity_;
   IdVector<TensorId, std::uint32_t> first_;  // the number of tensors + 1 entries
   std::vector<char> droppable_;

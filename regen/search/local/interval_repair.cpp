@@ -5,10 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include "regen/search/build/movement.h"
 #include "regen/search/build/sequence.h"
-#include "regen/search/heuristics/vdnn_rule.h"
-#include "regen/search/judge.h"
 #include "regen/search/local/stage_bytes.h"
 
 namespace regen::search {
@@ -16,130 +13,21 @@ namespace {
 
 constexpr int kRelieveRounds = 60;
 constexpr std::ptrdiff_t kFewOpsOverBudget = 100;
-constexpr std::size_t kMaxStepsPerOp = 30;
+constexpr std::size_t kMaxRunsPerOp = 15;
 constexpr int kMaxPriceDepth = 10;
 // An interval with a price that has grown by more than this factor goes back into the queue.
 constexpr double kRequeuePriceFactor = 1.5;
 
-// What lies on the device at the computes of a step list.
-class ByteCount {
- public:
-  explicit ByteCount(const Graph& graph)
-      : graph_(graph), here_(graph.num_tensors(), 0), live_(graph.fixed_bytes()) {}
-
-  // The bytes in use during the step.
-  Bytes take(const Step& step) {
-    if (step.kind() == StepKind::kRelease) leave(step.tensor());
-    if (step.kind() == StepKind::kFetch) arrive(step.tensor());
-    if (step.kind() != StepKind::kCompute) return live_;
-    const VariantId variant = step.variant(graph_);
-    const TensorId overwritten = graph_.overwrites(variant);
-    const auto makes = graph_.makes(variant);
-    for (TensorId t : makes.subspan(overwritten.valid() ? 1 : 0)) arrive(t);
-    const Bytes during = live_ + graph_.workspace(variant);
-    if (overwritten.valid()) {
-      leave(overwritten);
-      arrive(makes[0]);
-    }
-    return during;
-  }
-
- private:
-  void arrive(TensorId t) {
-    if (!here_[t]) live_ += graph_.bytes(t);
-    here_[t] = 1;
-  }
-  void leave(TensorId t) {
-    if (here_[t]) live_ -= graph_.bytes(t);
-    here_[t] = 0;
-  }
-
-  const Graph& graph_;
-  IdVector<TensorId, char> here_;
-  Bytes live_ = 0;
-};
-
 }  // namespace
-
-IntervalSpace::IntervalSpace(const Problem& posed)
-    : problem(posed), graph(*posed.graph), model(graph, posed.options.recompute_gradients) {
-  const RestingValues resting(graph);
-  turn = resting.turn();
-  for (TensorId t : graph.tensors()) {
-    if (resting.rests(t)) movable.push_back(t);
-  }
-  std::ranges::stable_sort(movable, {}, [&](TensorId t) { return graph.producer(t).index(); });
-  movable_before.push_back(0);
-  for (TensorId t : movable) {
-    movable_before.push_back(movable_before.back() + static_cast<double>(graph.bytes(t)));
-  }
-  for (IntervalId g = 0; g < model.size(); ++g) {
-    const ReuseInterval& interval = model.interval(g);
-    if (!model.droppable(g) || graph.bytes(interval.tensor) == 0) continue;
-    if (model.last(g)) {
-      sources.push_back(interval.tensor);
-    } else if (interval.end - interval.begin > 1) {
-      inner.push_back(g);
-    }
-  }
-}
 
 double IntervalRepair::blurred(double value, Random& random) const {
   return value * std::exp(blur_ * (random.real() - 0.5));
 }
 
-IntervalPlan IntervalRepair::evaluate(const IntervalDecisions& decisions) {
-  IntervalPlan plan;
-  const IntervalSequence sequence = space_.model.sequence(decisions.holdings);
-  plan.steps = plan_from_sequence(space_.graph, sequence.ops).steps;
-  plan.returned = sequence.returned;
-  const bool moves = space_.problem.link.can_move() &&
-                     std::ranges::find(decisions.moved.raw(), 1) != decisions.moved.raw().end();
-  if (moves) {
-    plan.steps =
-        move_tensors(space_.graph, plan.steps, space_.turn, decisions.moved, space_.problem.link,
-                     *space_.problem.budget, space_.problem.host_budget.value_or(kMaxBytes))
-            .steps;
-  }
-  plan.stage_bytes.assign(space_.graph.num_ops(), 0);
-  ByteCount count(space_.graph);
-  std::size_t computes = 0;
-  for (const Step& step : plan.steps) {
-    const Bytes bytes = count.take(step);
-    const std::size_t at = std::min(computes, sequence.stage.size() - 1);
-    Bytes& most = plan.stage_bytes[sequence.stage[at]];
-    most = std::max(most, bytes);
-    computes += step.kind() == StepKind::kCompute;
-  }
-  plan.peak_bytes = std::ranges::max(plan.stage_bytes);
-  plan.fits = plan.peak_bytes <= *space_.problem.budget;
-  if (plan.fits) price(plan, moves);
-  effort_.add(static_cast<std::int64_t>(plan.steps.size()) / 8 + 1);
+IntervalPlan IntervalRepair::evaluate(const Decisions& decisions) {
+  IntervalPlan plan = search::evaluate(space_, decisions, budget_);
+  effort_.add(static_cast<std::int64_t>(plan.ops.size()) / 4 + 1);
   return plan;
-}
-
-void IntervalRepair::price(IntervalPlan& plan, bool moves) const {
-  if (moves) {
-    const auto simulation =
-        simulate(space_.graph, {.steps = plan.steps}, {.link = space_.problem.link});
-    plan.fits = simulation.ok() && within_limits(space_.problem, *simulation);
-    if (plan.fits) plan.cost = simulation->cost;
-    return;
-  }
-  plan.cost = cost_of_runs(plan);
-  plan.fits = !space_.problem.cost_cap || plan.cost <= *space_.problem.cost_cap;
-}
-
-double IntervalRepair::cost_of_runs(const IntervalPlan& plan) const {
-  const Graph& graph = space_.graph;
-  double cost = 0;
-  IdVector<OpId, char> ran(graph.num_ops(), 0);
-  for (const Step& step : plan.steps) {
-    if (step.kind() != StepKind::kCompute) continue;
-    const VariantId variant = step.variant(graph);
-    cost += std::exchange(ran[step.op()], 1) ? graph.rerun_cost(variant) : graph.cost(variant);
-  }
-  return cost;
 }
 
 // Every drop costs re-runs; refilling removes some of them, not most.
@@ -147,26 +35,26 @@ bool IntervalRepair::far_beyond_the_cap(const IntervalPlan& plan) const {
   if (!space_.problem.cost_cap) return false;
   const double base = space_.graph.base_cost();
   const double allowed = *space_.problem.cost_cap - base;
-  return cost_of_runs(plan) - base > 2 * std::max(0.0, allowed);
+  return cost_of_runs(space_, plan) - base > 2 * std::max(0.0, allowed);
 }
 
 // Where few ops are over the budget, pricing all intervals again for each of them finds more.
 bool IntervalRepair::at_once(const IntervalPlan& plan) const {
   if (space_.large() || !space_.many()) return space_.large();
   const auto over = std::ranges::count_if(
-      plan.stage_bytes, [&](Bytes bytes) { return bytes > *space_.problem.budget; });
+      plan.stage_bytes, [&](Bytes bytes) { return bytes > budget_; });
   return over > kFewOpsOverBudget;
 }
 
 // Each drop causes re-runs that cause further drops: the repair diverges.
 bool IntervalRepair::runs_away(const IntervalPlan& plan) const {
-  return plan.steps.size() > kMaxStepsPerOp * space_.graph.num_ops();
+  return plan.ops.size() > kMaxRunsPerOp * space_.graph.num_ops();
 }
 
 bool IntervalRepair::relieve(IntervalState& state, Random& random, bool give_up) {
   for (int round = 0; round < kRelieveRounds; ++round) {
     state.plan = evaluate(state.decisions);
-    if (state.plan.peak_bytes <= *space_.problem.budget) return state.plan.fits;
+    if (state.plan.peak_bytes <= budget_) return state.plan.fits;
     if (give_up && (effort_.exhausted() || runs_away(state.plan))) return false;
     if (far_beyond_the_cap(state.plan)) return false;
     const bool changed =
@@ -193,7 +81,7 @@ std::vector<double> sums_of_excess(const std::vector<Bytes>& bytes, Bytes budget
 // drop takes away. False if nothing could be dropped.
 bool IntervalRepair::relieve_once(IntervalState& state, Random& random, bool give_up) {
   std::vector<Bytes> bytes = state.plan.stage_bytes;
-  const Bytes budget = *space_.problem.budget;
+  const Bytes budget = budget_;
   const std::vector<double> excess_before = sums_of_excess(bytes, budget);
   std::size_t changed = 0;
   std::vector<char> hopeless(bytes.size(), 0);
@@ -231,9 +119,9 @@ EvictionQueue IntervalRepair::droppable_where_over(const IntervalState& state,
   std::int64_t priced = 0;
   for (const IntervalId g : space_.inner) {
     const ReuseInterval& interval = space_.model.interval(g);
-    if (state.decisions.holdings[g] != Holding::kHeld) continue;
+    if (!is_resident(state.decisions[g])) continue;
     if (excess_before[interval.end] <= excess_before[interval.begin + 1]) continue;
-    const double price = price_of_dropping(g, state.decisions.holdings);
+    const double price = price_of_dropping(g, state.decisions);
     queue.add({blurred(price / gain(g, excess_before), random), g}, interval.begin + 1,
               interval.end);
     ++priced;
@@ -245,11 +133,11 @@ EvictionQueue IntervalRepair::droppable_where_over(const IntervalState& state,
 // The same as relieve_once() for graphs with very many ops: prices are found once, and again when
 // an interval is taken, because its inputs may have been dropped since.
 bool IntervalRepair::relieve_all(IntervalState& state, Random& random) {
-  const Bytes budget = *space_.problem.budget;
+  const Bytes budget = budget_;
   const std::vector<double> excess_before = sums_of_excess(state.plan.stage_bytes, budget);
   EvictionQueue queue = droppable_where_over(state, excess_before, random);
   StageBytes bytes(state.plan.stage_bytes);
-  Holdings& holdings = state.decisions.holdings;
+  Decisions& decisions = state.decisions;
   std::vector<double> price(space_.model.size(), 0);  // when last computed
   std::int64_t taken = 0;
   bool changed = false;
@@ -262,14 +150,14 @@ bool IntervalRepair::relieve_all(IntervalState& state, Random& random) {
     ++taken;
     const ReuseInterval& interval = space_.model.interval(entry->interval);
     const double now =
-        price_of_dropping(entry->interval, holdings) / gain(entry->interval, excess_before);
+        price_of_dropping(entry->interval, decisions) / gain(entry->interval, excess_before);
     double& before = price[entry->interval];
     if (now > kRequeuePriceFactor * std::max(before, entry->score)) {
       before = now;
       queue.add({now, entry->interval}, interval.begin + 1, interval.end);
       continue;
     }
-    holdings[entry->interval] = Holding::kDropped;
+    decisions[entry->interval] = Holding::kDropped;
     bytes.add(interval.begin + 1, interval.end, -space_.graph.bytes(interval.tensor));
     changed = true;
   }
@@ -284,10 +172,10 @@ std::vector<IntervalRepair::Eviction> IntervalRepair::evictions(
     std::uint32_t stage, const IntervalState& state, const std::vector<double>& excess_before,
     Random& random) {
   std::vector<Eviction> found;
-  const Holdings& holdings = state.decisions.holdings;
+  const Decisions& decisions = state.decisions;
   for (const IntervalId g : space_.inner) {
-    if (!crosses(g, stage) || holdings[g] != Holding::kHeld) continue;
-    const double score = price_of_dropping(g, holdings) / gain(g, excess_before);
+    if (!crosses(g, stage) || !is_resident(decisions[g])) continue;
+    const double score = price_of_dropping(g, decisions) / gain(g, excess_before);
     found.push_back({blurred(score, random), {g}, {}});
   }
   for (const TensorId source : space_.sources) {
@@ -306,10 +194,10 @@ std::vector<IntervalRepair::Eviction> IntervalRepair::evictions(
 // Everything that is made from the source and held at the stage is dropped; the source is held.
 std::optional<IntervalRepair::Eviction> IntervalRepair::eviction_by_source(
     TensorId source, std::uint32_t stage, const IntervalState& state) {
-  const Holdings& holdings = state.decisions.holdings;
+  const Decisions& decisions = state.decisions;
   const IntervalId own = space_.model.intervals_of(source).back();
   if (space_.model.interval(own).begin >= stage) return std::nullopt;
-  const bool held = holdings[own] == Holding::kHeld;
+  const bool held = decisions[own] == Holding::kHeld;
   Eviction eviction;
   Bytes gain = held ? 0 : -space_.graph.bytes(source);
   double price = 0;
@@ -319,7 +207,7 @@ std::optional<IntervalRepair::Eviction> IntervalRepair::eviction_by_source(
       if (space_.graph.fixed(t) || space_.graph.bytes(t) == 0) continue;
       const IntervalId g = space_.model.interval_at(t, stage);
       if (!crosses(g, stage) || space_.model.last(g) || !space_.model.droppable(g)) continue;
-      if (holdings[g] != Holding::kHeld) continue;
+      if (!is_resident(decisions[g])) continue;
       eviction.dropped.push_back(g);
       gain += space_.graph.bytes(t);
       drops = true;
@@ -337,23 +225,23 @@ std::size_t IntervalRepair::drop_across(std::uint32_t stage, IntervalState& stat
                                         const std::vector<double>& excess_before, Random& random) {
   std::size_t dropped = 0;
   for (const Eviction& eviction : evictions(stage, state, excess_before, random)) {
-    if (bytes[stage] <= *space_.problem.budget) break;
-    Holdings& holdings = state.decisions.holdings;
+    if (bytes[stage] <= budget_) break;
+    Decisions& decisions = state.decisions;
     // Another choice may have taken a part of this one.
     const bool whole = std::ranges::all_of(
-        eviction.dropped, [&](IntervalId g) { return holdings[g] == Holding::kHeld; });
+        eviction.dropped, [&](IntervalId g) { return is_resident(decisions[g]); });
     if (!whole) continue;
     std::uint32_t end = 0;
     for (const IntervalId g : eviction.dropped) {
       const ReuseInterval& interval = space_.model.interval(g);
-      holdings[g] = Holding::kDropped;
+      decisions[g] = Holding::kDropped;
       for (std::uint32_t s = interval.begin + 1; s < interval.end; ++s)
         bytes[s] -= space_.graph.bytes(interval.tensor);
       end = std::max(end, interval.end);
     }
     if (eviction.held) {
       const ReuseInterval& interval = space_.model.interval(*eviction.held);
-      holdings[*eviction.held] = Holding::kHeld;
+      decisions[*eviction.held] = Holding::kHeld;
       for (std::uint32_t s = interval.begin + 1; s < end; ++s)
         bytes[s] += space_.graph.bytes(interval.tensor);
     }
@@ -368,16 +256,16 @@ std::size_t IntervalRepair::make_anew_across(std::uint32_t stage, IntervalState&
   for (const IntervalId g : space_.inner) {
     const ReuseInterval& interval = space_.model.interval(g);
     if (interval.begin >= stage || interval.end <= stage) continue;
-    if (state.decisions.holdings[g] != Holding::kDropped) continue;
-    state.decisions.holdings[g] = Holding::kNever;
+    if (state.decisions[g] != Holding::kDropped) continue;
+    state.decisions[g] = Holding::kRecomputeEachUse;
     ++changed;
   }
   // And what is of no further use but for running others again.
   for (const TensorId t : space_.sources) {
     const IntervalId g = space_.model.intervals_of(t).back();
-    if (space_.model.interval(g).begin >= stage || state.decisions.holdings[g] == Holding::kNever)
+    if (space_.model.interval(g).begin >= stage || state.decisions[g] == Holding::kRecomputeEachUse)
       continue;
-    state.decisions.holdings[g] = Holding::kNever;
+    state.decisions[g] = Holding::kRecomputeEachUse;
     ++changed;
   }
   return changed;
@@ -388,8 +276,8 @@ void IntervalRepair::refill(IntervalState& state, Random& random) {
   StageBytes bytes(state.plan.stage_bytes);
   std::vector<std::pair<double, IntervalId>> dropped;
   for (const IntervalId g : space_.inner) {
-    if (state.decisions.holdings[g] == Holding::kHeld) continue;
-    const double price = price_of_dropping(g, state.decisions.holdings);
+    if (is_resident(state.decisions[g])) continue;
+    const double price = price_of_dropping(g, state.decisions);
     dropped.emplace_back(
         -blurred(price / static_cast<double>(space_.graph.bytes(space_.model.interval(g).tensor)),
                  random),
@@ -403,9 +291,9 @@ void IntervalRepair::refill(IntervalState& state, Random& random) {
     // From when it comes back it is there anyway.
     const std::uint32_t first = interval.begin + 1;
     const std::uint32_t returned = state.plan.returned[g];
-    if (first >= returned || bytes.most(first, returned) + size > *space_.problem.budget) continue;
+    if (first >= returned || bytes.most(first, returned) + size > budget_) continue;
     bytes.add(first, returned, size);
-    fuller.decisions.holdings[g] = Holding::kHeld;
+    fuller.decisions[g] = Holding::kHeld;
     ++held;
   }
   if (held == 0) return;
@@ -413,15 +301,15 @@ void IntervalRepair::refill(IntervalState& state, Random& random) {
   if (fuller.plan.fits && fuller.plan.cost < state.plan.cost) state = std::move(fuller);
 }
 
-double IntervalRepair::price_of_dropping(IntervalId g, const Holdings& holdings) {
+double IntervalRepair::price_of_dropping(IntervalId g, const Decisions& decisions) {
   ++round_;
   const ReuseInterval& interval = space_.model.interval(g);
-  return rerun_price(space_.graph.producer(interval.tensor), interval.end, holdings, 0);
+  return rerun_price(space_.graph.producer(interval.tensor), interval.end, decisions, 0);
 }
 
 // The cost of recomputing an op's values at a later op, given what is held there. An estimate:
 // values that are dropped there may have come back before.
-double IntervalRepair::rerun_price(OpId op, std::uint32_t at, const Holdings& holdings, int depth) {
+double IntervalRepair::rerun_price(OpId op, std::uint32_t at, const Decisions& decisions, int depth) {
   if (mark_[op] == round_) return 0;
   mark_[op] = round_;
   const VariantId variant = base_variant(space_.graph, op);
@@ -430,8 +318,8 @@ double IntervalRepair::rerun_price(OpId op, std::uint32_t at, const Holdings& ho
   for (TensorId t : space_.graph.reads(variant)) {
     if (space_.graph.fixed(t)) continue;
     const IntervalId g = space_.model.interval_at(t, at);
-    const bool held = !space_.model.droppable(g) || holdings[g] == Holding::kHeld;
-    if (!held) price += rerun_price(space_.graph.producer(t), at, holdings, depth + 1);
+    const bool held = !space_.model.droppable(g) || is_resident(decisions[g]);
+    if (!held) price += rerun_price(space_.graph.producer(t), at, decisions, depth + 1);
   }
   return price;
 }

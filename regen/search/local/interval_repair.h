@@ -1,76 +1,54 @@
-// Repair: decisions of the interval model (interval_model.h), and of which values move to the host,
-// are changed until the plan fits the budget. Eviction drops values that are cheap to recompute
+// Repair: decisions of the interval model (interval_model.h) are changed until the plan fits the
+// budget. Eviction drops values that are cheap to recompute
 // where there are too many bytes; refilling holds dropped values where there is room.
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "regen/base/limit.h"
 #include "regen/base/random.h"
 #include "regen/search/local/eviction_queue.h"
-#include "regen/search/local/interval_model.h"
-#include "regen/search/planner.h"
+#include "regen/search/local/interval_evaluator.h"
 
 namespace regen::search {
-
-// All that is decided. Equal decisions give equal steps.
-struct IntervalDecisions {
-  Holdings holdings;
-  IdVector<TensorId, char> moved;
-};
-
-struct IntervalPlan {
-  std::vector<Step> steps;
-  double cost = 0;  // known only for a plan that fits
-  Bytes peak_bytes = 0;
-  bool fits = false;
-  std::vector<Bytes> stage_bytes;  // the most in use while each op, or what it needs again, runs
-  std::vector<std::uint32_t> returned;  // IntervalSequence::returned
-};
-
-struct IntervalState {
-  IntervalDecisions decisions;
-  IntervalPlan plan;
-};
-
-// What there is to decide; all workers of a search share it. The problem must have a budget and
-// outlive it.
-struct IntervalSpace {
-  explicit IntervalSpace(const Problem& posed);
-
-  bool can_move() const { return problem.link.can_move() && !movable.empty(); }
-
-  const Problem& problem;
-  const Graph& graph;
-  IntervalModel model;
-  // With more ops than this, and while many ops are over the budget, all of them are relieved in
-  // one pass and not one by one.
-  bool many() const { return graph.num_ops() > 1'000; }
-  // With more ops than this, methods of quadratic time take too long.
-  bool large() const { return graph.num_ops() > 2'500; }
-
-  OpId turn;
-  std::vector<TensorId> movable;       // in the order of making
-  std::vector<double> movable_before;  // bytes of those before each, and of all
-  std::vector<IntervalId> inner;       // droppable intervals of values with bytes, between two uses
-  std::vector<TensorId> sources;       // values of no further use from which others are made
-};
 
 class IntervalRepair {
  public:
   // The space and the effort must outlive it.
   IntervalRepair(const IntervalSpace& space, Effort& effort)
-      : space_(space), effort_(effort), mark_(space.graph.num_ops(), 0) {}
+      : space_(space),
+        effort_(effort),
+        budget_(*space.problem.budget),
+        mark_(space.graph.num_ops(), 0) {}
 
-  IntervalPlan evaluate(const IntervalDecisions& decisions);
+  IntervalPlan evaluate(const Decisions& decisions);
   // Drops held values where there are too many bytes until the plan fits. With `give_up` it stops
   // without success when the effort is exhausted.
   bool relieve(IntervalState& state, Random& random, bool give_up);
+  // The same for budgets at which estimates of what a drop saves do not suffice: every single change
+  // is chosen among several by evaluating them. Takes many evaluations, so it is for small graphs.
+  bool relieve_exactly(IntervalState& state, Random& random);
+  // Every other decision for each interval, and no early drop for each there is, in a random order,
+  // until nothing is cheaper. For small graphs too.
+  void descend(IntervalState& state, Random& random);
   // Holds dropped values where there is room.
   void refill(IntervalState& state, Random& random);
+  // Instead of the problem's.
+  void set_budget(Bytes budget) { budget_ = budget; }
   // The width of the random factor in scores: 0 is deterministic.
   void set_blur(double blur) { blur_ = blur; }
+
+ public:
+  // One change of the decisions.
+  struct Change {
+    TensorId tensor;
+    IntervalId interval = 0;
+    Holding holding = Holding::kDropped;
+    std::optional<EarlyDrop> early_drop;  // instead
+    std::uint32_t wanted = 0;             // the stage of its next use
+  };
 
  private:
   // One way to have fewer bytes at an op: values are dropped, perhaps after a value that they can
@@ -81,8 +59,6 @@ class IntervalRepair {
     std::optional<IntervalId> held;
   };
 
-  void price(IntervalPlan& plan, bool moves) const;
-  double cost_of_runs(const IntervalPlan& plan) const;
   // The plan is still too large and already costs so much that no repair stays within the cost cap.
   bool far_beyond_the_cap(const IntervalPlan& plan) const;
   bool at_once(const IntervalPlan& plan) const;
@@ -102,12 +78,27 @@ class IntervalRepair {
   bool crosses(IntervalId g, std::uint32_t stage) const {
     return space_.model.interval(g).begin < stage && stage < space_.model.interval(g).end;
   }
-  double price_of_dropping(IntervalId g, const Holdings& holdings);
-  double rerun_price(OpId op, std::uint32_t at, const Holdings& holdings, int depth);
+  std::uint32_t position_over_budget(const IntervalPlan& plan, Random& random) const;
+  std::vector<Change> changes_at(std::uint32_t position, const IntervalState& state) const;
+  void add_changes(TensorId t, std::uint32_t touched, std::uint32_t wanted,
+                   const Decisions& decisions, std::vector<Change>& changes) const;
+  std::optional<IntervalState> cheapest_change(const IntervalState& state,
+                                               std::span<const Change> changes, Random& random);
+  IntervalState with_change(const IntervalState& state, const Change& change);
+  double overflow(const IntervalPlan& plan) const;
+  bool try_other_holdings(IntervalState& state, IntervalId g, Random& random);
+  bool try_without(IntervalState& state, const EarlyDrop& drop, Random& random);
+  bool may_fit(const IntervalPlan& plan, TensorId t, std::uint32_t first, std::uint32_t last,
+               Random& random) const;
+  bool try_instead(IntervalState& state, Decisions decisions);
+
+  double price_of_dropping(IntervalId g, const Decisions& decisions);
+  double rerun_price(OpId op, std::uint32_t at, const Decisions& decisions, int depth);
   double blurred(double value, Random& random) const;
 
   const IntervalSpace& space_;
   Effort& effort_;
+  Bytes budget_;
   IdVector<OpId, std::uint32_t> mark_;
   std::uint32_t round_ = 0;
   double blur_ = 0.3;

@@ -8,6 +8,7 @@
 #include "regen/search/build/sequence.h"
 #include "regen/search/effort_fraction.h"
 #include "regen/search/local/interval_blocks.h"
+#include "regen/search/local/perturbation.h"
 #include "regen/search/local/search_worker.h"
 
 namespace regen::search {
@@ -21,6 +22,10 @@ constexpr int kTriesPerCycleOfLarge = 60;
 constexpr std::size_t kWorkers = 8;
 constexpr std::size_t kWorkersOfLarge = 2;
 constexpr int kRoundsPerSettler = 2;  // before the worst worker goes on from the best
+
+// By what fraction of the budget a descent lowers it at once, and the step at which it gives up.
+constexpr double kFirstBudgetStepFraction = 0.04;
+constexpr double kLastBudgetStepFraction = 0.0005;
 
 // The fraction of the effort for the first plans and for those from hints: they may take long.
 constexpr double kStartEffortFraction = 0.2;
@@ -57,16 +62,15 @@ void LocalSearch::add(IntervalState state, IntervalRepair& repair) {
 
 // The bytes of blocks are estimated, so smaller and smaller blocks are tried until a plan fits.
 void LocalSearch::start_in_blocks() {
-  const IntervalDecisions everything{space_.model.keep_everything(), early_values(0)};
-  const IntervalPlan kept = repair_.evaluate(everything);
+  const IntervalPlan kept = repair_.evaluate(space_.model.keep_everything());
   if (!kept.fits) add_blocks(IntervalBlocks(space_, kept));
 }
 
 void LocalSearch::add_blocks(const IntervalBlocks& blocks) {
   const auto budget = static_cast<double>(*space_.problem.budget);
   for (const double cheapest : {0.0, 0.25, 0.5, 0.75, 0.95}) {
-    for (const double share : {1.0, 0.98, 0.95, 0.9, 0.8}) {
-      auto decisions = blocks.within(share * budget, cheapest);
+    for (const double fraction : {1.0, 0.98, 0.95, 0.9, 0.8}) {
+      auto decisions = blocks.within(fraction * budget, cheapest);
       if (!decisions) break;
       IntervalState state{std::move(*decisions), {}};
       state.plan = repair_.evaluate(state.decisions);
@@ -81,26 +85,72 @@ void LocalSearch::start(bool give_up) {
   give_up |= space_.many();
   Effort own(fraction_of(effort_, kStartEffortFraction));
   IntervalRepair repair(space_, own);
-  for (const double share : {0.0, 1.0, 0.5, 1.5, 2.5}) {
-    if (share > 0 && !space_.can_move()) break;
+  for (const double moved : {0.0, 1.0, 0.5, 1.5, 2.5}) {
+    if (moved > 0 && !space_.can_move()) break;
     if ((give_up || best_) && own.exhausted()) break;
-    fit_and_add({{space_.model.keep_everything(), early_values(share)}, {}}, repair,
-                give_up || best_.has_value());
+    fit_and_add({move_early(moved), {}}, repair, give_up || best_.has_value());
   }
   effort_.add(own.work());
 }
 
 void LocalSearch::start_from(const Plan& plan) {
-  IntervalState state;
-  if (space_.model.read_plan(plan, state.decisions.holdings, state.decisions.moved)) {
-    fit_and_add(std::move(state));
+  if (auto decisions = space_.model.read_plan(plan)) start_from(std::move(*decisions));
+}
+
+void LocalSearch::start_exactly(std::uint64_t seed) {
+  if (space_.many()) return;
+  Random random(seed);
+  Effort own(fraction_of(effort_, kStartEffortFraction));
+  IntervalRepair repair(space_, own);
+  IntervalState state{space_.model.keep_everything(), {}};
+  if (repair.relieve_exactly(state, random)) {
+    repair.descend(state, random);
+    add(std::move(state), repair);
   }
+  effort_.add(own.work());
+}
+
+void LocalSearch::start_by_lowering(std::uint64_t seed) {
+  Random random(seed);
+  const Bytes target = *space_.problem.budget;
+  IntervalState state{space_.model.keep_everything(), {}};
+  state.plan = repair_.evaluate(state.decisions);
+  Bytes budget = std::max(target, state.plan.peak_bytes);
+  double step = kFirstBudgetStepFraction;
+  while (budget > target && step > kLastBudgetStepFraction && !effort_.exhausted()) {
+    const Bytes lower =
+        std::max(target, static_cast<Bytes>(static_cast<double>(budget) * (1 - step)));
+    repair_.set_budget(lower);
+    IntervalState next = state;
+    bool fits = repair_.relieve(next, random, true);
+    if (fits) repair_.refill(next, random);
+    if (!fits && !space_.many()) {
+      next = state;
+      fits = repair_.relieve_exactly(next, random);
+      if (fits) repair_.descend(next, random);
+    }
+    if (fits) {
+      // Room gained for nothing is taken along.
+      budget = std::max(target, std::min(lower, next.plan.peak_bytes));
+      step = std::min(kFirstBudgetStepFraction, step * 1.5);
+      state = std::move(next);
+      continue;
+    }
+    // Other decisions within the budget that is reached, and a smaller step from there.
+    step /= 2;
+    repair_.set_budget(budget);
+    next = state;
+    perturb(space_, next.decisions, random);
+    if (repair_.relieve(next, random, true)) state = std::move(next);
+  }
+  repair_.set_budget(target);
+  if (budget == target) fit_and_add(std::move(state));
 }
 
 void LocalSearch::start_from_hints(const std::vector<double>& again) {
   Effort own(fraction_of(effort_, kStartEffortFraction));
   IntervalRepair repair(space_, own);
-  const IntervalPlan kept = repair_.evaluate({space_.model.keep_everything(), early_values(0)});
+  const IntervalPlan kept = repair_.evaluate(space_.model.keep_everything());
   std::vector<std::uint32_t> over_before{0};  // how many ops are over the budget
   for (const Bytes b : kept.stage_bytes) {
     over_before.push_back(over_before.back() + (b > *space_.problem.budget));
@@ -111,17 +161,16 @@ void LocalSearch::start_from_hints(const std::vector<double>& again) {
     add_blocks(blocks);
   }
   for (const double threshold : {0.5, 0.95, 0.05}) {
-    for (const double share : {0.0, 0.5, 1.0}) {
-      if (share > 0 && !space_.can_move()) break;
+    for (const double moved : {0.0, 0.5, 1.0}) {
+      if (moved > 0 && !space_.can_move()) break;
       if (own.exhausted()) break;
-      IntervalState state{{space_.model.keep_everything(), early_values(share)}, {}};
+      IntervalState state{move_early(moved), {}};
       for (const IntervalId g : space_.inner) {
         const ReuseInterval& interval = space_.model.interval(g);
         const bool helps = over_before[interval.end] > over_before[interval.begin + 1];
         const bool hinted = again[space_.graph.producer(interval.tensor).index()] > threshold;
-        if (helps && hinted && !state.decisions.moved[interval.tensor]) {
-          state.decisions.holdings[g] = Holding::kDropped;
-        }
+        Holding& holding = state.decisions[g];
+        if (helps && hinted && holding == Holding::kHeld) holding = Holding::kDropped;
       }
       fit_and_add(std::move(state), repair, true);
     }
@@ -129,17 +178,18 @@ void LocalSearch::start_from_hints(const std::vector<double>& again) {
   effort_.add(own.work());
 }
 
-// The first values, as many as can be copied in this fraction of the forward pass.
-IdVector<TensorId, char> LocalSearch::early_values(double share) const {
-  const double seconds = share * forward_cost(space_.graph, space_.turn);
+// Everything is held, but the first values are moved over the turn, as many as can be copied in
+// this fraction of the forward pass.
+Decisions LocalSearch::move_early(double forward_fraction) const {
+  Decisions decisions = space_.model.keep_everything();
+  const double seconds = forward_fraction * forward_cost(space_.graph, space_.turn);
   auto bytes = static_cast<Bytes>(seconds * space_.problem.link.to_host);
-  IdVector<TensorId, char> moved(space_.graph.num_tensors(), 0);
-  for (TensorId t : space_.movable) {
-    bytes -= space_.graph.bytes(t);
+  for (const IntervalId g : space_.over_turn) {
+    bytes -= space_.graph.bytes(space_.model.interval(g).tensor);
     if (bytes < 0) break;
-    moved[t] = 1;
+    decisions[g] = Holding::kMoved;
   }
-  return moved;
+  return decisions;
 }
 
 void LocalSearch::improve(std::uint64_t seed, double good_enough, const Patience& patience) {
@@ -152,13 +202,17 @@ void LocalSearch::improve(std::uint64_t seed, double good_enough, const Patience
   // The more decisions there are, the longer an improvement may take.
   const int tries = static_cast<int>(std::min<std::size_t>(100 + 20 * space_.inner.size(), 40'000));
   const auto tired = [&](const SearchWorker& i) { return i.since_better() > tries; };
-  const Limits wait = fraction_of(effort_, patience.share);
+  const Limits wait = fraction_of(effort_, patience.fraction);
   std::optional<Effort> idle(wait);  // since something better was found
-  for (int round = 1; !effort_.exhausted() && best_->cost > good_enough; ++round) {
+  Effort whole({.seconds = patience.most.seconds, .work = patience.most.work});
+  for (int round = 1; !effort_.exhausted() && !whole.exhausted() && best_->cost > good_enough;
+       ++round) {
     const double before = std::min(best_->cost, patience.known);
     const std::int64_t work = effort_.work();
-    explore_all(workers, good_enough, *idle);
+    explore_all(workers, good_enough, std::min(whole.work_left(), idle->work_left()),
+                std::min(whole.seconds_left(), idle->seconds_left()));
     idle->add(effort_.work() - work);
+    whole.add(effort_.work() - work);
     if (best_->cost < before) idle.emplace(wait);
     if (idle->exhausted()) break;
     std::ranges::stable_sort(workers, {}, &SearchWorker::cost);
@@ -168,17 +222,14 @@ void LocalSearch::improve(std::uint64_t seed, double good_enough, const Patience
 }
 
 void LocalSearch::explore_all(std::vector<SearchWorker>& workers, double good_enough,
-                              const Effort& idle) {
+                              std::int64_t most_work, double most_seconds) {
   Limits limits = effort_.limits();
   // Workers that wait for a core need their part of the time too.
   const auto threads = static_cast<std::size_t>(available_threads());
   const std::size_t turns = (workers.size() + threads - 1) / threads;
-  const double seconds = std::min(effort_.seconds_left(), idle.seconds_left());
-  limits.seconds = seconds / static_cast<double>(turns);
-  if (limits.work != Limits{}.work) {
-    const std::int64_t work = std::min(effort_.work_left(), idle.work_left());
-    limits.work = work / static_cast<std::int64_t>(workers.size()) + 1;
-  }
+  limits.seconds = std::min(effort_.seconds_left(), most_seconds) / static_cast<double>(turns);
+  const std::int64_t work = std::min(effort_.work_left(), most_work);
+  limits.work = work / static_cast<std::int64_t>(workers.size()) + 1;
   const int tries = space_.large() ? kTriesPerCycleOfLarge : kTriesPerCycle;
   parallel_for(workers.size(), 0,
                [&](std::size_t i) { workers[i].explore(tries, good_enough, limits); });

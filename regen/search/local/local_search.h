@@ -1,5 +1,6 @@
-// Local search over the decisions of the interval model (interval_model.h) and over which values
-// move to the host. It finds the cheapest step list within the budget, as the simulator prices it.
+// Local search over the decisions of the interval model (interval_model.h). It finds the cheapest
+// step list within the budget, as the simulator prices it. `auto` searches with it, and the exact
+// planners find and improve their incumbents with it.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,9 @@ class SearchWorker;
 
 // How long a search may go on without a plan that is better than the known one.
 struct Patience {
-  double share = 1;  // the fraction of the effort that is left
+  double fraction = 1;  // of the effort that is left
   double known = std::numeric_limits<double>::infinity();
+  Limits most = {};  // of the whole search, whatever it finds: seconds and work count
 };
 
 class LocalSearch {
@@ -32,15 +34,24 @@ class LocalSearch {
   // Starts from keeping everything, and evicts until the plan fits; with `give_up` only while there
   // is effort left.
   void start(bool give_up = false);
-  // Starts from a plan of another planner, if the model can express it.
+  // Starts from a plan of another planner, if the model can express it, or from decisions.
   void start_from(const Plan& plan);
+  void start_from(Decisions decisions) { fit_and_add({std::move(decisions), {}}); }
+  // Starts from keeping everything, with an exact repair. For small graphs only; nothing on others.
+  void start_exactly(std::uint64_t seed);
+  // For budgets to which no start can be repaired in one go: lowers the budget in small steps, each
+  // from the decisions that kept the one before.
+  void start_by_lowering(std::uint64_t seed);
   // Starts by dropping the values that a bound recomputes: a number between 0 and 1 for each op.
   void start_from_hints(const std::vector<double>& again);
   // Searches until the effort is exhausted, a plan costs at most `good_enough`, or `patience` ends.
   // Uses all cores; their number does not change what is found with a given amount of work.
   void improve(std::uint64_t seed, double good_enough, const Patience& patience);
 
+  const IntervalModel& model() const { return space_.model; }
   const std::optional<IntervalPlan>& best() const { return best_; }
+  // Needs a best one.
+  Plan best_plan() const { return {.steps = steps_of(space_.graph, *best_)}; }
 
  private:
   // Repair may give up: another start has given a plan already.
@@ -49,9 +60,9 @@ class LocalSearch {
   void add(IntervalState state, IntervalRepair& repair);
   void add_blocks(const IntervalBlocks& blocks);
   void offer(const IntervalState& state);
-  IdVector<TensorId, char> early_values(double share) const;
-  void explore_all(std::vector<class SearchWorker>& workers, double good_enough,
-                   const Effort& idle);
+  Decisions move_early(double forward_fraction) const;
+  void explore_all(std::vector<SearchWorker>& workers, double good_enough, std::int64_t most_work,
+                   double most_seconds);
 
   IntervalSpace space_;
   Effort& effort_;

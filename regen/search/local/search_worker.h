@@ -1,9 +1,11 @@
 // One of several local searches that run side by side from different plans. A try holds some
 // dropped values or moves other values, repairs the plan, and accepts it if it is cheaper, or for a
-// while if it is a little more expensive.
+// while if it is a little more expensive. On small graphs each cycle of tries ends with a descent:
+// every other decision for every single interval, evaluated exactly.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "regen/search/local/interval_repair.h"
 
@@ -26,13 +28,7 @@ class SearchWorker {
   int since_better() const { return since_better_; }
 
  private:
-  void perturb(IntervalState& state);
-  void hold_some(IntervalState& state);
-  void change_movement(IntervalState& state);
-  void exchange_movement(IntervalState& state);
-  void set_moved(IntervalState& state, TensorId t, bool moved);
-  TensorId any_value();
-  TensorId large_value();
+  bool try_next(IntervalRepair& repair, IntervalState& next);
 
   const IntervalSpace* space_;
   Random random_;
@@ -40,6 +36,9 @@ class SearchWorker {
   IntervalState best_;
   std::int64_t work_ = 0;
   int since_better_ = 0;  // tries
+  bool estimate_failed_ = false;
+  // The cost after the last descent: at this cost another one finds nothing.
+  double descended_to_ = std::numeric_limits<double>::infinity();
 };
 
 }  // namespace regen::search

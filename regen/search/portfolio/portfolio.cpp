@@ -35,6 +35,9 @@ constexpr double kTooExpensiveToRepair = 1.5;
 // methods resume: than a plan of theirs, and than one of its own.
 constexpr double kPatienceWithTheirs = 0.25;
 constexpr double kPatienceWithOwn = 0.5;
+// Before the exact methods: at most this fraction of the effort, and this one without success.
+constexpr double kSearchBeforeExact = 0.4;
+constexpr double kPatienceBeforeExact = 0.1;
 constexpr double kBoundFraction = 0.3;               // of what the quick round leaves
 constexpr double kEveryOrderFraction = 0.02;         // of the whole effort
 constexpr std::size_t kMostOpsInEveryOrder = 3'000;  // above, the tables of its bound fill memory
@@ -64,9 +67,12 @@ class Portfolio {
       start(*search);
     }
     ask_round(Round::kQuick, quiet_, search ? &*search : nullptr);
+    if (search && !nothing_better()) start_exactly(*search);
     rescue(search ? &*search : nullptr);
     if (search && !nothing_better()) {
       find_bound(*search);
+      improve(*search, problem_.options.seed, kPatienceBeforeExact,
+              fraction_of(effort_, kSearchBeforeExact));
       if (!fits() || !effort_.exhausted()) go_on(Round::kExact, 0, *search);
       improve(*search, problem_.options.seed, patience());
       if (!nothing_better() && !effort_.exhausted()) {
@@ -89,10 +95,19 @@ class Portfolio {
     take(search, Part::kStart);
   }
 
-  void improve(LocalSearch& search, std::uint64_t seed, double patience) {
+  // The budget is lowered step by step where no quick planner reaches it.
+  void start_exactly(LocalSearch& search) {
+    if (!is_ablated(problem_, Part::kExactStart)) search.start_exactly(problem_.options.seed);
+    take(search, Part::kExactStart);
+    if (fits() || is_ablated(problem_, Part::kLowering)) return;
+    search.start_by_lowering(problem_.options.seed);
+    take(search, Part::kLowering);
+  }
+
+  void improve(LocalSearch& search, std::uint64_t seed, double patience, const Limits& most = {}) {
     if (is_ablated(problem_, Part::kLocalSearch)) return;
     const double known = best_.best() ? best_.best()->simulation.cost : kNoPlan;
-    search.improve(seed, bound_ * (1 + kSameCost), {.share = patience, .known = known});
+    search.improve(seed, bound_ * (1 + kSameCost), {.fraction = patience, .known = known, .most = most});
     take(search, Part::kLocalSearch);
     report();
   }
@@ -219,7 +234,7 @@ class Portfolio {
 
   void take(const LocalSearch& search, Part part) {
     if (!search.best()) return;
-    Candidate candidate{.plan = {.steps = search.best()->steps}, .note = "local search"};
+    Candidate candidate{.plan = search.best_plan(), .note = "local search"};
     auto simulation = simulate(graph_, candidate.plan, {.link = problem_.link});
     if (!simulation.ok()) return;
     candidate.simulation = *simulation;

@@ -1,0 +1,268 @@
+// The parts of IntervalRepair that evaluate every single change.
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "regen/base/tolerance.h"
+#include "regen/search/local/interval_repair.h"
+
+namespace regen::search {
+namespace {
+
+// So many changes that cost little for their bytes are evaluated first, the others only if none of
+// these helps.
+constexpr std::size_t kChangesTried = 16;
+// Changes at random, where none helps alone: one may make another possible.
+constexpr int kMaxEscapes = 12;
+constexpr double kBlindTrialProbability = 0.05;
+constexpr std::uint32_t kNoStage = std::numeric_limits<std::uint32_t>::max();
+
+void apply(const IntervalRepair::Change& change, Decisions& decisions) {
+  if (change.early_drop) {
+    decisions.add(*change.early_drop);
+  } else {
+    decisions[change.interval] = change.holding;
+  }
+}
+
+// In ascending order.
+std::span<const OpId> runs_of_stage(const IntervalPlan& plan, std::uint32_t stage) {
+  const auto found = std::ranges::equal_range(plan.stage, stage);
+  return std::span(plan.ops).subspan(static_cast<std::size_t>(found.begin() - plan.stage.begin()),
+                                     found.size());
+}
+
+void shuffle(std::vector<std::size_t>& order, Random& random) {
+  for (std::size_t i = order.size(); i > 1; --i) {
+    const std::int64_t other = random.between(0, static_cast<std::int64_t>(i) - 1);
+    std::swap(order[i - 1], order[static_cast<std::size_t>(other)]);
+  }
+}
+
+}  // namespace
+
+double IntervalRepair::overflow(const IntervalPlan& plan) const {
+  double sum = 0;
+  for (const Bytes bytes : plan.stage_bytes) {
+    sum += static_cast<double>(std::max<Bytes>(0, bytes - budget_));
+  }
+  return sum;
+}
+
+// The worst position of a stage above the budget: mostly the worst of all, at times another, so that
+// the repair does not always work at the same place.
+std::uint32_t IntervalRepair::position_over_budget(const IntervalPlan& plan, Random& random) const {
+  const auto peak = std::ranges::max_element(plan.stage_bytes) - plan.stage_bytes.begin();
+  auto chosen = static_cast<std::size_t>(peak);
+  if (random.between(0, 3) == 0) {
+    std::int64_t seen = 0;
+    for (std::size_t stage = 0; stage < plan.stage_bytes.size(); ++stage) {
+      if (plan.stage_bytes[stage] > budget_ && random.between(0, seen++) == 0) chosen = stage;
+    }
+  }
+  return plan.worst[chosen];
+}
+
+// For each value that waits at the position: to drop or to move it between its last use before and
+// its next use after.
+std::vector<IntervalRepair::Change> IntervalRepair::changes_at(std::uint32_t position,
+                                                               const IntervalState& state) const {
+  const Graph& graph = space_.graph;
+  const IntervalPlan& plan = state.plan;
+  IdVector<TensorId, std::uint32_t> next_use(graph.num_tensors(), kNoStage);
+  for (TensorId t : graph.tensors()) {
+    if (!graph.fixed(t) && graph.kind(t) == TensorKind::kOutput) {
+      next_use[t] = static_cast<std::uint32_t>(graph.num_ops() - 1);
+    }
+  }
+  for (std::size_t at = plan.ops.size(); --at > position;) {
+    const VariantId variant = space_.model.variant(plan.ops[at]);
+    for (TensorId t : graph.makes(variant)) next_use[t] = kNoStage;
+    for (TensorId t : graph.reads(variant)) next_use[t] = plan.stage[at];
+  }
+  const VariantId present = space_.model.variant(plan.ops[position]);
+  for (TensorId t : graph.makes(present)) next_use[t] = kNoStage;
+  for (TensorId t : graph.reads(present)) next_use[t] = kNoStage;
+  std::vector<Change> changes;
+  for (std::size_t at = position; at-- > 0;) {
+    const VariantId variant = space_.model.variant(plan.ops[at]);
+    const auto consider = [&](TensorId t) {
+      const std::uint32_t wanted = std::exchange(next_use[t], kNoStage);
+      if (wanted == kNoStage || graph.fixed(t) || graph.bytes(t) == 0) return;
+      if (plan.stage[at] < wanted) add_changes(t, plan.stage[at], wanted, state.decisions, changes);
+    };
+    for (TensorId t : graph.makes(variant)) consider(t);
+    for (TensorId t : graph.reads(variant)) consider(t);
+  }
+  std::ranges::stable_sort(changes, {}, [&](const Change& change) {
+    const OpId maker = graph.producer(change.tensor);
+    return graph.rerun_cost(space_.model.variant(maker)) /
+           static_cast<double>(graph.bytes(change.tensor));
+  });
+  return changes;
+}
+
+void IntervalRepair::add_changes(TensorId t, std::uint32_t touched, std::uint32_t wanted,
+                                 const Decisions& decisions, std::vector<Change>& changes) const {
+  const IntervalId g = space_.model.interval_at(t, wanted);
+  if (space_.model.droppable(g)) {
+    const bool from_its_begin = touched == space_.model.interval(g).begin;
+    if (from_its_begin && is_resident(decisions[g])) {
+      changes.push_back({t, g, Holding::kDropped, {}, wanted});
+    } else {
+      changes.push_back({t, g, Holding::kDropped, EarlyDrop{touched + 1, t}, wanted});
+    }
+  }
+  if (space_.can_move() && !space_.model.last(g) && decisions[g] == Holding::kHeld) {
+    changes.push_back({t, g, Holding::kMoved, {}, wanted});
+  }
+}
+
+// Ops that the change makes run again at the value's next use leave nothing behind for later uses: by
+// itself that could take more bytes than the change frees. A descent holds what pays.
+IntervalState IntervalRepair::with_change(const IntervalState& state, const Change& change) {
+  IntervalState next{state.decisions, {}};
+  apply(change, next.decisions);
+  next.plan = evaluate(next.decisions);
+  if (change.holding == Holding::kMoved) return next;
+  const std::span<const OpId> before = runs_of_stage(state.plan, change.wanted);
+  bool changed = false;
+  for (const OpId op : runs_of_stage(next.plan, change.wanted)) {
+    if (op.index() == change.wanted || std::ranges::binary_search(before, op)) continue;
+    for (TensorId t : space_.graph.makes(space_.model.variant(op))) {
+      if (t == change.tensor || space_.graph.fixed(t)) continue;
+      next.decisions.add({change.wanted + 1, t});
+      changed = true;
+    }
+  }
+  if (changed) next.plan = evaluate(next.decisions);
+  return next;
+}
+
+// The one with the least cost for what it takes off the overflow, with some noise.
+std::optional<IntervalState> IntervalRepair::cheapest_change(const IntervalState& state,
+                                                             std::span<const Change> changes,
+                                                             Random& random) {
+  std::optional<IntervalState> best;
+  double least = std::numeric_limits<double>::infinity();
+  const double before = overflow(state.plan);
+  const double small =
+      1e-6 * space_.graph.base_cost() / static_cast<double>(space_.graph.num_ops());
+  for (const Change& change : changes) {
+    IntervalState next = with_change(state, change);
+    const double gain = before - overflow(next.plan);
+    if (gain <= 0) continue;
+    const double noise = 0.75 + 0.5 * random.real();
+    const double price = noise * (next.plan.cost - state.plan.cost + small) / gain;
+    if (price >= least) continue;
+    least = price;
+    best = std::move(next);
+  }
+  return best;
+}
+
+bool IntervalRepair::relieve_exactly(IntervalState& state, Random& random) {
+  state.plan = evaluate(state.decisions);
+  for (int escapes = 0; escapes < kMaxEscapes && !effort_.exhausted();) {
+    if (state.plan.peak_bytes <= budget_) return state.plan.fits;
+    if (runs_away(state.plan) || far_beyond_the_cap(state.plan)) return false;
+    const std::vector<Change> changes =
+        changes_at(position_over_budget(state.plan, random), state);
+    const std::size_t few = std::min(changes.size(), kChangesTried);
+    auto next = cheapest_change(state, std::span(changes).first(few), random);
+    if (!next) next = cheapest_change(state, std::span(changes).subspan(few), random);
+    if (next) {
+      state = std::move(*next);
+      continue;
+    }
+    ++escapes;
+    if (changes.empty()) continue;
+    const std::int64_t chosen = random.between(0, std::ssize(changes) - 1);
+    state = with_change(state, changes[static_cast<std::size_t>(chosen)]);
+  }
+  return false;
+}
+
+void IntervalRepair::descend(IntervalState& state, Random& random) {
+  bool better = true;
+  while (better) {
+    better = false;
+    const std::vector<EarlyDrop> drops = state.decisions.early_drops();
+    std::vector<std::size_t> order;  // intervals, then early drops
+    for (std::size_t i = 0; i < space_.model.size() + drops.size(); ++i) order.push_back(i);
+    shuffle(order, random);
+    for (const std::size_t i : order) {
+      if (effort_.exhausted()) return;
+      better |= i < space_.model.size()
+                    ? try_other_holdings(state, static_cast<IntervalId>(i), random)
+                    : try_without(state, drops[i - space_.model.size()], random);
+    }
+  }
+}
+
+// Whether to hold a value at the stages from `first` to before `last` has a chance. Where there is no
+// room it rarely fits, through bytes that other ops no longer take, so it is rarely tried.
+bool IntervalRepair::may_fit(const IntervalPlan& plan, TensorId t, std::uint32_t first,
+                             std::uint32_t last, Random& random) const {
+  const Bytes room = budget_ - space_.graph.bytes(t);
+  for (std::uint32_t stage = first; stage < last; ++stage) {
+    if (plan.stage_bytes[stage] > room) return random.chance(kBlindTrialProbability);
+  }
+  return true;
+}
+
+bool IntervalRepair::try_without(IntervalState& state, const EarlyDrop& drop, Random& random) {
+  const IntervalPlan& plan = state.plan;
+  const OpId maker = space_.graph.producer(drop.tensor);
+  const auto from = std::ranges::lower_bound(plan.stage, drop.stage) - plan.stage.begin();
+  const auto again = std::find(plan.ops.begin() + from, plan.ops.end(), maker);
+  if (again != plan.ops.end()) {
+    const std::uint32_t returned = plan.stage[static_cast<std::size_t>(again - plan.ops.begin())];
+    if (!may_fit(plan, drop.tensor, drop.stage, returned, random)) return false;
+  }
+  Decisions without = state.decisions;
+  without.remove(drop);
+  return try_instead(state, std::move(without));
+}
+
+bool IntervalRepair::try_other_holdings(IntervalState& state, IntervalId g, Random& random) {
+  const ReuseInterval& interval = space_.model.interval(g);
+  const Holding present = state.decisions[g];
+  if (space_.graph.bytes(interval.tensor) == 0) return false;
+  // Within the budget and without stalls, to drop or to move a value only adds cost.
+  const bool moves = !state.plan.steps.empty();
+  if (present == Holding::kHeld && !moves) return false;
+  const bool leaves = !space_.model.last(g) && interval.end - interval.begin > 1;
+  const bool droppable = space_.model.droppable(g);
+  const auto possible = [&](Holding other) {
+    switch (other) {
+      case Holding::kHeld:
+        return present == Holding::kMoved || may_fit(state.plan, interval.tensor,
+                                                     interval.begin + 1, state.plan.returned[g],
+                                                     random);
+      case Holding::kMoved:
+        return leaves && space_.can_move();
+      default:
+        // Between the two ways of recomputing there is rarely a difference in cost.
+        return droppable && (is_resident(present) || random.chance(kBlindTrialProbability));
+    }
+  };
+  bool better = false;
+  for (const Holding other :
+       {Holding::kHeld, Holding::kMoved, Holding::kDropped, Holding::kRecomputeEachUse}) {
+    if (other == present || !possible(other)) continue;
+    Decisions decisions = state.decisions;
+    decisions[g] = other;
+    better |= try_instead(state, std::move(decisions));
+  }
+  return better;
+}
+
+bool IntervalRepair::try_instead(IntervalState& state, Decisions decisions) {
+  IntervalPlan plan = evaluate(decisions);
+  if (!plan.fits || !clearly_below(plan.cost, state.plan.cost)) return false;
+  state = {std::move(decisions), std::move(plan)};
+  return true;
+}
+
+}  // namespace regen::search
