@@ -1,5 +1,6 @@
 // The parts of IntervalRepair that evaluate every single change.
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -191,6 +192,13 @@ void IntervalRepair::descend(IntervalState& state, Random& random) {
     std::vector<std::size_t> order;  // intervals, then early drops
     for (std::size_t i = 0; i < space_.model.size() + drops.size(); ++i) order.push_back(i);
     shuffle(order, random);
+    // Room goes to what is expensive to recompute.
+    std::ranges::stable_sort(order, std::greater(), [&](std::size_t i) {
+      const TensorId t = i < space_.model.size()
+                             ? space_.model.interval(static_cast<IntervalId>(i)).tensor
+                             : drops[i - space_.model.size()].tensor;
+      return space_.graph.rerun_cost(space_.model.variant(space_.graph.producer(t)));
+    });
     for (const std::size_t i : order) {
       if (effort_.exhausted()) return;
       better |= i < space_.model.size()

@@ -110,6 +110,19 @@ void LocalSearch::start_exactly(std::uint64_t seed) {
   effort_.add(own.work());
 }
 
+bool LocalSearch::relieve_best(IntervalState& state, Random& random) {
+  const bool exactly = !space_.many();
+  if (!(exactly ? repair_.relieve_exactly(state, random) : repair_.relieve(state, random, true))) {
+    return false;
+  }
+  if (exactly) {
+    repair_.descend(state, random);
+  } else {
+    repair_.refill(state, random);
+  }
+  return true;
+}
+
 void LocalSearch::start_by_lowering(std::uint64_t seed) {
   Random random(seed);
   const Bytes target = *space_.problem.budget;
@@ -122,14 +135,7 @@ void LocalSearch::start_by_lowering(std::uint64_t seed) {
         std::max(target, static_cast<Bytes>(static_cast<double>(budget) * (1 - step)));
     repair_.set_budget(lower);
     IntervalState next = state;
-    bool fits = repair_.relieve(next, random, true);
-    if (fits) repair_.refill(next, random);
-    if (!fits && !space_.many()) {
-      next = state;
-      fits = repair_.relieve_exactly(next, random);
-      if (fits) repair_.descend(next, random);
-    }
-    if (fits) {
+    if (relieve_best(next, random)) {
       // Room gained for nothing is taken along.
       budget = std::max(target, std::min(lower, next.plan.peak_bytes));
       step = std::min(kFirstBudgetStepFraction, step * 1.5);
@@ -140,8 +146,8 @@ void LocalSearch::start_by_lowering(std::uint64_t seed) {
     step /= 2;
     repair_.set_budget(budget);
     next = state;
-    perturb(space_, next.decisions, random);
-    if (repair_.relieve(next, random, true)) state = std::move(next);
+    perturb_few(space_, next.decisions, random);
+    if (relieve_best(next, random)) state = std::move(next);
   }
   repair_.set_budget(target);
   if (budget == target) fit_and_add(std::move(state));

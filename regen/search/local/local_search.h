@@ -58,6 +58,8 @@ class LocalSearch {
   void fit_and_add(IntervalState state) { fit_and_add(std::move(state), repair_, true); }
   void fit_and_add(IntervalState state, IntervalRepair& repair, bool give_up);
   void add(IntervalState state, IntervalRepair& repair);
+  // Repairs and improves as exactly as the graph's size allows.
+  bool relieve_best(IntervalState& state, Random& random);
   void add_blocks(const IntervalBlocks& blocks);
   void offer(const IntervalState& state);
   Decisions move_early(double forward_fraction) const;
