@@ -7,6 +7,7 @@
 #include "regen/graph/analysis.h"
 #include "regen/plan/validate.h"
 #include "regen/search/build/sequence.h"
+#include "regen/search/local/interval_repair.h"
 #include "regen/search/local/local_search.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/recurrent_graph.h"
@@ -20,10 +21,6 @@ Bytes share_of_peak(const Graph& graph, double share) {
                      share * static_cast<double>(live_bytes_keep_all(graph).peak_bytes - fixed));
 }
 
-IntervalDecisions keep_everything(const IntervalSpace& space) {
-  return {space.model.keep_everything(), IdVector<TensorId, char>(space.graph.num_tensors(), 0)};
-}
-
 class LongGraph : public ::testing::TestWithParam<double> {};
 
 TEST_P(LongGraph, BlocksFitAndCostLessThanAnotherForwardPass) {
@@ -32,7 +29,7 @@ TEST_P(LongGraph, BlocksFitAndCostLessThanAnotherForwardPass) {
   const IntervalSpace space(problem);
   Effort effort;
   IntervalRepair repair(space, effort);
-  const IntervalBlocks blocks(space, repair.evaluate(keep_everything(space)));
+  const IntervalBlocks blocks(space, repair.evaluate(space.model.keep_everything()));
   const auto decisions = blocks.within(static_cast<double>(*problem.budget));
   ASSERT_TRUE(decisions);
   const IntervalPlan plan = repair.evaluate(*decisions);
@@ -54,7 +51,7 @@ TEST_P(LongGraph, AStartIsFoundInWorkThatGrowsWithTheGraph) {
     search.start_in_blocks();
     search.start();
     ASSERT_TRUE(search.best());
-    const Plan plan{.steps = search.best()->steps};
+    const Plan plan = search.best_plan();
     EXPECT_TRUE(validate(graph, plan).ok());
     EXPECT_LE(simulate(graph, plan)->peak_bytes, *problem.budget);
     EXPECT_LT(effort.work(), static_cast<std::int64_t>(200 * graph.num_ops()));
@@ -73,7 +70,7 @@ TEST(IntervalBlocks, NothingIsFoundWhereNoBlocksFit) {
   const IntervalSpace space(problem);
   Effort effort;
   IntervalRepair repair(space, effort);
-  const IntervalBlocks blocks(space, repair.evaluate(keep_everything(space)));
+  const IntervalBlocks blocks(space, repair.evaluate(space.model.keep_everything()));
   EXPECT_FALSE(blocks.within(0));
 }
 
@@ -83,7 +80,7 @@ TEST(IntervalBlocks, WhatIsPreferredIsDroppedFirst) {
   const IntervalSpace space(problem);
   Effort effort;
   IntervalRepair repair(space, effort);
-  const IntervalPlan kept = repair.evaluate(keep_everything(space));
+  const IntervalPlan kept = repair.evaluate(space.model.keep_everything());
   std::vector<double> again(graph.num_ops(), 0);
   for (OpId op : graph.ops()) again[op.index()] = graph.type(op) == "gates";
   const auto gates_dropped = [&](const IntervalBlocks& blocks) {
@@ -91,7 +88,7 @@ TEST(IntervalBlocks, WhatIsPreferredIsDroppedFirst) {
     int dropped = 0;
     for (const IntervalId g : space.inner) {
       const bool gates = graph.type(graph.producer(space.model.interval(g).tensor)) == "gates";
-      dropped += gates && decisions->holdings[g] == Holding::kDropped;
+      dropped += gates && (*decisions)[g] == Holding::kDropped;
     }
     return dropped;
   };
@@ -115,11 +112,11 @@ TEST(IntervalBlocks, DecisionsAlwaysGiveAValidPlan) {
       const IntervalSpace space(problem);
       Effort effort;
       IntervalRepair repair(space, effort);
-      const IntervalBlocks blocks(space, repair.evaluate(keep_everything(space)));
+      const IntervalBlocks blocks(space, repair.evaluate(space.model.keep_everything()));
       const auto decisions = blocks.within(static_cast<double>(*problem.budget));
       if (!decisions) continue;
       ++found;
-      const auto valid = validate(graph, {.steps = repair.evaluate(*decisions).steps});
+      const auto valid = validate(graph, {.steps = steps_of(graph, repair.evaluate(*decisions))});
       EXPECT_TRUE(valid.ok()) << "seed " << seed << ": " << valid.error().message;
     }
   }

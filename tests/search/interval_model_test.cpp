@@ -57,7 +57,7 @@ TEST(IntervalModel, KeepingEverythingRunsEachOpOnce) {
 TEST(IntervalModel, WhatIsMissingRunsAgainOnceAndThenStays) {
   const Graph graph = small_graph();
   const IntervalModel model(graph);
-  Holdings holdings = model.keep_everything();
+  Decisions holdings = model.keep_everything();
   holdings[model.intervals_of(TensorId(0))[1]] = Holding::kDropped;  // a between b and gb
   holdings[model.intervals_of(TensorId(1))[1]] = Holding::kDropped;  // b between c and ga
   const IntervalSequence sequence = model.sequence(holdings);
@@ -69,6 +69,34 @@ TEST(IntervalModel, WhatIsMissingRunsAgainOnceAndThenStays) {
   EXPECT_EQ(ops_of(model.sequence(holdings)), (std::vector<std::size_t>{0, 1, 2, 0, 3, 0, 1, 4}));
 }
 
+Decisions random_decisions(const IntervalModel& model, const Graph& graph, Random& random) {
+  Decisions decisions = model.keep_everything();
+  for (IntervalId g = 0; g < model.size(); ++g) {
+    if (model.droppable(g) && random.chance(0.4)) {
+      decisions[g] = random.chance(0.5) ? Holding::kDropped : Holding::kRecomputeEachUse;
+    }
+  }
+  for (TensorId t : graph.tensors()) {
+    const auto stage = static_cast<std::uint32_t>(
+        random.between(0, static_cast<std::int64_t>(graph.num_ops()) - 1));
+    if (!graph.fixed(t) && random.chance(0.2)) decisions.add({stage, t});
+  }
+  return decisions;
+}
+
+// A value is made again for each use after an early drop, and only then.
+TEST(IntervalModel, AnEarlyDropEndsAStayBetweenReRuns) {
+  const Graph graph = small_graph();
+  const IntervalModel model(graph);
+  Decisions decisions = model.keep_everything();
+  decisions[model.intervals_of(TensorId(0))[1]] = Holding::kDropped;  // a between b and gb
+  const std::size_t once = model.sequence(decisions).ops.size();
+  decisions.add({4, TensorId(0)});
+  EXPECT_EQ(model.sequence(decisions).ops.size(), once + 1);
+  decisions.remove({4, TensorId(0)});
+  EXPECT_EQ(model.sequence(decisions).ops.size(), once);
+}
+
 TEST(IntervalModel, AnyDecisionsGiveAValidPlanThatCanBeReadBack) {
   int plans = 0;
   int equal = 0;
@@ -77,28 +105,21 @@ TEST(IntervalModel, AnyDecisionsGiveAValidPlanThatCanBeReadBack) {
     const Graph graph = testing::random_training_graph(random, {.max_layers = 8});
     if (!check_sequences_possible(graph).ok()) continue;
     const IntervalModel model(graph);
-    Holdings holdings = model.keep_everything();
-    for (IntervalId g = 0; g < model.size(); ++g) {
-      if (model.droppable(g) && random.chance(0.4)) {
-        holdings[g] = random.chance(0.5) ? Holding::kDropped : Holding::kNever;
-      }
-    }
-    const Plan plan = plan_from_sequence(graph, model.sequence(holdings).ops);
+    const Decisions decisions = random_decisions(model, graph, random);
+    const Plan plan = plan_from_sequence(graph, model.sequence(decisions).ops);
     const auto valid = validate(graph, plan, {});
     ASSERT_TRUE(valid.ok()) << "seed " << seed << ": " << valid.error().message;
     ++plans;
-    Holdings read;
-    IdVector<TensorId, char> moved;
-    ASSERT_TRUE(model.read_plan(plan, read, moved));
-    const auto again = simulate(graph, plan_from_sequence(graph, model.sequence(read).ops));
+    const auto read = model.read_plan(plan);
+    ASSERT_TRUE(read);
+    const auto again = simulate(graph, plan_from_sequence(graph, model.sequence(*read).ops));
     const auto first = simulate(graph, plan);
     ASSERT_TRUE(again.ok() && first.ok());
-    // Reading forgets why a value came back when it did, so some plans come back a little
-    // different.
+    // Variants that overwrite inputs are chosen for the sequence, not read from the plan.
     equal += again->cost == first->cost && again->peak_bytes == first->peak_bytes;
   }
   EXPECT_GT(plans, 1500);
-  EXPECT_GT(equal, plans / 2);
+  EXPECT_GT(equal, plans * 95 / 100);
 }
 
 TEST(IntervalModel, APlanInAnotherOrderIsNotRead) {
@@ -110,10 +131,8 @@ TEST(IntervalModel, APlanInAnotherOrderIsNotRead) {
   add("b");
   const Graph graph = std::move(builder).build().value();
   const IntervalModel model(graph);
-  Holdings holdings;
-  IdVector<TensorId, char> moved;
-  EXPECT_FALSE(model.read_plan(plan_from_sequence(graph, {OpId(1), OpId(0)}), holdings, moved));
-  EXPECT_TRUE(model.read_plan(plan_from_sequence(graph, {OpId(0), OpId(1)}), holdings, moved));
+  EXPECT_FALSE(model.read_plan(plan_from_sequence(graph, {OpId(1), OpId(0)})));
+  EXPECT_TRUE(model.read_plan(plan_from_sequence(graph, {OpId(0), OpId(1)})));
 }
 
 }  // namespace

@@ -143,9 +143,9 @@ TEST(RepeatableOps, AnyOfThemCanRunAgain) {
   const IntervalModel model(graph);
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     Random random(seed);
-    Holdings holdings = model.keep_everything();
+    Decisions holdings = model.keep_everything();
     for (IntervalId g = 0; g < model.size(); ++g) {
-      if (model.droppable(g) && random.chance(0.5)) holdings[g] = Holding::kNever;
+      if (model.droppable(g) && random.chance(0.5)) holdings[g] = Holding::kRecomputeEachUse;
     }
     const auto valid = validate(graph, plan_from_sequence(graph, model.sequence(holdings).ops));
     ASSERT_TRUE(valid.ok()) << "seed " << seed << ": " << valid.error().message;

@@ -10,7 +10,7 @@
 #include "regen/published/options.h"
 #include "regen/search/exact/transfer_model.h"
 #include "regen/search/judge.h"
-#include "regen/search/local/swap_schedule.h"
+#include "regen/search/local/interval_evaluator.h"
 #include "tests/support/naive_interpreter.h"
 #include "tests/support/planners_by_name.h"
 #include "tests/support/random_graph.h"
@@ -167,34 +167,43 @@ TEST(Str, IsNeverWorseThanCapuchinAndVdnn) {
   }
 }
 
-// Whatever is kept, moved and dropped: the schedule of the plan that comes of it gives one that is
-// worth the same.
-TEST(SwapSchedule, OfAPlanGivesThePlan) {
+// Whatever is held, moved and dropped: the decisions that are read off the plan give a plan that is
+// worth the same, and the evaluator says of it what the judge says.
+TEST(IntervalEvaluator, OfAPlanThatMovesGivesThePlan) {
   std::size_t moves = 0;
+  std::size_t fitting = 0;
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Random random(seed);
     const Graph graph = testing::random_mirrored_graph(random, 6);
-    const Problem problem{.graph = &graph,
-                          .link = {.to_host = 2, .to_device = 2, .both = 3},
-                          .budget = structural_bound(graph).bytes + random.between(0, 30)};
-    const StageProblem stages = make_stage_problem(graph, true);
-    const std::vector<StageReuse> gaps = find_stage_reuses(stages);
-    SwapSchedule schedule = uniform_schedule(stages, gaps, IntervalDecision::kKeep);
-    for (const StageReuse& gap : gaps) {
-      set_way(schedule, gap, static_cast<IntervalDecision>(random.between(0, 2)));
+    Problem problem{.graph = &graph,
+                    .link = {.to_host = 2, .to_device = 2, .both = 3},
+                    .budget = structural_bound(graph).bytes + random.between(0, 30)};
+    problem.options.recompute_gradients = false;
+    const IntervalSpace space(problem);
+    Decisions decisions = space.model.keep_everything();
+    for (IntervalId g = 0; g < space.model.size(); ++g) {
+      if (space.model.last(g)) continue;
+      if (random.chance(0.4)) decisions[g] = Holding::kMoved;
+      if (space.model.droppable(g) && random.chance(0.3)) decisions[g] = Holding::kDropped;
     }
-    const auto made = SwapEvaluator(problem, stages).evaluate(schedule);
-    if (!made) continue;  // it drops what cannot be made again
-    const auto again =
-        SwapEvaluator(problem, stages).evaluate(schedule_of(stages, gaps, made->plan));
-    ASSERT_TRUE(again);
-    EXPECT_EQ(again->simulation.cost, made->simulation.cost);
-    EXPECT_EQ(again->simulation.peak_bytes, made->simulation.peak_bytes);
-    EXPECT_EQ(again->simulation.offloaded_bytes, made->simulation.offloaded_bytes);
-    moves += made->simulation.offloaded_bytes > 0;
+    const IntervalPlan made = evaluate(space, decisions, *problem.budget);
+    const Plan plan{.steps = steps_of(graph, made)};
+    const auto judged = simulate(graph, plan, {.link = problem.link});
+    ASSERT_TRUE(judged.ok()) << judged.error().message;
+    EXPECT_EQ(made.peak_bytes, judged->peak_bytes);
+    if (!made.fits) continue;
+    ++fitting;
+    EXPECT_EQ(made.cost, judged->cost);
+    const auto read = space.model.read_plan(plan);
+    ASSERT_TRUE(read);
+    const IntervalPlan again = evaluate(space, *read, *problem.budget);
+    EXPECT_EQ(again.cost, made.cost);
+    EXPECT_EQ(again.peak_bytes, made.peak_bytes);
+    moves += judged->offloaded_bytes > 0;
   }
-  EXPECT_GT(moves, 50U);
+  EXPECT_GT(fitting, 100U);
+  EXPECT_GT(moves, 20U);
 }
 
 TEST(Str, GoesOnFromThePlanItIsGivenIfThatIsForTheGraph) {

@@ -129,7 +129,10 @@ void SwapSolver::start_search() {
     const Plan known = best_.best()->plan;
     search_.start_from(known);
     offer_search();
-    if (auto decisions = search_.model().read_plan(known)) start_moving(std::move(*decisions));
+    if (auto decisions = search_.model().read_plan(known)) {
+      search_.start_moving(std::move(*decisions));
+      offer_search();
+    }
   }
   if (starts_from_plan()) return;
   if (!closed()) {
@@ -138,24 +141,12 @@ void SwapSolver::start_search() {
     search_.start_exactly(seed_);
     offer_search();
   }
-  start_moving(search_.model().keep_everything());
+  search_.start_moving(search_.model().keep_everything());
+  offer_search();
   for (int i = 0; i < kAttempts && !found() && !effort_.exhausted(); ++i) {
     search_.start_by_lowering(seed_++);
     offer_search();
   }
-}
-
-// Whatever is held between two uses that are not neighbours may be on the host.
-void SwapSolver::start_moving(Decisions decisions) {
-  if (!problem_.link.can_move() || closed() || effort_.exhausted()) return;
-  const IntervalModel& model = search_.model();
-  for (IntervalId g = 0; g < model.size(); ++g) {
-    const ReuseInterval& interval = model.interval(g);
-    const bool can_leave = !model.last(g) && interval.end - interval.begin > 1;
-    if (can_leave && decisions[g] == Holding::kHeld) decisions[g] = Holding::kMoved;
-  }
-  search_.start_from(std::move(decisions));
-  offer_search();
 }
 
 void SwapSolver::improve(std::int64_t work) {

@@ -30,7 +30,6 @@ class SwapSolver {
   bool searches_itself() const { return !starts_from_plan(); }
   void ask_others();
   void start_search();
-  void start_moving(Decisions decisions);
   void improve(std::int64_t work);
   void search_all_steps();
   void exclude_the_rest();

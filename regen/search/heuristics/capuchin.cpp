@@ -144,8 +144,8 @@ class Capuchin {
         continue;
       }
       if (worth == 0) return;
-      decisions[g] = Holding::kDropped;
-      choices_.push_back({g, Holding::kDropped});
+      decisions[g] = Holding::kRecomputeEachUse;
+      choices_.push_back({g, Holding::kRecomputeEachUse});
     }
   }
 
@@ -182,7 +182,7 @@ class Capuchin {
   }
 
   Decisions decisions_after(std::size_t choices) const {
-    Decisions decisions = space_.model.keep_everything();
+    Decisions decisions = space_.model.keep_nothing_longer();
     for (std::size_t i = 0; i < choices; ++i) {
       decisions[choices_[i].interval] = choices_[i].holding;
     }

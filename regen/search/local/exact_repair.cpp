@@ -150,6 +150,7 @@ std::optional<IntervalState> IntervalRepair::cheapest_change(const IntervalState
   const double small =
       1e-6 * space_.graph.base_cost() / static_cast<double>(space_.graph.num_ops());
   for (const Change& change : changes) {
+    if (effort_.exhausted()) break;
     IntervalState next = with_change(state, change);
     const double gain = before - overflow(next.plan);
     if (gain <= 0) continue;
@@ -237,9 +238,9 @@ bool IntervalRepair::try_other_holdings(IntervalState& state, IntervalId g, Rand
   const ReuseInterval& interval = space_.model.interval(g);
   const Holding present = state.decisions[g];
   if (space_.graph.bytes(interval.tensor) == 0) return false;
-  // Within the budget and without stalls, to drop or to move a value only adds cost.
+  // Within the budget, to drop or to move a value adds cost, unless it shortens a stall.
   const bool moves = !state.plan.steps.empty();
-  if (present == Holding::kHeld && !moves) return false;
+  if (present == Holding::kHeld && !(moves && random.chance(kBlindTrialProbability))) return false;
   const bool leaves = !space_.model.last(g) && interval.end - interval.begin > 1;
   const bool droppable = space_.model.droppable(g);
   const auto possible = [&](Holding other) {

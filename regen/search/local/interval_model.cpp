@@ -79,6 +79,14 @@ Decisions IntervalModel::keep_everything() const {
   return decisions;
 }
 
+Decisions IntervalModel::keep_nothing_longer() const {
+  Decisions decisions = keep_everything();
+  for (IntervalId g = 0; g < size(); ++g) {
+    if (last(g) && droppable(g)) decisions[g] = Holding::kRecomputeEachUse;
+  }
+  return decisions;
+}
+
 // Goes through the ops in order and tracks what is on the device.
 class IntervalModel::Walk {
  public:

@@ -110,6 +110,8 @@ class IntervalModel {
 
   // Every value is held until its last use and dropped afterwards.
   Decisions keep_everything() const;
+  // The same, but a re-run leaves nothing behind that has no further first-run use.
+  Decisions keep_nothing_longer() const;
   IntervalSequence sequence(const Decisions& decisions) const;
   // Reads the decisions off a plan; nothing if its first runs are in another order.
   std::optional<Decisions> read_plan(const Plan& plan) const;

@@ -29,6 +29,10 @@ constexpr double kLastBudgetStepFraction = 0.0005;
 
 // The fraction of the effort for the first plans and for those from hints: they may take long.
 constexpr double kStartEffortFraction = 0.2;
+// For lowering the budget step by step, where nothing else fits.
+constexpr double kLoweringEffortFraction = 0.3;
+// Where values move, evaluations take ten times as long, and the other starts are good.
+constexpr double kExactStartEffortFractionWithMoves = 0.05;
 
 double forward_cost(const Graph& graph, OpId turn) {
   double sum = 0;
@@ -97,10 +101,19 @@ void LocalSearch::start_from(const Plan& plan) {
   if (auto decisions = space_.model.read_plan(plan)) start_from(std::move(*decisions));
 }
 
+void LocalSearch::start_moving(Decisions decisions) {
+  if (!space_.can_move()) return;
+  for (const IntervalId g : space_.movable) {
+    if (decisions[g] == Holding::kHeld) decisions[g] = Holding::kMoved;
+  }
+  start_from(std::move(decisions));
+}
+
 void LocalSearch::start_exactly(std::uint64_t seed) {
   if (space_.many()) return;
   Random random(seed);
-  Effort own(fraction_of(effort_, kStartEffortFraction));
+  Effort own(fraction_of(effort_, space_.can_move() ? kExactStartEffortFractionWithMoves
+                                                   : kStartEffortFraction));
   IntervalRepair repair(space_, own);
   IntervalState state{space_.model.keep_everything(), {}};
   if (repair.relieve_exactly(state, random)) {
@@ -110,32 +123,21 @@ void LocalSearch::start_exactly(std::uint64_t seed) {
   effort_.add(own.work());
 }
 
-bool LocalSearch::relieve_best(IntervalState& state, Random& random) {
-  const bool exactly = !space_.many();
-  if (!(exactly ? repair_.relieve_exactly(state, random) : repair_.relieve(state, random, true))) {
-    return false;
-  }
-  if (exactly) {
-    repair_.descend(state, random);
-  } else {
-    repair_.refill(state, random);
-  }
-  return true;
-}
-
 void LocalSearch::start_by_lowering(std::uint64_t seed) {
+  Effort own(fraction_of(effort_, kLoweringEffortFraction));
+  IntervalRepair repair(space_, own);
   Random random(seed);
   const Bytes target = *space_.problem.budget;
   IntervalState state{space_.model.keep_everything(), {}};
-  state.plan = repair_.evaluate(state.decisions);
+  state.plan = repair.evaluate(state.decisions);
   Bytes budget = std::max(target, state.plan.peak_bytes);
   double step = kFirstBudgetStepFraction;
-  while (budget > target && step > kLastBudgetStepFraction && !effort_.exhausted()) {
+  while (budget > target && step > kLastBudgetStepFraction && !own.exhausted()) {
     const Bytes lower =
         std::max(target, static_cast<Bytes>(static_cast<double>(budget) * (1 - step)));
-    repair_.set_budget(lower);
+    repair.set_budget(lower);
     IntervalState next = state;
-    if (relieve_best(next, random)) {
+    if (relieve_best(next, repair, random)) {
       // Room gained for nothing is taken along.
       budget = std::max(target, std::min(lower, next.plan.peak_bytes));
       step = std::min(kFirstBudgetStepFraction, step * 1.5);
@@ -144,13 +146,26 @@ void LocalSearch::start_by_lowering(std::uint64_t seed) {
     }
     // Other decisions within the budget that is reached, and a smaller step from there.
     step /= 2;
-    repair_.set_budget(budget);
+    repair.set_budget(budget);
     next = state;
     perturb_few(space_, next.decisions, random);
-    if (relieve_best(next, random)) state = std::move(next);
+    if (relieve_best(next, repair, random)) state = std::move(next);
   }
-  repair_.set_budget(target);
-  if (budget == target) fit_and_add(std::move(state));
+  repair.set_budget(target);
+  if (budget == target) fit_and_add(std::move(state), repair, true);
+  effort_.add(own.work());
+}
+
+// Repairs and improves as exactly as the graph's size allows.
+bool LocalSearch::relieve_best(IntervalState& state, IntervalRepair& repair, Random& random) const {
+  if (space_.many()) {
+    if (!repair.relieve(state, random, true)) return false;
+    repair.refill(state, random);
+  } else {
+    if (!repair.relieve_exactly(state, random)) return false;
+    repair.descend(state, random);
+  }
+  return true;
 }
 
 void LocalSearch::start_from_hints(const std::vector<double>& again) {

@@ -37,6 +37,8 @@ class LocalSearch {
   // Starts from a plan of another planner, if the model can express it, or from decisions.
   void start_from(const Plan& plan);
   void start_from(Decisions decisions) { fit_and_add({std::move(decisions), {}}); }
+  // Starts from decisions, with everything free to move that they hold between two uses.
+  void start_moving(Decisions decisions);
   // Starts from keeping everything, with an exact repair. For small graphs only; nothing on others.
   void start_exactly(std::uint64_t seed);
   // For budgets to which no start can be repaired in one go: lowers the budget in small steps, each
@@ -58,8 +60,7 @@ class LocalSearch {
   void fit_and_add(IntervalState state) { fit_and_add(std::move(state), repair_, true); }
   void fit_and_add(IntervalState state, IntervalRepair& repair, bool give_up);
   void add(IntervalState state, IntervalRepair& repair);
-  // Repairs and improves as exactly as the graph's size allows.
-  bool relieve_best(IntervalState& state, Random& random);
+  bool relieve_best(IntervalState& state, IntervalRepair& repair, Random& random) const;
   void add_blocks(const IntervalBlocks& blocks);
   void offer(const IntervalState& state);
   Decisions move_early(double forward_fraction) const;

@@ -103,7 +103,11 @@ class Perturbation {
     decisions_[g] = Holding::kMoved;
   }
 
-  IntervalId any_interval() { return space_.movable[index_below(space_.movable.size())]; }
+  IntervalId any_interval() {
+    const bool over_turn = !space_.over_turn.empty() && random_.chance(0.8);
+    const auto& intervals = over_turn ? space_.over_turn : space_.movable;
+    return intervals[index_below(intervals.size())];
+  }
 
   // Drawn by bytes: most values of a network are small, and moving them frees little.
   IntervalId large_interval() {

@@ -13,17 +13,20 @@ namespace {
 constexpr double kAcceptedLossFraction =
     0.06;  // of the overhead: the loss that is accepted at first
 
-constexpr double kExactProbability = 0.05;
-constexpr double kExactProbabilityWhereTight = 0.5;
 
 }  // namespace
+
+// Where values move, each evaluation is a simulation: exact repairs take as long as hundreds of tries.
+double SearchWorker::exact_probability(const IntervalState& state) const {
+  if (!state.plan.steps.empty()) return estimate_failed_ ? 0.02 : 0.001;
+  if (estimate_failed_) return 1;
+  return state.decisions.early_drops().empty() ? 0.05 : 0.5;
+}
 
 // Repairs by estimates are quick. Where they fail, or where the plan has early drops, which they do
 // not find, each change is evaluated.
 bool SearchWorker::try_next(IntervalRepair& repair, IntervalState& next) {
-  const bool tight = !next.decisions.early_drops().empty();
-  const double probability = tight ? kExactProbabilityWhereTight : kExactProbability;
-  const bool exactly = !space_->many() && (estimate_failed_ || random_.chance(probability));
+  const bool exactly = !space_->many() && random_.chance(exact_probability(next));
   estimate_failed_ = false;
   if (exactly) {
     perturb_few(*space_, next.decisions, random_);

@@ -28,6 +28,7 @@ class SearchWorker {
   int since_better() const { return since_better_; }
 
  private:
+  double exact_probability(const IntervalState& state) const;
   bool try_next(IntervalRepair& repair, IntervalState& next);
 
   const IntervalSpace* space_;

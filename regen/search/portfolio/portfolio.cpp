@@ -89,7 +89,10 @@ class Portfolio {
       search.start_in_blocks();
       take(search, Part::kBlocks);
     }
-    if (!is_ablated(problem_, Part::kStart)) search.start();
+    if (!is_ablated(problem_, Part::kStart)) {
+      search.start();
+      if (!search.best()) search.start_moving(search.model().keep_everything());
+    }
     const Plan* given = problem_.start;
     if (given && given->fingerprint == graph_.fingerprint()) search.start_from(*given);
     take(search, Part::kStart);

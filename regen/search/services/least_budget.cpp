@@ -19,9 +19,10 @@ constexpr std::array<std::string_view, 4> kSmallBudgetPlanners{"chain", "vdnn", 
                                                                "checkmate"};
 // Counted work for each budget where the caller gave no limit: a fraction of a second.
 constexpr std::int64_t kDefaultWorkPerBudget = 100'000;
-// Bisection ends at this part of the range of budgets. The last steps are single budgets.
+// Bisection ends at this part of the range of budgets.
 constexpr Bytes kBisectionParts = 256;
-constexpr int kLastSteps = 16;
+// Budgets tried below what bisection found. A search that fails at some bytes may succeed at fewer.
+constexpr int kLastSteps = 64;
 
 class LeastBudget {
  public:
@@ -58,14 +59,19 @@ class LeastBudget {
       REGEN_ASSIGN(met, meets(planner, middle));
       (met ? high : low) = met.value_or(middle);
     }
-    return descend_by_one(planner);
+    return descend_further(planner);
   }
 
-  // From the least that is known.
-  Status descend_by_one(const Planner& planner) {
+  // From the least that is known, in steps that double while the planner succeeds, until a step of
+  // one byte fails.
+  Status descend_further(const Planner& planner) {
+    Bytes step = 1;
     for (int i = 0; i < kLastSteps; ++i) {
-      REGEN_ASSIGN(const std::optional<Bytes> met, meets(planner, least_ - 1));
-      if (!met) break;
+      REGEN_ASSIGN(const std::optional<Bytes> met,
+                   meets(planner, std::max(bound_, least_ - step)));
+      if (!met && step == 1) break;
+      step = met ? 2 * step : 1;
+      if (least_ == bound_) break;
     }
     return {};
   }
