@@ -17,23 +17,24 @@ constexpr std::size_t kMostOps = 20'000;
 // Counted work of the quick heuristics together.
 constexpr std::int64_t kQuickWork = 1'000'000;
 
-// Plans of the heuristics. The quick ones take no time worth counting, so that there is a plan even
-// without effort; a slower one runs where they fail.
+// The plan that is given or, without one, plans of heuristics. The quick ones take no time worth
+// counting, so that there is a plan even without effort; a slower one runs where they fail.
 struct Starts {
   std::vector<std::vector<OpId>> sequences;
   BestCandidate best;
 
   Starts(const Problem& problem, Effort& effort) : best(problem) {
+    if (starts_from_plan(problem)) {
+      // This planner does not move: only the sequence of ops is used.
+      add(problem,
+          Proposal{.plan = plan_from_sequence(*problem.graph, sequence_of(*problem.start))});
+      return;
+    }
     Problem plain = problem;
     plain.options.accounting = nullptr;
     Effort quick({.work = kQuickWork});
     for (const auto planner : {plan_keep_all, plan_chen_greedy, plan_griewank}) {
       add(problem, planner(plain, quick));
-    }
-    const Plan* start = problem.start;
-    // This planner does not move: only the sequence of ops is used.
-    if (start && start->fingerprint == problem.graph->fingerprint() && keeps_order(*start)) {
-      add(problem, Proposal{.plan = plan_from_sequence(*problem.graph, sequence_of(*start))});
     }
     const bool fits = best.best() && within_limits(problem, best.best()->simulation);
     if (!fits && !effort.exhausted()) add(problem, plan_chain(plain, effort));
@@ -60,6 +61,7 @@ Result<Proposal> plan_checkmate(const Problem& problem, Effort& effort) {
     return proposal;
   }
   Problem bounded = problem;
+  if (!starts_from_plan(problem)) bounded.start = nullptr;
   if (!bounded.budget) bounded.budget = std::numeric_limits<Bytes>::max() / 4;
   StageSolver solver(bounded, effort);
   StageAnswer answer = solver.solve(starts.sequences);

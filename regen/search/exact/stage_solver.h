@@ -50,9 +50,7 @@ class StageSolver {
   void tell() const;
 
   // Where a plan is given, the caller has searched, and will go on from what is found here.
-  bool searches_itself() const {
-    return !problem_.start || problem_.start->fingerprint != problem_.graph->fingerprint();
-  }
+  bool searches_itself() const { return problem_.start == nullptr; }
   bool has_incumbent() const { return incumbent_.found(); }
   double incumbent() const { return incumbent_.cost(); }
   bool within_cap() const {

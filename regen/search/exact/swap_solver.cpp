@@ -107,7 +107,7 @@ void SwapSolver::ask_others() {
   plain.options.accounting = nullptr;
   plain.observer = {};
   Effort quick;
-  if (starts_from_plan()) {
+  if (starts_from_plan(problem_)) {
     offer_plan(Proposal{.plan = *problem_.start});
     return;
   }
@@ -116,10 +116,6 @@ void SwapSolver::ask_others() {
     offer_plan(planner(plain, quick));
     tell();
   }
-}
-
-bool SwapSolver::starts_from_plan() const {
-  return problem_.start && problem_.start->fingerprint == graph_.fingerprint();
 }
 
 // From the best of the others, with what it keeps on the device or free to move; without a plan that
@@ -134,7 +130,7 @@ void SwapSolver::start_search() {
       offer_search();
     }
   }
-  if (starts_from_plan()) return;
+  if (starts_from_plan(problem_)) return;
   if (!closed()) {
     search_.start_in_blocks();
     search_.start(/*give_up=*/true);

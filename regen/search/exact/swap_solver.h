@@ -25,9 +25,8 @@ class SwapSolver {
  private:
   void offer_search();
   void offer_plan(Result<Proposal> proposal);
-  bool starts_from_plan() const;
   // Where a plan is given, the caller has searched, and will go on from what is found here.
-  bool searches_itself() const { return !starts_from_plan(); }
+  bool searches_itself() const { return !starts_from_plan(problem_); }
   void ask_others();
   void start_search();
   void improve(std::int64_t work);

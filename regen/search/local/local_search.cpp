@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "regen/base/parallel.h"
+#include "regen/plan/whereabouts.h"
 #include "regen/search/build/sequence.h"
 #include "regen/search/effort_fraction.h"
 #include "regen/search/local/interval_blocks.h"
@@ -43,6 +44,11 @@ double forward_cost(const Graph& graph, OpId turn) {
 }
 
 }  // namespace
+
+bool starts_from_plan(const Problem& problem) {
+  const Plan* start = problem.start;
+  return start && start->fingerprint == problem.graph->fingerprint() && keeps_order(*start);
+}
 
 void LocalSearch::offer(const IntervalState& state) {
   if (!state.plan.fits || (best_ && best_->cost <= state.plan.cost)) return;

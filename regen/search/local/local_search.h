@@ -23,6 +23,9 @@ struct Patience {
   Limits most = {};  // of the whole search, whatever it finds: seconds and work count
 };
 
+// Whether the problem brings a plan for this graph, with first runs in its order.
+bool starts_from_plan(const Problem& problem);
+
 class LocalSearch {
  public:
   // The problem must have a budget and outlive the search.

@@ -93,8 +93,7 @@ class Portfolio {
       search.start();
       if (!search.best()) search.start_moving(search.model().keep_everything());
     }
-    const Plan* given = problem_.start;
-    if (given && given->fingerprint == graph_.fingerprint()) search.start_from(*given);
+    if (starts_from_plan(quiet_)) search.start_from(*problem_.start);
     take(search, Part::kStart);
   }
 

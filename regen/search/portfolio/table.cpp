@@ -27,19 +27,11 @@ using enum Round;
 constexpr Row kTable[] = {
     {"keep_all", kQuick, 0.1},
     {"vdnn", kQuick, 0.1},
-    {"chen_greedy", kQuick, 0.1, 20'000},
     {"chain", kQuick, 0.1, 20'000},
-    {"superneurons", kQuick, 0.1, 20'000},
     {"capuchin", kQuick, 0.1, 4'000},
     {"lower_sets_approx", kQuick, 0.1, 4'000},
-    {"chen_greedy_noap", kQuick, 0.1, 2'000},
-    {"griewank", kQuick, 0.1, 2'000},
-    {"last_node", kQuick, 0.1, 300},
-    {"lower_sets", kQuick, 0.1, 300},
 
-    {"checkmate_lp", kRescue, 0.4, 300, 0, 0, kExpensive},
     {"str", kRescue, 0.5, kSmall, 0, 0, kExpensive},
-    {"str_lp", kRescue, 0.4, 300, 0, 0, kExpensive},
     {"checkmate", kRescue, 0.5, kSmall, 0, 0, kExpensive},
     {"checkmate", kRescue, 0.2, 3'000, kSmall + 1, 0, kExpensive},
     {"str", kRescue, 0.6, 1'500, kSmall + 1, 0, kVeryExpensive},
@@ -47,14 +39,10 @@ constexpr Row kTable[] = {
 
     {"str", kExact, 0.5, 200, 0, 1'500},
     {"checkmate", kExact, 0.3, 1'500},
-    {"checkmate_lp", kExact, 0.2, 100},
-    {"str_lp", kExact, 0.2, 100},
 
     {"str", kResume, 0.7, 500, 0, 1'500},
     {"checkmate", kResume, 0.5, 200, 0, 1'500},
 
-    {"checkmate_lp", kOpinion, 0.35, kOpinionOps},
-    {"str_lp", kOpinion, 0.35, kOpinionOps},
     {"str", kOpinion, 0.5, kOpinionOps},
     {"checkmate", kOpinion, 1, kOpinionOps},
     {"str", kRepeat, 0.5, kOpinionOps},
