@@ -210,7 +210,7 @@ TEST(Str, GoesOnFromThePlanItIsGivenIfThatIsForTheGraph) {
   const Graph graph = zoo_graph("vgg_unet", {.batch = 1}).value();
   Problem problem{.graph = &graph,
                   .link = {.to_host = 0.002, .to_device = 0.002, .both = 0.0035},
-                  .budget = graph.fixed_bytes() + 450'000'000};
+                  .budget = graph.fixed_bytes() + 300'000'000};
   const auto known = solve("str", problem, {.work = 3'000'000}).value();
   const auto short_of_work = solve("str", problem, {.work = 1}).value();
   ASSERT_TRUE(claims(known));
