@@ -152,7 +152,7 @@ INSTANTIATE_TEST_SUITE_P(Slices, HostBudgetAgainstAll, ::testing::Range<std::uin
 constexpr double kSearchNoise = 0.002;
 
 // Too large for the exact planners to help: what the local search makes of a part of the host.
-TEST(HostBudget, MoreOfTheHostIsNeverDearer) {
+TEST(HostBudget, MoreOfTheHostIsNeverMoreExpensive) {
   const Graph graph = *zoo_graph("MobileNet");
   const Bytes budget = live_bytes_keep_all(graph).peak_bytes / 2;
   Problem problem{.graph = &graph, .link = {0.02, 0.02, 0.04}, .budget = budget};

@@ -32,7 +32,7 @@ std::vector<std::size_t> ops_of(const IntervalSequence& sequence) {
   return ops;
 }
 
-TEST(IntervalModel, HasAGapBetweenAnyTwoUsesAndOneAfterTheLast) {
+TEST(IntervalModel, HasAnIntervalBetweenAnyTwoUsesAndOneAfterTheLast) {
   const Graph graph = small_graph();
   const IntervalModel model(graph);
   const auto a = model.intervals_of(TensorId(0));

@@ -26,13 +26,13 @@ std::vector<OpId> best_sequence(const Graph& graph, Bytes budget) {
 }
 
 // The least cost in a model, all memory rows that matter included.
-double optimum(StageModel program) {
+double optimum(StageModel model) {
   Effort effort;
   while (true) {
-    const ModelAnswer answer = program.program().solve({}, effort);
+    const ModelAnswer answer = model.linear().solve({}, effort);
     if (answer.status == ModelStatus::kInfeasible) return kInfinity;
-    if (program.add_broken_memory_rows(answer.values) == 0) {
-      return program.stages().base_cost + program.from_program(answer.objective);
+    if (model.add_broken_memory_rows(answer.values) == 0) {
+      return model.stages().base_cost + model.from_model(answer.objective);
     }
   }
 }
@@ -41,7 +41,7 @@ double optimum(StageModel program) {
 std::size_t check_splits(const Graph& graph, const testing::Tradeoff& best) {
   StageModel whole(make_stage_problem(graph, false), best.peak);
   Effort effort;
-  const ModelAnswer relaxation = whole.program().solve_relaxation(effort);
+  const ModelAnswer relaxation = whole.linear().solve_relaxation(effort);
   const auto splits =
       find_rerun_branchings(whole, relaxation.values, best_sequence(graph, best.peak), 1e-6);
   for (const RerunBranching& split : splits) {

@@ -14,7 +14,7 @@
 namespace regen::published {
 namespace {
 
-bool is_dear(const Graph& graph, OpId op) {
+bool is_expensive(const Graph& graph, OpId op) {
   constexpr std::array<std::string_view, 7> kDear{"conv",  "dense",     "linear",   "matmul",
                                                   "addmm", "attention", "embedding"};
   std::string type = graph.type(op);
@@ -51,17 +51,17 @@ Result<search::Proposal> plan_superneurons(const search::Problem& problem, Effor
   const Graph& graph = *problem.graph;
   REGEN_TRY(search::check_sequences_possible(graph));
   const search::RestingValues values(graph);
-  std::vector<OpId> all, dear;
+  std::vector<OpId> all, expensive;
   for (OpId op : graph.ops()) {
     if (graph.phase(op) != Phase::kForward) continue;
     all.push_back(op);
     // Without the last one, values behind the last that stays would stay too.
     const bool last = op.index() + 1 == values.turn().index();
-    if (is_dear(graph, op) || last) dear.push_back(op);
+    if (is_expensive(graph, op) || last) expensive.push_back(op);
   }
   IdVector<TensorId, char> none(graph.num_tensors(), 0), moves = none;
   Bytes host_bytes = 0;
-  for (OpId op : dear) {
+  for (OpId op : expensive) {
     for (TensorId t : graph.makes(search::base_variant(graph, op))) {
       const Bytes bytes = host_bytes + graph.bytes(t);
       if (!problem.link.can_move() || !values.rests(t)) continue;
@@ -73,7 +73,7 @@ Result<search::Proposal> plan_superneurons(const search::Problem& problem, Effor
   // Its three mechanisms, one after the other: liveness alone, movement, recomputation as well.
   search::BestCandidate best(problem);
   for (const auto& [kept, leaves] :
-       {std::pair{&all, &none}, std::pair{&all, &moves}, std::pair{&dear, &moves}}) {
+       {std::pair{&all, &none}, std::pair{&all, &moves}, std::pair{&expensive, &moves}}) {
     REGEN_ASSIGN(search::Candidate candidate,
                  judged(problem, steps_with(graph, *kept, effort), *leaves, values.turn()));
     const bool fits = problem.budget && search::within_limits(problem, candidate.simulation);

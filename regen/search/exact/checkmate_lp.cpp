@@ -28,16 +28,16 @@ struct Relaxation {
 };
 
 // Memory rows are added until the solution keeps them all.
-Relaxation relax(StageModel& program, Effort& effort) {
-  Relaxation result{.bound = program.stages().base_cost};
+Relaxation relax(StageModel& model, Effort& effort) {
+  Relaxation result{.bound = model.stages().base_cost};
   while (true) {
-    ModelAnswer answer = program.program().solve_relaxation(effort);
+    ModelAnswer answer = model.linear().solve_relaxation(effort);
     result.status = answer.status;
     result.bound =
-        std::max(result.bound, program.stages().base_cost + program.from_program(answer.bound));
+        std::max(result.bound, model.stages().base_cost + model.from_model(answer.bound));
     if (answer.status != ModelStatus::kOptimal) return result;
     result.values = std::move(answer.values);
-    if (program.add_broken_memory_rows(result.values) == 0 || effort.exhausted()) return result;
+    if (model.add_broken_memory_rows(result.values) == 0 || effort.exhausted()) return result;
   }
 }
 
@@ -63,13 +63,13 @@ double random_threshold(Random& random) {
 }
 
 // Each value is carried into each stage with the probability that the relaxation says.
-Rounded randomly_rounded(const StageModel& program, const std::vector<double>& values,
+Rounded randomly_rounded(const StageModel& model, const std::vector<double>& values,
                          Random& random) {
-  const StageProblem& stages = program.stages();
+  const StageProblem& stages = model.stages();
   std::vector<std::vector<bool>> carried(stages.num_values);
   for (ValueId v : IdRange<ValueId>(stages.num_values)) {
     for (std::size_t t = stages.producer[v] + 1; t <= stages.useful_until[v]; ++t) {
-      carried[v.index()].push_back(random.chance(program.value(program.kept(t, v), values)));
+      carried[v.index()].push_back(random.chance(model.value(model.kept(t, v), values)));
     }
   }
   return sequence_of_stages(stages, [&](std::size_t stage, ValueId v) {
@@ -78,25 +78,25 @@ Rounded randomly_rounded(const StageModel& program, const std::vector<double>& v
 }
 
 // What one rounding rule makes of a fractional solution.
-std::vector<Rounded> round_all(const StageModel& program, const std::vector<double>& values,
+std::vector<Rounded> round_all(const StageModel& model, const std::vector<double>& values,
                                const PlannerOptions& options, Random& random) {
   std::vector<Rounded> result;
   switch (options.rounding) {
     case Rounding::kSweep:
-      for (int i = 1; i <= 9; ++i) result.push_back(program.rounded(values, 0.1 * i));
+      for (int i = 1; i <= 9; ++i) result.push_back(model.rounded(values, 0.1 * i));
       break;
     case Rounding::kHalf:
-      result.push_back(program.rounded(values, 0.5));
+      result.push_back(model.rounded(values, 0.5));
       break;
     case Rounding::kRandomThreshold:
       for (int i = 0; i < options.samples; ++i) {
         // A threshold of 0 would carry everything everywhere.
-        result.push_back(program.rounded(values, std::max(1e-6, random_threshold(random))));
+        result.push_back(model.rounded(values, std::max(1e-6, random_threshold(random))));
       }
       break;
     case Rounding::kRandomised:
       for (int i = 0; i < options.samples; ++i) {
-        result.push_back(randomly_rounded(program, values, random));
+        result.push_back(randomly_rounded(model, values, random));
       }
       break;
   }
@@ -114,8 +114,8 @@ Result<Proposal> plan_lp_bound(const Problem& problem, Effort& effort) {
                     .note = "no budget: every op once"};
   }
   REGEN_TRY(check_size(stages, effort));
-  StageModel program(stages, *problem.budget - stages.fixed_bytes);
-  const Relaxation relaxation = relax(program, effort);
+  StageModel model(stages, *problem.budget - stages.fixed_bytes);
+  const Relaxation relaxation = relax(model, effort);
   Proposal proposal{.status = PlanStatus::kUnknown, .note = "a lower bound only"};
   if (relaxation.status == ModelStatus::kInfeasible) {
     proposal.note = "not even a fractional schedule fits";
@@ -136,8 +136,8 @@ Result<Proposal> plan_checkmate_lp(const Problem& problem, Effort& effort) {
   Random random(problem.options.seed);
   double bound = 0;
   for (const double part : {1.0, kRoomForRounding}) {
-    StageModel program(stages, static_cast<Bytes>(part * static_cast<double>(budget)));
-    const Relaxation relaxation = relax(program, effort);
+    StageModel model(stages, static_cast<Bytes>(part * static_cast<double>(budget)));
+    const Relaxation relaxation = relax(model, effort);
     if (part == 1.0) {
       bound = relaxation.bound;
       if (relaxation.status == ModelStatus::kInfeasible) {
@@ -146,7 +146,7 @@ Result<Proposal> plan_checkmate_lp(const Problem& problem, Effort& effort) {
       }
     }
     if (relaxation.values.empty()) continue;
-    for (const Rounded& rounded : round_all(program, relaxation.values, problem.options, random)) {
+    for (const Rounded& rounded : round_all(model, relaxation.values, problem.options, random)) {
       if (rounded) incumbent.offer(*rounded);
     }
   }

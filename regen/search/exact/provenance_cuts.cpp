@@ -20,22 +20,22 @@ struct Broken {
 
 class ProvenanceSeparator {
  public:
-  ProvenanceSeparator(StageModel& program, const std::vector<double>& values)
-      : program_(program),
-        stages_(program.stages()),
+  ProvenanceSeparator(StageModel& model, const std::vector<double>& values)
+      : model_(model),
+        stages_(model.stages()),
         keep_((stages_.num_ops + 1) * stages_.num_values, 0),
         run_sums_((stages_.num_ops + 1) * stages_.num_ops, 0),
         least_(stages_.num_values, 0),
         next_(stages_.num_values) {
     for (ValueId v : IdRange<ValueId>(stages_.num_values)) {
       for (std::size_t t = 0; t <= stages_.num_ops; ++t) {
-        keep_[t * stages_.num_values + v.index()] = program.value(program.kept(t, v), values);
+        keep_[t * stages_.num_values + v.index()] = model.value(model.kept(t, v), values);
       }
     }
     for (std::size_t t = 0; t < stages_.num_ops; ++t) {
       for (OpId op : stages_.graph->ops()) {
         run_sums_[(t + 1) * stages_.num_ops + op.index()] =
-            runs_before(t, op.index()) + program.value(program.run(t, op), values);
+            runs_before(t, op.index()) + model.value(model.run(t, op), values);
       }
     }
   }
@@ -125,19 +125,19 @@ class ProvenanceSeparator {
   void add(const Broken& broken) {
     walk_back(broken.first, broken.last);
     Expression row;
-    row.add(broken.read ? kOne : program_.kept(broken.last + 1, broken.value), 1);
+    row.add(broken.read ? kOne : model_.kept(broken.last + 1, broken.value), 1);
     ValueId v = broken.value;
     while (next_[v].valid()) {
-      row.add(program_.kept(broken.first, v), -1);
+      row.add(model_.kept(broken.first, v), -1);
       v = next_[v];
     }
-    row.add(program_.kept(broken.first, v), -1);
+    row.add(model_.kept(broken.first, v), -1);
     const OpId end(stages_.producer[v]);
-    for (std::size_t s = broken.first; s <= broken.last; ++s) row.add(program_.run(s, end), -1);
-    program_.add_at_most_zero(std::move(row));
+    for (std::size_t s = broken.first; s <= broken.last; ++s) row.add(model_.run(s, end), -1);
+    model_.add_at_most_zero(std::move(row));
   }
 
-  StageModel& program_;
+  StageModel& model_;
   const StageProblem& stages_;
   std::vector<double> keep_;      // by stage and value
   std::vector<double> run_sums_;  // by stage and op: R summed over the stages below
@@ -147,8 +147,8 @@ class ProvenanceSeparator {
 
 }  // namespace
 
-int add_provenance_cuts(StageModel& program, const std::vector<double>& values) {
-  return ProvenanceSeparator(program, values).run();
+int add_provenance_cuts(StageModel& model, const std::vector<double>& values) {
+  return ProvenanceSeparator(model, values).run();
 }
 
 }  // namespace regen::search

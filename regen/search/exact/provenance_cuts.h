@@ -20,6 +20,6 @@
 namespace regen::search {
 
 // Adds the rows that `values` violates most, spread over values and stages; returns their number.
-int add_provenance_cuts(StageModel& program, const std::vector<double>& values);
+int add_provenance_cuts(StageModel& model, const std::vector<double>& values);
 
 }  // namespace regen::search

@@ -8,24 +8,24 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-IdVector<OpId, double> count_reruns(const StageModel& program, const std::vector<double>& relaxed) {
-  const StageProblem& stages = program.stages();
+IdVector<OpId, double> count_reruns(const StageModel& model, const std::vector<double>& relaxed) {
+  const StageProblem& stages = model.stages();
   IdVector<OpId, double> counts(stages.num_ops, 0);
   for (OpId op : stages.graph->ops()) {
     for (std::size_t t = op.index() + 1; t <= stages.rerun_until[op]; ++t) {
-      counts[op] += program.value(program.run(t, op), relaxed);
+      counts[op] += model.value(model.run(t, op), relaxed);
     }
   }
   return counts;
 }
 
-IdVector<OpId, double> count_reruns(const StageModel& program, std::span<const OpId> sequence) {
-  IdVector<OpId, double> counts(program.stages().num_ops, -1);
+IdVector<OpId, double> count_reruns(const StageModel& model, std::span<const OpId> sequence) {
+  IdVector<OpId, double> counts(model.stages().num_ops, -1);
   for (const OpId op : sequence) counts[op] += 1;
   return counts;
 }
 
-std::vector<OpId> ops_as_dear_as(const StageProblem& stages, OpId least) {
+std::vector<OpId> ops_as_expensive_as(const StageProblem& stages, OpId least) {
   std::vector<OpId> ops;
   for (OpId op : stages.graph->ops()) {
     const bool may_run_again = stages.rerun_until[op] > 0;
@@ -49,22 +49,22 @@ RerunBranching make_split(std::vector<OpId> ops, const IdVector<OpId, double>& i
 
 }  // namespace
 
-void RerunBranching::keep_best_side(StageModel& program) const {
-  relaxed_below ? program.limit_reruns(ops, best, kInfinity) : program.limit_reruns(ops, 0, best);
+void RerunBranching::keep_best_side(StageModel& model) const {
+  relaxed_below ? model.limit_reruns(ops, best, kInfinity) : model.limit_reruns(ops, 0, best);
 }
 
-void RerunBranching::keep_other_side(StageModel& program) const {
-  relaxed_below ? program.limit_reruns(ops, 0, best - 1)
-                : program.limit_reruns(ops, best + 1, kInfinity);
+void RerunBranching::keep_other_side(StageModel& model) const {
+  relaxed_below ? model.limit_reruns(ops, 0, best - 1)
+                : model.limit_reruns(ops, best + 1, kInfinity);
 }
 
-std::vector<RerunBranching> find_rerun_branchings(const StageModel& program,
+std::vector<RerunBranching> find_rerun_branchings(const StageModel& model,
                                                   const std::vector<double>& relaxed,
                                                   std::span<const OpId> best_sequence,
                                                   double least_cost) {
-  const StageProblem& stages = program.stages();
-  const IdVector<OpId, double> in_relaxed = count_reruns(program, relaxed);
-  const IdVector<OpId, double> in_best = count_reruns(program, best_sequence);
+  const StageProblem& stages = model.stages();
+  const IdVector<OpId, double> in_relaxed = count_reruns(model, relaxed);
+  const IdVector<OpId, double> in_best = count_reruns(model, best_sequence);
   OpId op;
   double most = least_cost;
   for (OpId i : stages.graph->ops()) {
@@ -76,8 +76,8 @@ std::vector<RerunBranching> find_rerun_branchings(const StageModel& program,
   }
   if (!op.valid()) return {};
   std::vector<RerunBranching> splits;
-  const std::vector<OpId> dear = ops_as_dear_as(stages, op);
-  if (dear.size() > 1) splits.push_back(make_split(dear, in_best, in_relaxed));
+  const std::vector<OpId> expensive = ops_as_expensive_as(stages, op);
+  if (expensive.size() > 1) splits.push_back(make_split(expensive, in_best, in_relaxed));
   splits.push_back(make_split({op}, in_best, in_relaxed));
   return splits;
 }

@@ -20,14 +20,14 @@ struct RerunBranching {
   bool relaxed_below = false;
 
   // Together the two sides cover the whole model. Only the first contains the best schedule.
-  void keep_best_side(StageModel& program) const;
-  void keep_other_side(StageModel& program) const;
+  void keep_best_side(StageModel& model) const;
+  void keep_other_side(StageModel& model) const;
 };
 
 // For the op on which `relaxed` and the best sequence differ most, by cost: first the number of
 // re-runs of all ops at least as expensive, then the number of its own. Nothing if no difference
 // costs at least `least_cost`.
-std::vector<RerunBranching> find_rerun_branchings(const StageModel& program,
+std::vector<RerunBranching> find_rerun_branchings(const StageModel& model,
                                                   const std::vector<double>& relaxed,
                                                   std::span<const OpId> best_sequence,
                                                   double least_cost);

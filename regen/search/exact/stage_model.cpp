@@ -82,22 +82,22 @@ double StageModel::value(Ref ref, const std::vector<double>& values) const {
 
 void StageModel::add_columns() {
   for (OpId op : stages_.graph->ops()) {
-    first_run_column_.push_back(program_.num_columns());
+    first_run_column_.push_back(model_.num_columns());
     for (std::size_t t = op.index() + 1; t <= stages_.rerun_until[op]; ++t) {
-      program_.add_column(to_program(stages_.rerun_cost[op]), 0, 1, true);
+      model_.add_column(to_model(stages_.rerun_cost[op]), 0, 1, true);
     }
   }
   for (ValueId v : IdRange<ValueId>(stages_.num_values)) {
-    first_keep_column_.push_back(program_.num_columns());
+    first_keep_column_.push_back(model_.num_columns());
     for (std::size_t t = stages_.producer[v] + 1; t <= stages_.useful_until[v]; ++t) {
-      program_.add_column(0, 0, 1, true);
+      model_.add_column(0, 0, 1, true);
     }
   }
 }
 
 void StageModel::add_at_most_zero(Expression expression) {
   const Expression row = std::move(expression).merged();
-  program_.add_row(-kInfinity, -row.constant, row.terms);
+  model_.add_row(-kInfinity, -row.constant, row.terms);
 }
 
 void StageModel::limit_reruns(std::span<const OpId> ops, double least, double most) {
@@ -107,7 +107,7 @@ void StageModel::limit_reruns(std::span<const OpId> ops, double least, double mo
       row.add(run(t, op), 1);
     }
   }
-  program_.add_row(least, most, row.terms);
+  model_.add_row(least, most, row.terms);
 }
 
 // small <= first + second
@@ -166,7 +166,7 @@ Ref StageModel::hold(std::size_t stage, ValueId v, std::size_t point) {
       (stage * stages_.num_values + v.index()) * (stages_.num_ops + 1) + reader->index();
   const auto [entry, inserted] = holds_.try_emplace(key);
   if (inserted) {
-    entry->second = program_.add_column(0, 0, 1, true);
+    entry->second = model_.add_column(0, 0, 1, true);
     for (const Ref part : parts) add_at_most(part, entry->second, kZero);
   }
   return entry->second;

@@ -39,7 +39,7 @@ class StageModel {
   StageModel(StageProblem stages, Bytes budget);
 
   const StageProblem& stages() const { return stages_; }
-  LinearModel& program() { return program_; }
+  LinearModel& linear() { return model_; }
 
   Ref run(std::size_t stage, OpId op) const;
   Ref kept(std::size_t stage, ValueId v) const;
@@ -53,8 +53,8 @@ class StageModel {
   void add_at_most_zero(Expression expression);
 
   // From costs above the base to numbers of the model and back.
-  double to_program(double extra_cost) const { return extra_cost / cost_scale_; }
-  double from_program(double objective) const { return objective * cost_scale_; }
+  double to_model(double extra_cost) const { return extra_cost / cost_scale_; }
+  double from_model(double objective) const { return objective * cost_scale_; }
 
   // The schedule that carries a value where its column of S reaches `threshold`.
   std::optional<std::vector<OpId>> rounded(const std::vector<double>& values,
@@ -76,7 +76,7 @@ class StageModel {
   Bytes budget_;
   double memory_scale_ = 1;
   double cost_scale_ = 1;
-  LinearModel program_;
+  LinearModel model_;
   IdVector<OpId, int> first_run_column_;      // of stage op + 1
   IdVector<ValueId, int> first_keep_column_;  // of stage producer + 1
   // Z by stage, value and the first reader it stands for.

@@ -120,7 +120,7 @@ StageProblem make_stage_problem(const Graph& graph, bool forward_only) {
   return stages;
 }
 
-StageProblem without_dear_reruns(const StageProblem& stages, double most) {
+StageProblem without_expensive_reruns(const StageProblem& stages, double most) {
   StageProblem result = stages;
   for (OpId op : stages.graph->ops()) {
     if (stages.rerun_cost[op] > most) result.again[op] = result.repeatable[op] = 0;

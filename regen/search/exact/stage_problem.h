@@ -64,7 +64,7 @@ struct StageProblem {
 StageProblem make_stage_problem(const Graph& graph, bool forward_only);
 
 // The same without re-runs of ops that cost more than `most`.
-StageProblem without_dear_reruns(const StageProblem& stages, double most);
+StageProblem without_expensive_reruns(const StageProblem& stages, double most);
 
 // A whole number that every cost in the graph is a multiple of; 0 if some are not whole.
 double common_cost(const StageProblem& stages);

@@ -28,21 +28,21 @@ constexpr std::int64_t kPartWork = 300'000'000;
 constexpr double kLeastClosedGapFraction = 0.5;
 
 // Rows, fixing and branching within the effort. Infeasible: nothing in it is below the cutoff.
-ModelAnswer bound_program(StageModel& program, double cutoff, Effort& effort) {
+ModelAnswer bound_model(StageModel& model, double cutoff, Effort& effort) {
   double bound = -kInfinity;
   for (int round = 0; round < kPartRounds; ++round) {
-    ModelAnswer answer = program.program().solve_relaxation(effort);
+    ModelAnswer answer = model.linear().solve_relaxation(effort);
     bound = std::max(bound, answer.bound);
     if (bound >= cutoff) answer.status = ModelStatus::kInfeasible;
     if (answer.status != ModelStatus::kOptimal) {
       answer.bound = bound;
       return answer;
     }
-    program.add_broken_memory_rows(answer.values);
-    add_provenance_cuts(program, answer.values);
-    program.program().fix_by_reduced_costs(answer, cutoff);
+    model.add_broken_memory_rows(answer.values);
+    add_provenance_cuts(model, answer.values);
+    model.linear().fix_by_reduced_costs(answer, cutoff);
   }
-  ModelAnswer answer = program.program().solve({.cutoff = cutoff}, effort);
+  ModelAnswer answer = model.linear().solve({.cutoff = cutoff}, effort);
   answer.bound = std::max(bound, answer.bound);
   return answer;
 }
@@ -126,33 +126,33 @@ void StageSolver::search_deeper() {
   incumbent_.improve(bound_, kDeepSearchWork);
   tell();
   if (incumbent() < before && !done()) {
-    make_program();
+    make_model();
     relax(kProvenanceRounds);
   }
 }
 
 // Builds the model without re-runs of ops that cost so much that one re-run exceeds the incumbent.
-void StageSolver::make_program() {
+void StageSolver::make_model() {
   relaxed_.clear();
-  StageProblem stages = without_dear_reruns(stages_, cutoff() - stages_.base_cost);
+  StageProblem stages = without_expensive_reruns(stages_, cutoff() - stages_.base_cost);
   const std::size_t columns = StageModel::count_columns(stages);
   if (columns <= kMostColumns && effort_.has_room_for(estimated_model_bytes(columns))) {
-    program_.emplace(std::move(stages), budget_);
+    model_.emplace(std::move(stages), budget_);
   }
 }
 
 // Adds rows that the relaxation violates; false when there are none that help.
 bool StageSolver::strengthen(const ModelAnswer& relaxation, bool origins) {
-  int added = program_->add_broken_memory_rows(relaxation.values);
-  if (origins) added += add_provenance_cuts(*program_, relaxation.values);
-  added += program_->program().fix_by_reduced_costs(relaxation, program_cutoff());
+  int added = model_->add_broken_memory_rows(relaxation.values);
+  if (origins) added += add_provenance_cuts(*model_, relaxation.values);
+  added += model_->linear().fix_by_reduced_costs(relaxation, model_cutoff());
   return added > 0;
 }
 
 void StageSolver::relax(int provenance_rounds) {
   double recent = bound_;
   for (int round = 0; !done(); ++round) {
-    const ModelAnswer answer = program_->program().solve_relaxation(effort_);
+    const ModelAnswer answer = model_->linear().solve_relaxation(effort_);
     if (answer.status == ModelStatus::kInfeasible) {
       exclude_the_rest();
       return;
@@ -162,7 +162,7 @@ void StageSolver::relax(int provenance_rounds) {
     relaxed_ = answer.values;
     if (round % 10 == 0) {
       for (const double threshold : {0.3, 0.5, 0.7}) {
-        offer(program_->rounded(answer.values, threshold));
+        offer(model_->rounded(answer.values, threshold));
       }
     }
     const double before = recent;
@@ -175,15 +175,15 @@ void StageSolver::relax(int provenance_rounds) {
 // Bounds the side of a split that the best schedule is not on, with limited work. False if that was
 // not worth it: the model is not split.
 bool StageSolver::set_aside(const RerunBranching& split) {
-  OpenPart part{*program_, bound_};
-  split.keep_other_side(part.program);
+  OpenPart part{*model_, bound_};
+  split.keep_other_side(part.model);
   Effort effort({.seconds = effort_.seconds_left(),
                  .work = std::min(kPartWork, effort_.work_left()),
                  .interrupt = effort_.limits().interrupt,
                  .enough = effort_.limits().enough});
-  const ModelAnswer answer = bound_program(part.program, program_cutoff(), effort);
+  const ModelAnswer answer = bound_model(part.model, model_cutoff(), effort);
   effort_.add(effort.work());
-  if (!answer.values.empty()) offer(part.program.rounded(answer.values, 0.5));
+  if (!answer.values.empty()) offer(part.model.rounded(answer.values, 0.5));
   if (answer.status != ModelStatus::kInfeasible) {
     part.bound = std::max(part.bound, cost_of(answer.bound));
     if (part.bound < bound_ + kLeastClosedGapFraction * (cutoff() - bound_)) return false;
@@ -196,11 +196,11 @@ bool StageSolver::set_aside(const RerunBranching& split) {
 // stages.
 void StageSolver::split() {
   if (done() || !has_incumbent() || relaxed_.empty()) return;
-  const auto splits = find_rerun_branchings(*program_, relaxed_, incumbent_.sequence(),
+  const auto splits = find_rerun_branchings(*model_, relaxed_, incumbent_.sequence(),
                                             kLeastOpGapFraction * (incumbent() - bound_));
   for (const RerunBranching& split : splits) {
     if (done() || !set_aside(split)) return;
-    split.keep_best_side(*program_);
+    split.keep_best_side(*model_);
     relax(kPartRounds);
   }
 }
@@ -208,19 +208,19 @@ void StageSolver::split() {
 // True if nothing below the cutoff is left in the model.
 bool StageSolver::branch_here() {
   while (!done()) {
-    MipOptions options{.cutoff = program_cutoff(),
-                       .absolute_gap = program_->to_program(step_ * (1 - 1e-6))};
+    MipOptions options{.cutoff = model_cutoff(),
+                       .absolute_gap = model_->to_model(step_ * (1 - 1e-6))};
     options.on_progress = [this](double, double bound) { raise_bound(cost_of(bound)); };
-    const ModelAnswer answer = program_->program().solve(options, effort_);
+    const ModelAnswer answer = model_->linear().solve(options, effort_);
     if (answer.status == ModelStatus::kInfeasible) {
       exclude_the_rest();
       return true;
     }
     raise_bound(cost_of(answer.bound));
     if (answer.values.empty()) return false;
-    offer(program_->rounded(answer.values, 0.5));
+    offer(model_->rounded(answer.values, 0.5));
     // A solution that violates no row is a schedule; any other shows which rows are missing.
-    if (done() || program_->add_broken_memory_rows(answer.values) == 0) {
+    if (done() || model_->add_broken_memory_rows(answer.values) == 0) {
       return cost_of(answer.bound) >= cutoff();
     }
   }
@@ -229,16 +229,17 @@ bool StageSolver::branch_here() {
 
 void StageSolver::branch() {
   while (branch_here() && !done() && !set_aside_.empty()) {
-    program_ = std::move(set_aside_.back().program);
+    model_ = std::move(set_aside_.back().model);
     set_aside_.pop_back();
   }
 }
 
 StageAnswer StageSolver::solve(const std::vector<std::vector<OpId>>& starts) {
   search(starts);
-  if (!done()) make_program();
-  if (!program_ && !done() && has_incumbent() && searches_itself()) incumbent_.improve(bound_, kDeepSearchWork);
-  if (program_ && !done()) {
+  if (!done()) make_model();
+  if (!model_ && !done() && has_incumbent() && searches_itself())
+    incumbent_.improve(bound_, kDeepSearchWork);
+  if (model_ && !done()) {
     relax(kProvenanceRounds);
     search_deeper();
     split();
@@ -257,8 +258,8 @@ StageAnswer StageSolver::solve(const std::vector<std::vector<OpId>>& starts) {
   }
   answer.bound = bound_;
   if (effort_.interrupted()) answer.note = "interrupted";
-  if (!program_ && !done()) {
-    answer.note = "too large for the integer program: searched only";
+  if (!model_ && !done()) {
+    answer.note = "too large for the integer model: searched only";
   }
   return answer;
 }

@@ -31,7 +31,7 @@ class StageSolver {
  private:
   // A part of the model, and a lower bound on the cost of its schedules.
   struct OpenPart {
-    StageModel program;
+    StageModel model;
     double bound = 0;
   };
 
@@ -42,7 +42,7 @@ class StageSolver {
   bool set_aside(const RerunBranching& split);
   void branch();
   bool branch_here();
-  void make_program();
+  void make_model();
   bool strengthen(const ModelAnswer& relaxation, bool origins);
   void offer(const std::optional<std::vector<OpId>>& sequence);
   void raise_bound(double bound);
@@ -59,9 +59,9 @@ class StageSolver {
   // Only schedules below this cost are of interest: the incumbent's cost minus the least possible
   // gain and the requested gap, at most the cap.
   double cutoff() const;
-  double program_cutoff() const { return program_->to_program(cutoff() - stages_.base_cost); }
+  double model_cutoff() const { return model_->to_model(cutoff() - stages_.base_cost); }
   double cost_of(double objective) const {
-    return stages_.base_cost + program_->from_program(objective);
+    return stages_.base_cost + model_->from_model(objective);
   }
   bool closed() const;
   bool done() const { return closed() || excluded_ || effort_.exhausted(); }
@@ -72,7 +72,7 @@ class StageSolver {
   Bytes budget_;
   double step_;  // costs are multiples of it; 0: no such number
   StageIncumbent incumbent_;
-  std::optional<StageModel> program_;
+  std::optional<StageModel> model_;
   std::vector<double> relaxed_;      // the last solution of the relaxation
   std::vector<OpenPart> set_aside_;  // parts that were split off and are not excluded
   double bound_;

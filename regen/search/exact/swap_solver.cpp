@@ -17,7 +17,7 @@ constexpr std::size_t kMostColumns = 300'000;  // of the relaxation
 constexpr std::size_t kMostParts = 6'000'000;  // of step lists
 constexpr std::int64_t kBytesPerPart = 250;    // with its place in the queue and the index
 constexpr std::size_t kMaxOpsForStepSearchFirst =
-    24;                          // with so few, all step lists are searched first
+    24;  // with so few, all step lists are searched first
 // Of one run of the local search: a fixed number, so that the answer does not depend on the machine.
 constexpr std::int64_t kSearchWork = 8'000'000;
 constexpr int kAttempts = 3;  // to lower the budget step by step
@@ -172,9 +172,9 @@ void SwapSolver::exclude_the_rest() {
   }
 }
 
-void SwapSolver::offer_rounded(const TransferModel& program, const std::vector<double>& values) {
+void SwapSolver::offer_rounded(const TransferModel& model, const std::vector<double>& values) {
   for (int i = 1; i <= 9 && !closed() && !effort_.exhausted(); ++i) {
-    search_.start_from(program.rounded(search_.model(), values, 0.1 * i));
+    search_.start_from(model.rounded(search_.model(), values, 0.1 * i));
     offer_search();
   }
 }
@@ -185,16 +185,16 @@ void SwapSolver::relax() {
     note_ = "the relaxation has " + format_count(columns, "column") + ", too many to be solved";
     return;
   }
-  TransferModel program(problem_, stages_, most_extra());
+  TransferModel model(problem_, stages_, most_extra());
   Effort half(half_of_the_rest(effort_));
-  const TransferBound answer = program.relax(half);
+  const TransferBound answer = model.relax(half);
   effort_.add(half.work());
   if (answer.status == ModelStatus::kInfeasible) {
     exclude_the_rest();
     return;
   }
   raise_bound(answer.bound);
-  if (!answer.values.empty()) offer_rounded(program, answer.values);
+  if (!answer.values.empty()) offer_rounded(model, answer.values);
 }
 
 Proposal SwapSolver::solve() {

@@ -33,7 +33,7 @@ class SwapSolver {
   void search_all_steps();
   void exclude_the_rest();
   void relax();
-  void offer_rounded(const TransferModel& program, const std::vector<double>& values);
+  void offer_rounded(const TransferModel& model, const std::vector<double>& values);
   void raise_bound(double bound);
   void tell();
   Proposal proposal();

@@ -55,9 +55,9 @@ bool TransferModel::may_move(ValueId v) const {
 
 TransferModel::Columns TransferModel::add_range(std::size_t first_stage, std::size_t last_stage,
                                                 double high) {
-  Columns columns{.first_stage = first_stage, .first = program_.num_columns()};
+  Columns columns{.first_stage = first_stage, .first = model_.num_columns()};
   for (std::size_t t = first_stage; t <= last_stage; ++t, ++columns.count) {
-    program_.add_column(0, 0, high, false);
+    model_.add_column(0, 0, high, false);
   }
   return columns;
 }
@@ -71,7 +71,7 @@ void TransferModel::add_columns(double most_extra) {
   const double extra = most_extra / cost_scale_;
   for (std::size_t t = 0; t <= stages_.num_ops; ++t) {
     const double least = t < stages_.num_ops ? stages_.first_cost[OpId(t)] / cost_scale_ : 0.0;
-    length_.push_back(program_.add_column(1, least, least + extra, false));
+    length_.push_back(model_.add_column(1, least, least + extra, false));
   }
   for (std::size_t i = 0; i < stages_.num_ops; ++i) {
     const OpId op(i);
@@ -95,7 +95,7 @@ void TransferModel::add_columns(double most_extra) {
 
 void TransferModel::at_least_zero(Expression expression) {
   Expression merged = std::move(expression).merged();
-  if (!merged.terms.empty()) program_.add_row(-merged.constant, kInfinity, merged.terms);
+  if (!merged.terms.empty()) model_.add_row(-merged.constant, kInfinity, merged.terms);
 }
 
 Expression TransferModel::presence(std::size_t stage, ValueId v) const {
@@ -220,13 +220,13 @@ void TransferModel::add_memory() {
       terms.push_back({kept, static_cast<double>(stages_.bytes[v]) / unit});
     }
     if (!terms.empty()) {
-      program_.add_row(-kInfinity, static_cast<double>(budget_ - own) / unit, terms);
+      model_.add_row(-kInfinity, static_cast<double>(budget_ - own) / unit, terms);
     }
   }
 }
 
 TransferBound TransferModel::relax(Effort& effort) {
-  ModelAnswer answer = program_.solve_relaxation(effort);
+  ModelAnswer answer = model_.solve_relaxation(effort);
   return {.status = answer.status,
           .bound = std::max(stages_.base_cost, answer.bound * cost_scale_),
           .values = std::move(answer.values)};
@@ -251,7 +251,7 @@ TransferModel::Fractions TransferModel::fractions(ValueId v,
 }
 
 Decisions TransferModel::rounded(const IntervalModel& model, const std::vector<double>& values,
-                                double threshold) const {
+                                 double threshold) const {
   Decisions decisions = model.keep_everything();
   for (ValueId v : IdRange<ValueId>(stages_.num_values)) {
     const Columns& columns = kept_[v];

@@ -45,7 +45,7 @@ class TransferModel {
   // on the host for a later use, where the interval ends; it is moved if more of it is on the host
   // before.
   Decisions rounded(const IntervalModel& model, const std::vector<double>& values,
-                   double threshold) const;
+                    double threshold) const;
 
   static std::size_t count_columns(const StageProblem& stages);
 
@@ -80,7 +80,7 @@ class TransferModel {
   Bytes budget_;
   double cost_scale_;
   bool moves_;
-  LinearModel program_;
+  LinearModel model_;
   std::vector<int> length_;  // of stages 0..num_ops
   IdVector<OpId, Columns> run_;
   IdVector<ValueId, Columns> kept_, fetched_, on_host_, arrived_;

@@ -213,9 +213,9 @@ class Capuchin {
     last_ = {.steps = steps_of(graph_, evaluate(choices))};
     auto simulation = simulate(graph_, last_, {.link = problem_.link});
     if (!simulation.ok()) return;
-    const auto swaps = std::count_if(
-        choices_.begin(), choices_.begin() + static_cast<std::ptrdiff_t>(choices),
-        [](const Choice& choice) { return choice.holding == Holding::kMoved; });
+    const auto swaps =
+        std::count_if(choices_.begin(), choices_.begin() + static_cast<std::ptrdiff_t>(choices),
+                      [](const Choice& choice) { return choice.holding == Holding::kMoved; });
     const std::size_t drops = choices - static_cast<std::size_t>(swaps);
     best_.offer({last_, *std::move(simulation),
                  format_count(static_cast<std::size_t>(swaps), "interval") + " to swap, " +

@@ -168,8 +168,7 @@ bool IntervalRepair::relieve_exactly(IntervalState& state, Random& random) {
   for (int escapes = 0; escapes < kMaxEscapes && !effort_.exhausted();) {
     if (state.plan.peak_bytes <= budget_) return state.plan.fits;
     if (runs_away(state.plan) || far_beyond_the_cap(state.plan)) return false;
-    const std::vector<Change> changes =
-        changes_at(position_over_budget(state.plan, random), state);
+    const std::vector<Change> changes = changes_at(position_over_budget(state.plan, random), state);
     const std::size_t few = std::min(changes.size(), kChangesTried);
     auto next = cheapest_change(state, std::span(changes).first(few), random);
     if (!next) next = cheapest_change(state, std::span(changes).subspan(few), random);
@@ -246,9 +245,9 @@ bool IntervalRepair::try_other_holdings(IntervalState& state, IntervalId g, Rand
   const auto possible = [&](Holding other) {
     switch (other) {
       case Holding::kHeld:
-        return present == Holding::kMoved || may_fit(state.plan, interval.tensor,
-                                                     interval.begin + 1, state.plan.returned[g],
-                                                     random);
+        return present == Holding::kMoved ||
+               may_fit(state.plan, interval.tensor, interval.begin + 1, state.plan.returned[g],
+                       random);
       case Holding::kMoved:
         return leaves && space_.can_move();
       default:

@@ -231,8 +231,8 @@ std::optional<IntervalBlocks::Cuts> IntervalBlocks::cut(
 }
 
 Decisions IntervalBlocks::decide(const std::vector<char>& dropped,
-                                         const std::vector<std::uint32_t>& last_reader,
-                                         const Cuts& cuts) const {
+                                 const std::vector<std::uint32_t>& last_reader,
+                                 const Cuts& cuts) const {
   const Graph& graph = space_.graph;
   Decisions decisions = space_.model.keep_everything();
   const std::uint32_t last_block = cuts.ends.size() < 2 ? 0 : cuts.ends[cuts.ends.size() - 2];

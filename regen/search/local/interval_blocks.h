@@ -51,8 +51,8 @@ class IntervalBlocks {
                           const std::vector<double>& across) const;
   std::vector<double> bytes_across(const std::vector<std::uint32_t>& last_reader,
                                    const std::vector<char>& dropped) const;
-  Decisions decide(const std::vector<char>& dropped,
-                           const std::vector<std::uint32_t>& last_reader, const Cuts& cuts) const;
+  Decisions decide(const std::vector<char>& dropped, const std::vector<std::uint32_t>& last_reader,
+                   const Cuts& cuts) const;
 
   const IntervalSpace& space_;
   std::uint32_t turn_ = 0;

@@ -18,8 +18,8 @@ struct IntervalPlan {
   double cost = 0;                   // with stalls only for a plan that fits
   Bytes peak_bytes = 0;
   bool fits = false;
-  std::vector<Bytes> stage_bytes;  // the most in use while each op, or what it needs again, runs
-  std::vector<std::uint32_t> worst;     // by stage: the position with these bytes
+  std::vector<Bytes> stage_bytes;    // the most in use while each op, or what it needs again, runs
+  std::vector<std::uint32_t> worst;  // by stage: the position with these bytes
   std::vector<std::uint32_t> returned;  // IntervalSequence::returned
 };
 
@@ -47,7 +47,7 @@ struct IntervalSpace {
   bool large() const { return graph.num_ops() > 2'500; }
 
   OpId turn;
-  bool overwrites = false;  // some op may overwrite its input
+  bool overwrites = false;                 // some op may overwrite its input
   IdVector<TensorId, char> needed_at_end;  // outputs and what is fixed
   Bytes bytes_at_end = 0;
   std::vector<IntervalId> over_turn;  // of values that rest over the turn, in the order of making

@@ -41,8 +41,8 @@ bool IntervalRepair::far_beyond_the_cap(const IntervalPlan& plan) const {
 // Where few ops are over the budget, pricing all intervals again for each of them finds more.
 bool IntervalRepair::at_once(const IntervalPlan& plan) const {
   if (space_.large() || !space_.many()) return space_.large();
-  const auto over = std::ranges::count_if(
-      plan.stage_bytes, [&](Bytes bytes) { return bytes > budget_; });
+  const auto over =
+      std::ranges::count_if(plan.stage_bytes, [&](Bytes bytes) { return bytes > budget_; });
   return over > kFewOpsOverBudget;
 }
 
@@ -228,8 +228,8 @@ std::size_t IntervalRepair::drop_across(std::uint32_t stage, IntervalState& stat
     if (bytes[stage] <= budget_) break;
     Decisions& decisions = state.decisions;
     // Another choice may have taken a part of this one.
-    const bool whole = std::ranges::all_of(
-        eviction.dropped, [&](IntervalId g) { return is_resident(decisions[g]); });
+    const bool whole = std::ranges::all_of(eviction.dropped,
+                                           [&](IntervalId g) { return is_resident(decisions[g]); });
     if (!whole) continue;
     std::uint32_t end = 0;
     for (const IntervalId g : eviction.dropped) {
@@ -309,7 +309,8 @@ double IntervalRepair::price_of_dropping(IntervalId g, const Decisions& decision
 
 // The cost of recomputing an op's values at a later op, given what is held there. An estimate:
 // values that are dropped there may have come back before.
-double IntervalRepair::rerun_price(OpId op, std::uint32_t at, const Decisions& decisions, int depth) {
+double IntervalRepair::rerun_price(OpId op, std::uint32_t at, const Decisions& decisions,
+                                   int depth) {
   if (mark_[op] == round_) return 0;
   mark_[op] = round_;
   const VariantId variant = base_variant(space_.graph, op);

@@ -118,8 +118,8 @@ void LocalSearch::start_moving(Decisions decisions) {
 void LocalSearch::start_exactly(std::uint64_t seed) {
   if (space_.many()) return;
   Random random(seed);
-  Effort own(fraction_of(effort_, space_.can_move() ? kExactStartEffortFractionWithMoves
-                                                   : kStartEffortFraction));
+  Effort own(fraction_of(
+      effort_, space_.can_move() ? kExactStartEffortFractionWithMoves : kStartEffortFraction));
   IntervalRepair repair(space_, own);
   IntervalState state{space_.model.keep_everything(), {}};
   if (repair.relieve_exactly(state, random)) {

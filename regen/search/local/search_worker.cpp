@@ -13,7 +13,6 @@ namespace {
 constexpr double kAcceptedLossFraction =
     0.06;  // of the overhead: the loss that is accepted at first
 
-
 }  // namespace
 
 // Where values move, each evaluation is a simulation: exact repairs take as long as hundreds of tries.

@@ -109,7 +109,8 @@ class Portfolio {
   void improve(LocalSearch& search, std::uint64_t seed, double patience, const Limits& most = {}) {
     if (is_ablated(problem_, Part::kLocalSearch)) return;
     const double known = best_.best() ? best_.best()->simulation.cost : kNoPlan;
-    search.improve(seed, bound_ * (1 + kSameCost), {.fraction = patience, .known = known, .most = most});
+    search.improve(seed, bound_ * (1 + kSameCost),
+                   {.fraction = patience, .known = known, .most = most});
     take(search, Part::kLocalSearch);
     report();
   }

@@ -67,8 +67,7 @@ class LeastBudget {
   Status descend_further(const Planner& planner) {
     Bytes step = 1;
     for (int i = 0; i < kLastSteps; ++i) {
-      REGEN_ASSIGN(const std::optional<Bytes> met,
-                   meets(planner, std::max(bound_, least_ - step)));
+      REGEN_ASSIGN(const std::optional<Bytes> met, meets(planner, std::max(bound_, least_ - step)));
       if (!met && step == 1) break;
       step = met ? 2 * step : 1;
       if (least_ == bound_) break;
