@@ -16,7 +16,7 @@ SUBJECTS = {
     "h200_checkpoint": "`torch.utils.checkpoint` around each block, same runs as `h200_overhead`",
     "h200_cuda_graph_probe": "plain PyTorch's whole step in one CUDA graph",
     "h200_keep_everything": "regen without a limit beside eager PyTorch",
-    "h200_house": "keep-everything and a third of eager's bytes before and after the house (rooms, session, one decision model), two runs, each beside its own eager",
+    "h200_house": "keep-everything and a third of eager's bytes before and after (rooms, session, one decision model), two runs, each beside its eager",
     "h200_largest_batch": "largest batch that trains in 16e9 bytes on the card",
     "h200_monet": "time over eager at MONeT's budgets, beside MONeT's own figures",
     "h200_overhead": "training steps under a budget, the rest of the card taken",

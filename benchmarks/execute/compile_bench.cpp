@@ -15,7 +15,7 @@ constexpr Link kLink{1e9, 1e9, 2e9};
 // The argument is the number of layers; the counter says how many steps the plan has.
 void BM_Compile(benchmark::State& state) {
   const execute::Program program =
-      make_chain({.layers = static_cast<std::size_t>(state.range(0)), .width = 8});
+      execute::make_chain({.layers = static_cast<std::size_t>(state.range(0)), .width = 8});
   const std::shared_ptr<execute::CpuDevice> device = execute::make_cpu_device({});
   const auto recording = std::make_shared<const execute::Recording>(
       *execute::record(program, *device, {.repeats = 1}));
