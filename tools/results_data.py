@@ -10,6 +10,7 @@ PROVENANCE = ["commit", "machine", "date", "command"]
 # One line for each file: what its rows are. A file that is not listed here is an error of --check.
 SUBJECTS = {
     "auto_against_all": "`auto` against the best of all other planners: counts of rows per run",
+    "before_after": "`auto` of two builds beside each other (`experiments/before_after.py`), network by network",
     "checks": "comparisons with oracles, fuzzing, CUDA test runs, fault injection",
     "equality": "bitwise comparison of planned and plain training on the CPU",
     "exact_gaps": "`checkmate` budget by budget: proven optima, gaps, seconds",
