@@ -122,10 +122,7 @@ void LocalSearch::start_exactly(std::uint64_t seed) {
       effort_, space_.can_move() ? kExactStartEffortFractionWithMoves : kStartEffortFraction));
   IntervalRepair repair(space_, own);
   IntervalState state{space_.model.keep_everything(), {}};
-  if (repair.relieve_exactly(state, random)) {
-    repair.descend(state, random);
-    add(std::move(state), repair);
-  }
+  if (relieve_best(state, repair, random)) add(std::move(state), repair);
   effort_.add(own.work());
 }
 
