@@ -3,66 +3,97 @@
     python experiments/before_after.py --before /path/to/old/regen --seconds 3 --set record --budgets 12
 
 Budgets lie evenly from what every plan needs to what keeping everything takes. For each case: status and cost of both plans and
-the seconds to the first plan. A case is worse beyond 0.05 %, missed where only the old build has a plan. Rows go into the CSV as
+the memory of both programs. A case is worse beyond 0.05 %, missed where only the old build has a plan. Rows go into the CSV as
 they finish; --resume goes on with the missing ones.
+
+    python experiments/before_after.py --before /path/to/old/regen --random 1000000:100 --budgets 6
+
+compares on random graphs with these seeds (tests/support/programs/write_random_graphs), every other one over a link. Seeds from
+1,000,000 are for the record; none was developed on them.
+
+    python experiments/before_after.py --before /path/to/old/regen --first
+
+asks for the time to a first plan instead: the shortest limit of a series within which each build has one. The trace of a search
+would not do, since older builds write none.
 """
 
 import csv
 import datetime
-import functools
 import json
 import pathlib
 import subprocess
+import tempfile
 from collections import Counter
 
 import common
 from ablation import ALLOWED, SAME, split
 from exact_gaps import zoo_networks
 
-COLUMNS = ["network", "nodes", "budget_share", "budget_bytes", "device", "before_status", "before_cost", "before_first_s", "after_status",
-           "after_cost", "after_first_s", "ratio", "commit", "machine", "date", "command"]
+COLUMNS = ["network", "nodes", "budget_share", "budget_bytes", "device", "before_status", "before_cost", "before_mib", "after_status",
+           "after_cost", "after_mib", "ratio", "commit", "machine", "date", "command"]
+FIRST_COLUMNS = ["network", "nodes", "budget_share", "budget_bytes", "device", "before_first_s", "after_first_s", "commit", "machine", "date",
+                 "command"]
+LIMITS = [0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10]  # seconds in which a first plan is asked for
+RANDOM_LINK = {"to_host": 4, "to_device": 2, "both": 4}  # bytes in one unit of cost
+WRITER = common.ROOT / "build" / "tests" / "write_random_graphs"
 
 
 def run(binary, *arguments):
-    done = subprocess.run([binary, *map(str, arguments), "--json"], capture_output=True, text=True, check=False)
-    try:
-        return json.loads(done.stdout)
-    except json.JSONDecodeError:
-        return {"status": done.stderr.strip()[:80] or f"status {done.returncode}"}
+    """(the JSON that the program prints, its largest memory in MiB)."""
+    status, output, errors, used = common.measured([binary, *arguments, "--json"])
+    answer, refusal = common.answer_of(status, output, errors)
+    return answer or {"status": refusal[:80]}, round(used.ru_maxrss / 1024)
 
 
-@functools.cache
-def explains(binary):
-    """Whether the build has --explain-search, which says when there was a first plan."""
-    return "--explain-search" in subprocess.run([binary, "plan", "--help"], capture_output=True, text=True, check=False).stdout
-
-
-def plan(binary, case, arguments):
+def plan(binary, case, arguments, seconds):
     device = ["--device", arguments.device] if arguments.device else []
-    explain = ["--explain-search"] if explains(binary) else []
-    answer = run(binary, "plan", f"zoo:{case['network']}", "--planner", arguments.planner, "--budget", case["budget_bytes"],
-                 "--time-limit", arguments.seconds, *explain, *device)
-    events = answer.get("search", {}).get("events", [])
-    first = next((event["seconds"] for event in events if event["cost"] is not None), None)
-    return answer["status"], answer["cost"] if common.found(answer) else None, first
+    answer, mib = run(binary, "plan", case["graph"], "--planner", arguments.planner, "--budget", case["budget_bytes"],
+                      "--time-limit", seconds, *device)
+    return answer["status"], answer["cost"] if common.found(answer) else None, mib
 
 
 def compare(case, arguments):
-    before = plan(arguments.before, case, arguments)
-    after = plan(arguments.after, case, arguments)
+    before = plan(arguments.before, case, arguments, arguments.seconds)
+    after = plan(arguments.after, case, arguments, arguments.seconds)
     ratio = after[1] / before[1] if before[1] and after[1] else None
-    return case | dict(zip(COLUMNS[5:11], [*before, *after], strict=True)) | {"ratio": ratio}
+    return dict(zip(COLUMNS[5:11], [*before, *after], strict=True)) | {"ratio": ratio}
 
 
-def cases(arguments):
+def first_plans(case, arguments):
+    def first(binary):
+        return next((limit for limit in LIMITS if plan(binary, case, arguments, limit)[1]), None)
+    return {"before_first_s": first(arguments.before), "after_first_s": first(arguments.after)}
+
+
+def random_graphs(arguments, folder):
+    """name: (its file, nodes), of the seeds of --random FIRST:COUNT."""
+    first, count = map(int, arguments.random.split(":"))
+    subprocess.run([WRITER, folder, str(first), str(count)], check=True)
+    graphs = {}
+    for seed in range(first, first + count):
+        path = pathlib.Path(folder) / f"random_{seed}.json"
+        document = json.loads(path.read_text())
+        if seed // 2 % 2:
+            path.write_text(json.dumps(document | {"attributes": {"link": RANDOM_LINK}}))
+        graphs[path.stem] = (str(path), len(document["ops"]))
+    return graphs
+
+
+def graphs_of(arguments, folder):
+    if arguments.random:
+        return random_graphs(arguments, folder)
     zoo = zoo_networks(arguments.most_nodes)
+    return {name: (f"zoo:{name}", zoo.get(name)) for name in arguments.networks or split(zoo)[arguments.set]}
+
+
+def cases(arguments, folder):
     device = ["--device", arguments.device] if arguments.device else []
-    for network in arguments.networks or split(zoo)[arguments.set]:
-        whole = run(arguments.after, "plan", f"zoo:{network}", "--planner", "keep_all", *device)
+    for name, (graph, nodes) in graphs_of(arguments, folder).items():
+        whole, _ = run(arguments.after, "plan", graph, "--planner", "keep_all", *device)
         low, width = whole["structural_bound_bytes"], max(0, whole["peak_bytes"] - whole["structural_bound_bytes"])
         for k in range(arguments.budgets):
             share = k / max(1, arguments.budgets - 1)
-            yield {"network": network, "nodes": zoo.get(network), "budget_share": f"{share:.3f}",
+            yield {"graph": graph, "network": name, "nodes": nodes, "budget_share": f"{share:.3f}",
                    "budget_bytes": low + int(width * share), "device": arguments.device or ""}
 
 
@@ -77,10 +108,30 @@ def report(rows):
         count["worse over 0.05 %" if ratio > 1 + ALLOWED else "worse" if ratio > 1 + SAME else "better" if ratio < 1 - SAME else "equal"] += 1
     names = ["better", "equal", "worse", "worse over 0.05 %", "missed", "only after", "neither"]
     common.print_table(f"after against before, {len(rows)} cases", names, [[count[name] for name in names]])
-    timed = [(float(row["before_first_s"]), float(row["after_first_s"])) for row in rows if row["before_first_s"] and row["after_first_s"]]
-    if timed:
-        sums = [sum(pair[i] for pair in timed) for i in (0, 1)]
-        print(f"seconds to the first plan, sum of {len(timed)} cases: {sums[0]:.2f} before, {sums[1]:.2f} after")
+    memory = [(float(row["before_mib"]), float(row["after_mib"])) for row in rows]
+    print(f"largest memory in MiB, mean and most: before {sum(b for b, _ in memory) / len(rows):.0f}, {max(b for b, _ in memory):.0f}; "
+          f"after {sum(a for _, a in memory) / len(rows):.0f}, {max(a for _, a in memory):.0f}")
+
+
+def report_first(rows):
+    count = Counter()
+    for row in rows:
+        before, after = (float(row[name] or "inf") for name in ("before_first_s", "after_first_s"))
+        count["earlier" if after < before else "later" if after > before else "equal"] += 1
+    names = ["earlier", "equal", "later"]
+    common.print_table(f"first plan after against before, {len(rows)} cases", names, [[count[name] for name in names]])
+
+
+def command_of(arguments):
+    chosen = f"--random {arguments.random}" if arguments.random else f"--set {arguments.set}"
+    options = [chosen, f"--seconds {arguments.seconds:g}", f"--budgets {arguments.budgets}"]
+    if arguments.most_nodes:
+        options.append(f"--most-nodes {arguments.most_nodes}")
+    if arguments.device:
+        options.append(f"--device {arguments.device}")
+    if arguments.first:
+        options.append("--first")
+    return "experiments/before_after.py " + " ".join(options)
 
 
 def main():
@@ -90,15 +141,18 @@ def main():
     parser.add_argument("--planner", default="auto")
     parser.add_argument("--set", choices=["development", "record", "all"], default="record", help="of networks (record)")
     parser.add_argument("--networks", nargs="+", metavar="NAME", help="these instead")
+    parser.add_argument("--random", metavar="FIRST:COUNT", help="random graphs with these seeds instead")
     parser.add_argument("--most-nodes", type=int, metavar="N", help="of the networks")
     parser.add_argument("--budgets", type=int, default=12, metavar="N", help="for each network (12)")
     parser.add_argument("--seconds", type=float, default=3, help="of each search (3)")
     parser.add_argument("--device", help="whose roofline and link count (default: flop, and nothing moves)")
+    parser.add_argument("--first", action="store_true", help="the time to a first plan instead; into before_after_first.csv")
     parser.add_argument("--machine", default="unknown", help="for the column of the CSV")
     parser.add_argument("--resume", action="store_true", help="go on with the CSV of a run that was ended")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    path = arguments.out / "before_after.csv"
+    path = arguments.out / ("before_after_first.csv" if arguments.first else "before_after.csv")
+    columns, measure, summary = (FIRST_COLUMNS, first_plans, report_first) if arguments.first else (COLUMNS, compare, report)
     rows = []
     if arguments.resume and path.exists():
         with open(path, newline="") as file:
@@ -106,19 +160,18 @@ def main():
     known = {(row["network"], row["budget_share"], row["device"]) for row in rows}
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=common.ROOT, capture_output=True, text=True, check=False)
     origin = {"commit": commit.stdout.strip() or "unknown", "machine": arguments.machine, "date": datetime.date.today().isoformat(),
-              "command": f"experiments/before_after.py --set {arguments.set} --seconds {arguments.seconds:g} --budgets {arguments.budgets}"
-                         + (f" --device {arguments.device}" if arguments.device else "")}
-    with open(path, "w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
+              "command": command_of(arguments)}
+    with open(path, "w", newline="") as file, tempfile.TemporaryDirectory() as folder:
+        writer = csv.DictWriter(file, columns, extrasaction="ignore")
         writer.writeheader()
         writer.writerows(rows)
-        for case in cases(arguments):
+        for case in cases(arguments, folder):
             if (case["network"], case["budget_share"], case["device"]) in known:
                 continue
-            rows.append(compare(case, arguments) | origin)
+            rows.append(case | measure(case, arguments) | origin)
             writer.writerow(rows[-1])
             file.flush()
-    report(rows)
+    summary(rows)
 
 
 if __name__ == "__main__":
