@@ -1,10 +1,10 @@
 // Nothing is kept but the value just made: the least memory that a sequential schedule can get
 // by with on a chain, at a cost that grows with the square of its length.
 #include "regen/published/checkmate/artifact_accounting.h"
+#include "regen/published/checkmate/stage_schedule.h"
 #include "regen/published/planner_list.h"
 #include "regen/search/build/checkpoint_plan.h"
 #include "regen/search/build/sequence.h"
-#include "regen/search/build/stage_schedule.h"
 
 namespace regen::published {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kMaxSteps = 50'000'000;
 
 Plan checkmate_plan(const Graph& graph) {
-  search::StageSchedule schedule(graph);
+  StageSchedule schedule(graph);
   for (std::size_t stage = 1; stage < schedule.num_stages(); ++stage) {
     const auto t = static_cast<std::int64_t>(stage);
     schedule.keep(graph.outputs(OpId(stage - 1))[0], t, t);

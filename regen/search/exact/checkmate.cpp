@@ -33,7 +33,7 @@ struct Starts {
     Problem plain = problem;
     plain.options.accounting = nullptr;
     Effort quick({.work = kQuickWork});
-    for (const auto planner : {plan_keep_all, plan_chen_greedy, plan_griewank}) {
+    for (const auto planner : {plan_keep_all, plan_chen_greedy}) {
       add(problem, planner(plain, quick));
     }
     const bool fits = best.best() && within_limits(problem, best.best()->simulation);

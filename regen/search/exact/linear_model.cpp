@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "regen/base/tolerance.h"
+
 namespace regen::search {
 namespace {
 
@@ -198,7 +200,7 @@ double LinearModel::State::bound_from_prices(const std::vector<double>& prices,
     magnitude += std::abs(least);
   }
   if (reduced != nullptr) *reduced = std::move(rest);
-  return bound - 1e-12 * magnitude;
+  return bound - kSummationError * magnitude;
 }
 
 ModelAnswer LinearModel::solve_relaxation(Effort& effort) {

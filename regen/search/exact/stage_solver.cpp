@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "regen/base/tolerance.h"
 #include "regen/search/bounds/pending_gradient_bound.h"
 #include "regen/search/exact/provenance_cuts.h"
 
@@ -19,6 +20,8 @@ constexpr int kAttempts = 5;  // to lower the budget step by step
 // A model with more columns is not built: its relaxation would take hours.
 constexpr std::size_t kMostColumns = 400'000;
 constexpr int kProvenanceRounds = 40;
+// Relative to the bound: where it rises by less in five rounds, provenance cuts no longer help.
+constexpr double kLeastRise = 1e-5;
 // A branching is tried where one op accounts for at least this fraction of the gap.
 constexpr double kLeastOpGapFraction = 0.5;
 constexpr int kPartRounds = 8;
@@ -60,10 +63,10 @@ StageSolver::StageSolver(const Problem& problem, Effort& effort)
 
 double StageSolver::cutoff() const {
   if (within_cap()) {
-    const double least_gain = step_ > 0 ? step_ * (1 - 1e-6) : 1e-9 * incumbent();
+    const double least_gain = step_ > 0 ? step_ * (1 - kStepError) : kSameCost * incumbent();
     return incumbent() - std::max(least_gain, problem_.options.gap * incumbent());
   }
-  return problem_.cost_cap ? *problem_.cost_cap * (1 + 1e-9) : kInfinity;
+  return problem_.cost_cap ? *problem_.cost_cap * (1 + kSameCost) : kInfinity;
 }
 
 bool StageSolver::closed() const {
@@ -81,7 +84,7 @@ void StageSolver::raise_bound(double bound) {
   // that nothing is left below.
   const double most = problem_.options.gap > 0 || !within_cap() ? cutoff() : incumbent();
   // Costs are multiples of the step, so a bound between two of them means the higher one.
-  if (step_ > 0) bound = std::ceil(bound / step_ - 1e-6) * step_;
+  if (step_ > 0) bound = std::ceil(bound / step_ - kStepError) * step_;
   bound = std::min(bound, most);
   for (const OpenPart& part : set_aside_) bound = std::min(bound, part.bound);
   if (bound <= bound_) return;
@@ -167,7 +170,7 @@ void StageSolver::relax(int provenance_rounds) {
     }
     const double before = recent;
     if (round % 5 == 4) recent = bound_;
-    const bool moving = bound_ > before + 1e-5 * std::abs(bound_);
+    const bool moving = bound_ > before + kLeastRise * std::abs(bound_);
     if (!strengthen(answer, round < provenance_rounds && (moving || round < 10))) return;
   }
 }
@@ -209,7 +212,7 @@ void StageSolver::split() {
 bool StageSolver::branch_here() {
   while (!done()) {
     MipOptions options{.cutoff = model_cutoff(),
-                       .absolute_gap = model_->to_model(step_ * (1 - 1e-6))};
+                       .absolute_gap = model_->to_model(step_ * (1 - kStepError))};
     options.on_progress = [this](double, double bound) { raise_bound(cost_of(bound)); };
     const ModelAnswer answer = model_->linear().solve(options, effort_);
     if (answer.status == ModelStatus::kInfeasible) {
@@ -251,7 +254,7 @@ StageAnswer StageSolver::solve(const std::vector<std::vector<OpId>>& starts) {
     answer.cost = incumbent();
   }
   if (within_cap()) {
-    const bool proven = bound_ >= incumbent() * (1 - 1e-9);
+    const bool proven = bound_ >= incumbent() * (1 - kSameCost);
     answer.status = proven ? PlanStatus::kOptimal : PlanStatus::kFeasible;
   } else if (closed() || excluded_) {
     answer.status = PlanStatus::kInfeasible;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "regen/base/tolerance.h"
 #include "regen/search/build/sequence.h"
 #include "regen/search/exact/step_search.h"
 #include "regen/search/planner_list.h"
@@ -11,8 +12,6 @@ namespace regen::search {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// Costs that differ by less than this, relatively, are equal: errors of summation.
-constexpr double kRelativeCostTolerance = 1e-12;
 constexpr std::size_t kMostColumns = 300'000;  // of the relaxation
 constexpr std::size_t kMostParts = 6'000'000;  // of step lists
 constexpr std::int64_t kBytesPerPart = 250;    // with its place in the queue and the index
@@ -57,13 +56,13 @@ SwapSolver::SwapSolver(const Problem& problem, Effort& effort)
 
 bool SwapSolver::closed() const {
   if (excluded_) return true;
-  return found() && cost() * (1 - std::max(kRelativeCostTolerance, problem_.options.gap)) <= bound_;
+  return found() && cost() * (1 - std::max(kSummationError, problem_.options.gap)) <= bound_;
 }
 
 double SwapSolver::cutoff() const {
   const double best = found() ? cost() : kInfinity;
-  return std::min(best * (1 - kRelativeCostTolerance),
-                  problem_.cost_cap.value_or(kInfinity) * (1 + kRelativeCostTolerance));
+  return std::min(best * (1 - kSummationError),
+                  problem_.cost_cap.value_or(kInfinity) * (1 + kSummationError));
 }
 
 double SwapSolver::most_extra() const {
@@ -228,7 +227,11 @@ Proposal SwapSolver::round() {
 }
 
 Proposal SwapSolver::proposal() {
-  Proposal result{.status = PlanStatus::kUnknown, .lower_bound = bound_, .note = note_};
+  // The bound is about any movement.
+  Proposal result{.status = PlanStatus::kUnknown,
+                  .lower_bound = bound_,
+                  .bound_kind = BoundKind::kOrder,
+                  .note = note_};
   if (excluded_) {
     result.status = PlanStatus::kInfeasible;
     result.note = "no step list keeps the limits";
@@ -238,7 +241,7 @@ Proposal SwapSolver::proposal() {
   const Candidate& best = *best_.best();
   result.plan = best.plan;
   if (!found()) return result;
-  const bool proven = stages_.exact && cost() * (1 - kRelativeCostTolerance) <= bound_;
+  const bool proven = stages_.exact && cost() * (1 - kSummationError) <= bound_;
   result.status = proven ? PlanStatus::kOptimal : PlanStatus::kFeasible;
   if (!proven && effort_.exhausted() && result.note.empty()) {
     result.note = effort_.interrupted() ? "interrupted" : "a limit was reached";

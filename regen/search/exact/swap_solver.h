@@ -14,12 +14,16 @@ namespace regen::search {
 
 class SwapSolver {
  public:
+  // S is a matrix of ops by values; larger graphs are not for this class.
+  static constexpr std::size_t kMostOps = 20'000;
+
   // Needs a budget. The problem must outlive it.
   SwapSolver(const Problem& problem, Effort& effort);
 
   // Exact, anytime.
   Proposal solve();
-  // One relaxation, rounded at several thresholds; schedules over the budget are repaired.
+  // One relaxation, rounded at several thresholds; schedules over the budget are repaired
+  // (published/str/str.cpp).
   Proposal round();
 
  private:

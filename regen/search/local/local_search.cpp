@@ -8,6 +8,7 @@
 #include "regen/plan/whereabouts.h"
 #include "regen/search/build/sequence.h"
 #include "regen/search/effort_fraction.h"
+#include "regen/search/local/exact_repair.h"
 #include "regen/search/local/interval_blocks.h"
 #include "regen/search/local/perturbation.h"
 #include "regen/search/local/search_worker.h"
@@ -165,8 +166,9 @@ bool LocalSearch::relieve_best(IntervalState& state, IntervalRepair& repair, Ran
     if (!repair.relieve(state, random, true)) return false;
     repair.refill(state, random);
   } else {
-    if (!repair.relieve_exactly(state, random)) return false;
-    repair.descend(state, random);
+    ExactRepair exact(repair);
+    if (!exact.relieve(state, random)) return false;
+    exact.descend(state, random);
   }
   return true;
 }

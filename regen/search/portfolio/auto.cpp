@@ -128,7 +128,7 @@ Result<Proposal> decide_in_orders(const Problem& problem, bool unlimited, Effort
   REGEN_ASSIGN(const Simulation simulation,
                simulate(*problem.graph, *other.plan, {.link = problem.link}));
   const double bound = std::max(other.lower_bound, least_cost(*problem.graph));
-  const bool proven = simulation.cost <= bound * (1 + kSameCost);
+  const bool proven = at_most(simulation.cost, bound);
   if (proven && within_limits(problem, simulation)) other.status = PlanStatus::kOptimal;
   return other;
 }

@@ -166,7 +166,7 @@ class ImplementationPlans {
 
   bool fits() const { return best_.best() && within_limits(problem_, best_.best()->simulation); }
   double cost() const { return best_.best()->simulation.cost; }
-  bool nothing_better() const { return fits() && cost() <= bound_ * (1 + kSameCost); }
+  bool nothing_better() const { return fits() && at_most(cost(), bound_); }
 
   Result<Proposal> proposal() {
     const bool found = fits();
@@ -177,7 +177,7 @@ class ImplementationPlans {
     const double bound = in_order ? bound_ : bound_of_every_order(graph_, problem_, 1, effort_);
     result.bound_kind = in_order ? BoundKind::kOrder : BoundKind::kEveryPlan;
     result.lower_bound = std::min(std::max(bound, least_cost(graph_)), best_cost);
-    if (found && best_cost <= result.lower_bound * (1 + kSameCost)) {
+    if (found && at_most(best_cost, result.lower_bound)) {
       result.status = PlanStatus::kOptimal;
     }
     return result;

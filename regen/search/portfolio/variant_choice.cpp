@@ -268,7 +268,7 @@ class EveryChoice {
     }
     best_->lower_bound = std::min(bound_, best_cost_);
     best_->bound_kind = kind_;
-    const bool proven = best_cost_ < kNoCost && best_cost_ <= bound_ * (1 + kSameCost);
+    const bool proven = best_cost_ < kNoCost && at_most(best_cost_, bound_);
     best_->status = proven ? PlanStatus::kOptimal : PlanStatus::kFeasible;
     return std::move(*best_);
   }
