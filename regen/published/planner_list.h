@@ -20,7 +20,9 @@ Result<search::Proposal> plan_lp_bound(const search::Problem& problem, Effort& e
 Result<search::Proposal> plan_checkmate_lp(const search::Problem& problem, Effort& effort);
 Result<search::Proposal> plan_str_lp(const search::Problem& problem, Effort& effort);
 // Planners of search/ that can also follow their paper to the letter, where the options ask for
-// it: other schedules for checkmate, STR's own model.
+// it: other schedules for checkmate, STR's own model; and `auto` with a choice among MONeT's
+// implementations.
+Result<search::Proposal> plan_auto(const search::Problem& problem, Effort& effort);
 Result<search::Proposal> plan_checkmate(const search::Problem& problem, Effort& effort);
 Result<search::Proposal> plan_str(const search::Problem& problem, Effort& effort);
 

@@ -4,6 +4,7 @@ namespace regen::published {
 
 void register_published_planners(search::Registry& registry) {
   const search::Planner planners[] = {
+      {"auto", "decides everything together: the best of all, improved", plan_auto},
       {"checkmate", "the proven cheapest schedule of stages, by search and integer programming",
        plan_checkmate, true},
       {"lp_bound", "the relaxation's lower bound alone, without a plan", plan_lp_bound, true},

@@ -1,7 +1,7 @@
 #include <algorithm>
-#include <map>
 
 #include "regen/execute/run/instructions.h"
+#include "regen/plan/addresses.h"
 #include "regen/plan/pack/pack.h"
 
 namespace regen::execute {
@@ -76,29 +76,10 @@ class HostCopies {
 
 // The highest end of any allocation.
 Bytes arena_height(const Graph& graph, const Plan& plan) {
-  IdVector<TensorId, bool> there(graph.num_tensors(), false);
-  std::size_t next = 0;
+  const std::vector<Lifetime> lifetimes = allocation_lifetimes(graph, plan);
   Bytes height = 0;
-  const auto take = [&](Bytes bytes) {
-    height = std::max(height, (*plan.addresses)[next++] + bytes);
-  };
-  for (const Step& step : plan.steps) {
-    if (step.kind() == StepKind::kCompute) {
-      const VariantId variant = step.variant(graph);
-      const TensorId overwritten = graph.overwrites(variant);
-      for (const TensorId t : graph.makes(variant)) {
-        const bool takes_over = overwritten.valid() && t == graph.makes(variant)[0];
-        if (!there[t] && !takes_over) take(graph.bytes(t));
-        there[t] = true;
-      }
-      if (overwritten.valid()) there[overwritten] = false;
-      if (graph.workspace(variant) > 0) take(graph.workspace(variant));
-    } else if (step.kind() == StepKind::kFetch) {
-      take(graph.bytes(step.tensor()));
-      there[step.tensor()] = true;
-    } else if (step.kind() == StepKind::kRelease) {
-      there[step.tensor()] = false;
-    }
+  for (std::size_t i = 0; i < lifetimes.size(); ++i) {
+    height = std::max(height, (*plan.addresses)[i] + lifetimes[i].size);
   }
   return height;
 }

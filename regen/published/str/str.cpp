@@ -38,11 +38,10 @@ Result<search::Proposal> plan_str_lp(const search::Problem& problem, Effort& eff
   REGEN_TRY(search::expect_plain_accounting(problem, "str_lp"));
   REGEN_TRY(search::check_sequences_possible(*problem.graph));
   if (!problem.budget) return search::plan_keep_all(problem, effort);
-  constexpr std::size_t kMostOps = search::SwapSolver::kMostOps;
-  if (problem.graph->num_ops() > kMostOps) {
-    return limit_reached("more than " + format_grouped(kMostOps) + " ops");
+  if (problem.graph->num_ops() > search::kMostSwapOps) {
+    return limit_reached("more than " + format_grouped(search::kMostSwapOps) + " ops");
   }
-  return search::SwapSolver(problem, effort).round();
+  return search::round_swaps(problem, effort);
 }
 
 }  // namespace regen::published

@@ -11,13 +11,12 @@ Result<Proposal> plan_str(const Problem& problem, Effort& effort) {
   REGEN_TRY(expect_plain_accounting(problem, "str"));
   REGEN_TRY(check_sequences_possible(*problem.graph));
   if (!problem.budget) return plan_keep_all(problem, effort);
-  if (problem.graph->num_ops() > SwapSolver::kMostOps) {
+  if (problem.graph->num_ops() > kMostSwapOps) {
     REGEN_ASSIGN(Proposal proposal, plan_capuchin(problem, effort));
-    proposal.note =
-        "more than " + format_grouped(SwapSolver::kMostOps) + " ops: only capuchin was asked";
+    proposal.note = "more than " + format_grouped(kMostSwapOps) + " ops: only capuchin was asked";
     return proposal;
   }
-  return SwapSolver(problem, effort).solve();
+  return solve_swaps(problem, effort);
 }
 
 }  // namespace regen::search

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "regen/base/parallel.h"
+#include "regen/plan/explain.h"
 #include "regen/plan/whereabouts.h"
 #include "regen/search/build/sequence.h"
 #include "regen/search/effort_fraction.h"
@@ -49,6 +50,19 @@ double forward_cost(const Graph& graph, OpId turn) {
 bool starts_from_plan(const Problem& problem) {
   const Plan* start = problem.start;
   return start && start->fingerprint == problem.graph->fingerprint() && keeps_order(*start);
+}
+
+QuickPlan quick_plan(const Problem& problem, const Graph& graph, Effort& effort, bool give_up) {
+  QuickPlan quick{.bound = structural_bound(graph).bytes};
+  if (quick.bound > *problem.budget || !check_sequences_possible(graph).ok()) return quick;
+  Problem inner = problem;
+  inner.graph = &graph;
+  inner.observer = nullptr;
+  LocalSearch search(inner, effort);
+  search.start_in_blocks();
+  search.start(give_up);
+  quick.plan = search.best();
+  return quick;
 }
 
 void LocalSearch::offer(const IntervalState& state) {

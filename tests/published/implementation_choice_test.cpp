@@ -1,6 +1,6 @@
 // Variants that read other values or make more of them: whole choices by brute force, and the plans
 // of `auto` against every sequence of runs in all variants.
-#include "regen/search/portfolio/implementation_choice.h"
+#include "regen/published/monet/implementations.h"
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@
 #include "tests/support/planners_by_name.h"
 #include "tests/support/random_graph.h"
 
-namespace regen::search {
+namespace regen::published {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -30,11 +30,12 @@ bool exhaustive() {
   return std::getenv("REGEN_EXHAUSTIVE") != nullptr;
 }
 
-bool claims(const Outcome& outcome) {
-  return outcome.status == PlanStatus::kFeasible || outcome.status == PlanStatus::kOptimal;
+bool claims(const search::Outcome& outcome) {
+  return outcome.status == search::PlanStatus::kFeasible ||
+         outcome.status == search::PlanStatus::kOptimal;
 }
 
-double cost_of(const Outcome& outcome) {
+double cost_of(const search::Outcome& outcome) {
   return claims(outcome) ? outcome.simulation.cost : kInfinity;
 }
 
@@ -78,10 +79,10 @@ TEST(Implementations, TheOutputAndTheMaskArePaidForOnlyWhereTheySave) {
   const Graph graph = sign_graph();
   for (const auto& [budget, cost] :
        {std::pair<Bytes, double>{108, 25}, {107, 25}, {84, 25}, {83, 26}, {77, 26}}) {
-    const Outcome outcome = *solve("auto", {.graph = &graph, .budget = budget});
+    const search::Outcome outcome = *search::solve("auto", {.graph = &graph, .budget = budget});
     ASSERT_TRUE(claims(outcome)) << budget << " " << outcome.note;
     EXPECT_EQ(outcome.simulation.cost, cost) << budget;
-    EXPECT_EQ(testing::cheapest_over_variants(graph, budget), cost) << budget;
+    EXPECT_EQ(regen::testing::cheapest_over_variants(graph, budget), cost) << budget;
   }
 }
 
@@ -112,7 +113,7 @@ TEST(Implementations, AllThatAreWholeAndWorthIt) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Random random(seed);
-    const Graph graph = testing::random_graph_with_implementations(random, 3);
+    const Graph graph = regen::testing::random_graph_with_implementations(random, 3);
     const Implementations all(graph);
     const auto brute = whole_choices(graph, all);
     const auto found = all.all(10'000);
@@ -125,7 +126,7 @@ TEST(Implementations, AllThatAreWholeAndWorthIt) {
       const auto view = all.view(chosen);
       ASSERT_TRUE(view.ok()) << view.error().message;
       for (OpId op : graph.ops()) {
-        EXPECT_EQ(base_variant(view->graph(), op), view->graph().default_variant(op));
+        EXPECT_EQ(search::base_variant(view->graph(), op), view->graph().default_variant(op));
       }
       ChosenImplementations settled = chosen;
       EXPECT_TRUE(all.settle(settled));
@@ -163,25 +164,25 @@ struct Counts {
 
 void compare_with_all_sequences(const Graph& graph, Bytes budget, const Limits& limits,
                                 Counts& counts) {
-  Problem problem{.graph = &graph, .budget = budget};
+  search::Problem problem{.graph = &graph, .budget = budget};
   problem.options.keep_order = true;
-  const auto outcome = solve("auto", problem, limits);
+  const auto outcome = search::solve("auto", problem, limits);
   ASSERT_TRUE(outcome.ok()) << outcome.error().message;
-  const auto best = testing::cheapest_over_variants(graph, budget);
+  const auto best = regen::testing::cheapest_over_variants(graph, budget);
   EXPECT_LE(outcome->lower_bound, best.value_or(kInfinity) * (1 + kSame)) << budget;
   if (!best) {
     EXPECT_FALSE(claims(*outcome));
     return;
   }
   // To make a result of the step once more at its end, for the room meanwhile, is beyond planners.
-  const auto kept = testing::cheapest_over_variants(graph, budget, true);
+  const auto kept = regen::testing::cheapest_over_variants(graph, budget, true);
   if (!claims(*outcome) && !kept) return;
   ++counts.compared;
   counts.without_a_plan += !claims(*outcome);
   if (!claims(*outcome)) return;
   EXPECT_TRUE(validate(graph, *outcome->plan, {.budget = budget}).ok());
   EXPECT_GE(outcome->simulation.cost, *best * (1 - kSame));
-  EXPECT_TRUE(outcome->status != PlanStatus::kOptimal ||
+  EXPECT_TRUE(outcome->status != search::PlanStatus::kOptimal ||
               outcome->simulation.cost <= *best * (1 + kSame));
   counts.equal += outcome->simulation.cost <= kept.value_or(kInfinity) * (1 + kSame);
   counts.others += std::ranges::any_of(outcome->plan->steps, [](const Step& step) {
@@ -194,7 +195,7 @@ TEST(Implementations, AutoAgainstEverySequenceInAllVariants) {
   for (std::uint64_t seed = 0; seed < (exhaustive() ? 500 : 60); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Random random(seed);
-    const Graph graph = testing::random_graph_with_implementations(random, 2 + seed % 2);
+    const Graph graph = regen::testing::random_graph_with_implementations(random, 2 + seed % 2);
     const Bytes low = structural_bound(graph).bytes;
     const Bytes high = live_bytes_keep_all(graph).peak_bytes;
     for (int point = 0; point < 3; ++point) {
@@ -215,7 +216,8 @@ TEST(Implementations, AutoOnWholeStepsAgainstEverySequence) {
   for (std::uint64_t seed = 0; seed < (exhaustive() ? 500 : 60); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Random random(seed);
-    const Graph graph = testing::random_training_graph(random, {.max_layers = 2, .oddities = 0});
+    const Graph graph =
+        regen::testing::random_training_graph(random, {.max_layers = 2, .oddities = 0});
     const auto planned =
         std::ranges::count_if(graph.tensors(), [&](TensorId t) { return !graph.fixed(t); });
     if (planned > 14) continue;
@@ -236,14 +238,14 @@ TEST(Implementations, AutoIsNeverWorseThanMonet) {
   int better = 0;
   for (std::uint64_t seed = 0; seed < (exhaustive() ? 100 : 8); ++seed) {
     Random random(seed);
-    const Graph graph =
-        testing::random_graph_with_implementations(random, 4 + static_cast<int>(seed % 8), 1 << 20);
+    const Graph graph = regen::testing::random_graph_with_implementations(
+        random, 4 + static_cast<int>(seed % 8), 1 << 20);
     const Bytes low = structural_bound(graph).bytes;
     const Bytes high = live_bytes_keep_all(graph).peak_bytes;
     for (int point = 0; point < 3; ++point) {
-      const Problem problem{.graph = &graph, .budget = low + (high - low) * point / 3};
-      const Outcome mine = *solve("auto", problem, {.work = 2'000'000});
-      const auto monet = solve("monet", problem, {.work = 300'000});
+      const search::Problem problem{.graph = &graph, .budget = low + (high - low) * point / 3};
+      const search::Outcome mine = *search::solve("auto", problem, {.work = 2'000'000});
+      const auto monet = search::solve("monet", problem, {.work = 300'000});
       ASSERT_TRUE(monet.ok()) << monet.error().message;
       if (!claims(*monet)) continue;
       ++compared;
@@ -256,4 +258,4 @@ TEST(Implementations, AutoIsNeverWorseThanMonet) {
 }
 
 }  // namespace
-}  // namespace regen::search
+}  // namespace regen::published
