@@ -1,6 +1,6 @@
 // Variants that read other values or make more of them: whole choices by brute force, and the plans
 // of `auto` against every sequence of runs in all variants.
-#include "regen/published/monet/implementations.h"
+#include "regen/published/implementations/implementations.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "regen/published/monet/implementations.h"
+#include "regen/published/implementations/implementations.h"
 
 #include <algorithm>
 #include <limits>

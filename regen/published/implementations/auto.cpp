@@ -2,8 +2,8 @@
 // implementations is planned around what search/ does.
 #include <algorithm>
 
-#include "regen/published/monet/implementation_plans.h"
-#include "regen/published/monet/implementations.h"
+#include "regen/published/implementations/implementation_plans.h"
+#include "regen/published/implementations/implementations.h"
 #include "regen/published/planner_list.h"
 #include "regen/search/portfolio/auto.h"
 #include "regen/search/portfolio/variant_choice.h"

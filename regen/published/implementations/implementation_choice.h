@@ -1,7 +1,7 @@
 // Which implementations (implementations.h) suit a budget, judged by quick plans.
 #pragma once
 
-#include "regen/published/monet/implementations.h"
+#include "regen/published/implementations/implementations.h"
 #include "regen/search/planner.h"
 
 namespace regen::published {

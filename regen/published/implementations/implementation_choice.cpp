@@ -1,4 +1,4 @@
-#include "regen/published/monet/implementation_choice.h"
+#include "regen/published/implementations/implementation_choice.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "regen/published/monet/implementation_plans.h"
+#include "regen/published/implementations/implementation_plans.h"
 
 #include <algorithm>
 #include <cmath>
