@@ -23,12 +23,6 @@ std::string canonical(std::string_view name) {
   return lower;
 }
 
-Registry make_own_planners() {
-  Registry registry;
-  register_search_planners(registry);
-  return registry;
-}
-
 }  // namespace
 
 void Registry::add(Planner planner) {
@@ -82,9 +76,17 @@ void register_search_planners(Registry& registry) {
   for (const Planner& planner : planners) registry.add(planner);
 }
 
+const Registry& search_planners() {
+  static const Registry kOwn = [] {
+    Registry registry;
+    register_search_planners(registry);
+    return registry;
+  }();
+  return kOwn;
+}
+
 const Planner* planner_for(const Problem& problem, std::string_view name) {
-  static const Registry kOwn = make_own_planners();
-  const Registry& registry = problem.registry == nullptr ? kOwn : *problem.registry;
+  const Registry& registry = problem.registry == nullptr ? search_planners() : *problem.registry;
   const auto planners = registry.planners();
   const auto found = std::ranges::find(planners, name, &Planner::name);
   return found == planners.end() ? nullptr : &*found;

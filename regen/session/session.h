@@ -157,7 +157,7 @@ class Session {
   Result<PlannedStep> search_for_plan();
   void note(const PlannedStep& planned);
   void note(const search::Outcome& outcome);
-  void save(const PlanKey& key);
+  void save(const PlanKey& key, const PlannedStep& planned);
   void confirm();
   Status begin_search();
   Result<search::Problem> problem_of(const PlanRequest& wanted) const;

@@ -1,6 +1,7 @@
+#include "regen/execute/placement/plan_memory.h"
+
 #include <algorithm>
 
-#include "regen/execute/run/instructions.h"
 #include "regen/plan/addresses.h"
 #include "regen/plan/pack/pack.h"
 
@@ -85,6 +86,17 @@ Bytes arena_height(const Graph& graph, const Plan& plan) {
 }
 
 }  // namespace
+
+Status check_alignment(const Plan& plan, Bytes alignment) {
+  if (!plan.addresses) return bad_input("the plan has no addresses, expected one per allocation");
+  for (std::size_t i = 0; i < plan.addresses->size(); ++i) {
+    if ((*plan.addresses)[i] % alignment == 0) continue;
+    return bad_input("the plan's address " + std::to_string(i) + " is " +
+                     std::to_string((*plan.addresses)[i]) + ", expected a multiple of " +
+                     std::to_string(alignment));
+  }
+  return {};
+}
 
 Result<PlanMemory> plan_memory(const Graph& graph, const Plan& plan, Bytes alignment) {
   PlanMemory memory;
