@@ -59,8 +59,10 @@ if(NOT REGEN_TORCH_CUDA STREQUAL "none")
   target_compile_definitions(regen_torch INTERFACE REGEN_WITH_CUDA)
   target_include_directories(regen_torch SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})
 endif()
+# The C++ library comes first: libtorch exports parts of the older one that it was built with (std::filesystem), and
+# whichever library is named first is the one that is called.
 list(JOIN torch_libraries "," torch_libraries)
-target_link_libraries(regen_torch INTERFACE -Wl,--push-state,--no-as-needed,${torch_libraries},--pop-state)
+target_link_libraries(regen_torch INTERFACE -Wl,--push-state,--no-as-needed,-lstdc++,${torch_libraries},--pop-state)
 if(TARGET CUDA::cudart)
   target_link_libraries(regen_torch INTERFACE CUDA::cudart)
 endif()

@@ -19,16 +19,13 @@
 #include "tests/support/implementation_oracle.h"
 #include "tests/support/planners_by_name.h"
 #include "tests/support/random_graph.h"
+#include "tests/support/seeds.h"
 
 namespace regen::published {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kSame = 1e-9;
-
-bool exhaustive() {
-  return std::getenv("REGEN_EXHAUSTIVE") != nullptr;
-}
 
 bool claims(const search::Outcome& outcome) {
   return outcome.status == search::PlanStatus::kFeasible ||
@@ -112,7 +109,7 @@ TEST(Implementations, AllThatAreWholeAndWorthIt) {
   std::size_t more = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Random random(seed);
+    Random random(regen::testing::first_seed() + seed);
     const Graph graph = regen::testing::random_graph_with_implementations(random, 3);
     const Implementations all(graph);
     const auto brute = whole_choices(graph, all);
@@ -192,9 +189,9 @@ void compare_with_all_sequences(const Graph& graph, Bytes budget, const Limits& 
 
 TEST(Implementations, AutoAgainstEverySequenceInAllVariants) {
   Counts counts;
-  for (std::uint64_t seed = 0; seed < (exhaustive() ? 500 : 60); ++seed) {
+  for (std::uint64_t seed = 0; seed < (regen::testing::exhaustive() ? 500 : 60); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Random random(seed);
+    Random random(regen::testing::first_seed() + seed);
     const Graph graph = regen::testing::random_graph_with_implementations(random, 2 + seed % 2);
     const Bytes low = structural_bound(graph).bytes;
     const Bytes high = live_bytes_keep_all(graph).peak_bytes;
@@ -213,9 +210,9 @@ TEST(Implementations, AutoAgainstEverySequenceInAllVariants) {
 // With views, updates, results in place, and costs that follow no rule.
 TEST(Implementations, AutoOnWholeStepsAgainstEverySequence) {
   Counts counts;
-  for (std::uint64_t seed = 0; seed < (exhaustive() ? 500 : 60); ++seed) {
+  for (std::uint64_t seed = 0; seed < (regen::testing::exhaustive() ? 500 : 60); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Random random(seed);
+    Random random(regen::testing::first_seed() + seed);
     const Graph graph =
         regen::testing::random_training_graph(random, {.max_layers = 2, .oddities = 0});
     const auto planned =
@@ -236,8 +233,8 @@ TEST(Implementations, AutoOnWholeStepsAgainstEverySequence) {
 TEST(Implementations, AutoIsNeverWorseThanMonet) {
   int compared = 0;
   int better = 0;
-  for (std::uint64_t seed = 0; seed < (exhaustive() ? 100 : 8); ++seed) {
-    Random random(seed);
+  for (std::uint64_t seed = 0; seed < (regen::testing::exhaustive() ? 100 : 8); ++seed) {
+    Random random(regen::testing::first_seed() + seed);
     const Graph graph = regen::testing::random_graph_with_implementations(
         random, 4 + static_cast<int>(seed % 8), 1 << 20);
     const Bytes low = structural_bound(graph).bytes;

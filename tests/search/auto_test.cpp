@@ -16,16 +16,13 @@
 #include "regen/search/search_trace.h"
 #include "tests/support/planners_by_name.h"
 #include "tests/support/random_graph.h"
+#include "tests/support/seeds.h"
 #include "tests/support/stage_oracle.h"
 
 namespace regen::search {
 namespace {
 
 constexpr Link kLink{.to_host = 4, .to_device = 2, .both = 4};
-
-bool exhaustive() {
-  return std::getenv("REGEN_EXHAUSTIVE") != nullptr;
-}
 
 bool claims(const Outcome& outcome) {
   return outcome.status == PlanStatus::kFeasible || outcome.status == PlanStatus::kOptimal;
@@ -34,8 +31,8 @@ bool claims(const Outcome& outcome) {
 TEST(CoveringBound, IsNeverAboveTheCheapestSchedule) {
   int strict = 0;
   int exact = 0;
-  for (std::uint64_t seed = 0; seed < (exhaustive() ? 2000 : 150); ++seed) {
-    Random random(seed);
+  for (std::uint64_t seed = 0; seed < (testing::exhaustive() ? 2000 : 150); ++seed) {
+    Random random(testing::first_seed() + seed);
     const Graph graph = testing::random_mirrored_graph(random, 2 + static_cast<int>(seed % 4));
     for (const testing::Tradeoff& best : testing::frontier_tradeoffs(graph, true)) {
       Effort effort;
@@ -54,7 +51,7 @@ TEST(CoveringBound, IsNeverAboveTheCheapestSchedule) {
 // Movement can only make steps cheaper, so the bound with a link is never above that without.
 TEST(CoveringBound, AFasterLinkNeverRaisesIt) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    Random random(seed);
+    Random random(testing::first_seed() + seed);
     const Graph graph = testing::random_training_graph(random, {.max_layers = 8});
     const Bytes budget = structural_bound(graph).bytes + random.between(0, 40);
     double last = std::numeric_limits<double>::infinity();
@@ -73,14 +70,14 @@ class AutoAgainstAll : public ::testing::TestWithParam<std::uint64_t> {};
 
 TEST_P(AutoAgainstAll, IsNeverWorseThanAnyOtherPlanner) {
   int compared = 0;
-  const std::uint64_t seeds = exhaustive() ? 500 : 30;
+  const std::uint64_t seeds = testing::exhaustive() ? 500 : 30;
   for (std::uint64_t seed = GetParam(); seed < seeds; seed += kSlices) {
-    Random random(seed);
+    Random random(testing::first_seed() + seed);
     const Graph graph = testing::random_training_graph(random, {.max_layers = 10, .max_bytes = 50});
     const Bytes low = structural_bound(graph).bytes;
     const Bytes high = live_bytes_keep_all(graph).peak_bytes;
-    for (int point = 0; point < (exhaustive() ? 12 : 3); ++point) {
-      const Bytes budget = low + (high - low) * point / (exhaustive() ? 12 : 3);
+    for (int point = 0; point < (testing::exhaustive() ? 12 : 3); ++point) {
+      const Bytes budget = low + (high - low) * point / (testing::exhaustive() ? 12 : 3);
       const Problem problem{.graph = &graph, .link = seed % 2 ? kLink : Link{}, .budget = budget};
       const Outcome mine = *solve("auto", problem, {.work = 1'500'000});
       for (const Planner& entry : published::every_planner().planners()) {
@@ -94,7 +91,7 @@ TEST_P(AutoAgainstAll, IsNeverWorseThanAnyOtherPlanner) {
       EXPECT_TRUE(!claims(mine) || mine.lower_bound <= mine.simulation.cost * (1 + 1e-9));
     }
   }
-  EXPECT_GT(compared, exhaustive() ? 200 : 5);
+  EXPECT_GT(compared, testing::exhaustive() ? 200 : 5);
 }
 
 INSTANTIATE_TEST_SUITE_P(Slices, AutoAgainstAll, ::testing::Range<std::uint64_t>(0, kSlices));

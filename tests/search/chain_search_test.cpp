@@ -11,6 +11,7 @@
 
 #include "tests/support/pareto.h"
 #include "tests/support/random_chain.h"
+#include "tests/support/seeds.h"
 
 namespace regen::search {
 namespace {
@@ -263,10 +264,10 @@ class StateSearch {
 
 // All 2,000 chains take minutes; REGEN_EXHAUSTIVE=1 asks for them.
 TEST(ChainSearch, EqualsExhaustiveSearchOnRandomChains) {
-  const bool all = std::getenv("REGEN_EXHAUSTIVE") != nullptr;
+  const bool all = testing::exhaustive();
   for (std::uint64_t seed = 0; seed < 2000; seed += all ? 1 : 10) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Random random(seed);
+    Random random(testing::first_seed() + seed);
     const RandomChain chain = testing::random_chain(random, {.max_layers = 9});
     testing::expect_planner_on_front("chain", chain.graph, StateSearch(chain).run());
     if (HasFailure()) return;

@@ -9,6 +9,7 @@
 #include "regen/published/options.h"
 #include "regen/search/judge.h"
 #include "tests/support/planners_by_name.h"
+#include "tests/support/seeds.h"
 #include "tests/support/stage_oracle.h"
 
 namespace regen::search {
@@ -16,7 +17,7 @@ namespace {
 
 // All 2,000 graphs take minutes; REGEN_EXHAUSTIVE=1 asks for them.
 int graphs_to_try(int sample) {
-  return std::getenv("REGEN_EXHAUSTIVE") != nullptr ? 1000 : sample;
+  return testing::exhaustive() ? 1000 : sample;
 }
 
 void expect_optimum_at(const Graph& graph, bool gradients_again, Bytes budget, double cost) {
@@ -50,7 +51,7 @@ void expect_equal_at_every_budget(const Graph& graph, bool gradients_again) {
 TEST(Checkmate, EqualsExhaustiveSearchWhenGradientsRunOnce) {
   for (int seed = 0; seed < graphs_to_try(40); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Random random(static_cast<std::uint64_t>(seed));
+    Random random(testing::first_seed() + static_cast<std::uint64_t>(seed));
     const int most = graphs_to_try(0) > 0 ? 9 : 6;
     const Graph graph =
         testing::random_mirrored_graph(random, static_cast<int>(random.between(2, most)));
@@ -62,7 +63,7 @@ TEST(Checkmate, EqualsExhaustiveSearchWhenGradientsRunOnce) {
 TEST(Checkmate, EqualsExhaustiveSearchWhenEverythingMayRunAgain) {
   for (int seed = 0; seed < graphs_to_try(40); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Random random(static_cast<std::uint64_t>(seed) + 1'000'000);
+    Random random(testing::first_seed() + static_cast<std::uint64_t>(seed) + 1'000'000);
     const Graph graph =
         testing::random_mirrored_graph(random, static_cast<int>(random.between(1, 4)));
     expect_equal_at_every_budget(graph, true);

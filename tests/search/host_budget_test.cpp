@@ -15,6 +15,7 @@
 #include "regen/search/judge.h"
 #include "regen/search/registry.h"
 #include "tests/support/planners_by_name.h"
+#include "tests/support/seeds.h"
 #include "tests/support/stage_oracle.h"
 #include "tests/support/step_oracle.h"
 
@@ -25,10 +26,6 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t kMostWork = 20'000'000;
 constexpr double kSame = 1e-9;
 constexpr int kPercents[] = {0, 25, 50, 100};
-
-bool exhaustive() {
-  return std::getenv("REGEN_EXHAUSTIVE") != nullptr;
-}
 
 bool claims(const Outcome& outcome) {
   return outcome.status == PlanStatus::kFeasible || outcome.status == PlanStatus::kOptimal;
@@ -48,7 +45,7 @@ void expect_within_both_budgets(const Problem& problem, const Outcome& outcome) 
 // A tiny network over one link, at a budget at which a plan that may move all it wants does move.
 struct Case {
   explicit Case(std::uint64_t seed) {
-    Random random(seed);
+    Random random(testing::first_seed() + seed);
     graph = testing::random_mirrored_graph(random, static_cast<int>(random.between(2, 3)));
     const double rate = static_cast<double>(random.between(1, 4));
     problem = {.graph = &*graph, .link = {rate, rate, 2 * rate}};
@@ -75,7 +72,7 @@ bool expect_no_cheaper_list(const Problem& problem, double cost) {
 }
 
 TEST(HostBudget, TheBestPlanOfTinyGraphsAtEveryShareOfTheNeed) {
-  const int wanted = exhaustive() ? 300 : 25;
+  const int wanted = testing::exhaustive() ? 300 : 25;
   int moved = 0;
   int compared = 0;
   int between = 0;  // a part of the need is worth something, and less than all of it
@@ -120,9 +117,9 @@ class HostBudgetAgainstAll : public ::testing::TestWithParam<std::uint64_t> {};
 
 TEST_P(HostBudgetAgainstAll, IsNeverWorseAndNeverOver) {
   int compared = 0;
-  const std::uint64_t seeds = exhaustive() ? 200 : 15;
+  const std::uint64_t seeds = testing::exhaustive() ? 200 : 15;
   for (std::uint64_t seed = GetParam(); seed < seeds; seed += kSlices) {
-    Random random(seed);
+    Random random(testing::first_seed() + seed);
     const Graph graph = testing::random_mirrored_graph(random, 4 + static_cast<int>(seed % 4));
     const Bytes low = structural_bound(graph).bytes;
     const Bytes high = live_bytes_keep_all(graph).peak_bytes;

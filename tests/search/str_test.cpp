@@ -16,6 +16,7 @@
 #include "regen/search/judge.h"
 #include "tests/support/naive_interpreter.h"
 #include "tests/support/planners_by_name.h"
+#include "tests/support/seeds.h"
 #include "tests/support/stage_oracle.h"
 #include "tests/support/step_oracle.h"
 
@@ -24,10 +25,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t kMostWork = 40'000'000;
-
-bool exhaustive() {
-  return std::getenv("REGEN_EXHAUSTIVE") != nullptr;
-}
 
 // Powers of two, so that durations are exact. Fast links give many more lists of about the same
 // cost, too many for the larger graphs.
@@ -82,7 +79,8 @@ Graph random_ops_of_several_values(Random& random, int most_ops) {
 
 // A tiny graph over one link, at a budget between the least and what keeping everything takes.
 struct Case {
-  Case(std::uint64_t seed, Graph (*make)(Random&, int), int size) : random(seed) {
+  Case(std::uint64_t seed, Graph (*make)(Random&, int), int size)
+      : random(testing::first_seed() + seed) {
     graph = make(random, size);
     problem = {.graph = &*graph, .link = random_link(random, graph->num_ops())};
     const Bytes least = structural_bound(*graph).bytes;
@@ -193,7 +191,7 @@ void compare_slice(std::uint64_t slice, int graphs, Graph (*make)(Random&, int),
   for (std::uint64_t seed = slice; tally.compared < graphs; seed += kSlices) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     ASSERT_NO_FATAL_FAILURE(compare(Case(seed, make, size), tally));
-    if (exhaustive() && tally.compared % 10 == 0) {
+    if (testing::exhaustive() && tally.compared % 10 == 0) {
       std::printf("%d compared, %d too large to compare\n", tally.compared, tally.too_large);
       std::fflush(stdout);
     }
@@ -205,14 +203,14 @@ void compare_slice(std::uint64_t slice, int graphs, Graph (*make)(Random&, int),
 }
 
 TEST_P(Str, EqualsExhaustiveSearchOverStepLists) {
-  const int graphs = static_cast<int>((exhaustive() ? 1000 : 150) / kSlices);
-  compare_slice(GetParam(), graphs, random_network, exhaustive() ? 7 : 3);
+  const int graphs = static_cast<int>((testing::exhaustive() ? 1000 : 150) / kSlices);
+  compare_slice(GetParam(), graphs, random_network, testing::exhaustive() ? 7 : 3);
 }
 
 // What one run makes for two readers, and results that are given up and made again at the end.
 TEST_P(Str, EqualsExhaustiveSearchWhereOpsMakeSeveralValues) {
-  const int graphs = static_cast<int>((exhaustive() ? 1000 : 200) / kSlices);
-  compare_slice(GetParam(), graphs, random_ops_of_several_values, exhaustive() ? 6 : 5);
+  const int graphs = static_cast<int>((testing::exhaustive() ? 1000 : 200) / kSlices);
+  compare_slice(GetParam(), graphs, random_ops_of_several_values, testing::exhaustive() ? 6 : 5);
 }
 
 // Found by a random graph: the loss does not fit beside the gradients, and is made again last.
