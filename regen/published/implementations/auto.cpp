@@ -22,7 +22,9 @@ Result<std::optional<search::Proposal>> over_implementations(const search::Probl
                                                              Effort& effort,
                                                              const search::PlanAsItIs& plan) {
   const Graph& graph = *problem.graph;
-  if (!several_implementations(graph) && !many_algorithms(graph)) return std::nullopt;
+  if (!several_implementations(graph) && !many_algorithms(graph)) {
+    return std::optional<search::Proposal>();
+  }
   REGEN_ASSIGN(search::Proposal proposal, plan_implementations(problem, effort, plan));
   return std::optional(std::move(proposal));
 }

@@ -11,6 +11,7 @@
 #include "regen/base/tolerance.h"
 #include "regen/plan/explain.h"
 #include "regen/plan/whereabouts.h"
+#include "regen/published/implementations/implementation_choice.h"
 #include "regen/search/bounds/covering_bound.h"
 #include "regen/search/build/checkpoint_plan.h"
 #include "regen/search/build/sequence.h"

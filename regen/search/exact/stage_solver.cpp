@@ -193,7 +193,7 @@ class StageSolver {
     relaxed_.clear();
     StageProblem stages = without_expensive_reruns(stages_, cutoff() - stages_.base_cost);
     const std::size_t columns = StageModel::count_columns(stages);
-    if (columns <= kMostColumns && effort_.has_room_for(estimated_model_bytes(columns))) {
+    if (columns <= kMostColumns && can_relax(columns, effort_)) {
       model_.emplace(std::move(stages), budget_);
     }
   }

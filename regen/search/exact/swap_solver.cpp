@@ -219,7 +219,7 @@ class SwapSolver {
 
   void relax() {
     const std::size_t columns = TransferModel::count_columns(stages_);
-    if (columns > kMostColumns || !effort_.has_room_for(estimated_model_bytes(columns))) {
+    if (columns > kMostColumns || !can_relax(columns, effort_)) {
       note_ = "the relaxation has " + format_count(columns, "column") + ", too many to be solved";
       return;
     }

@@ -19,6 +19,8 @@ constexpr double kBlindTrialProbability = 0.05;
 // Of the mean cost of an op, in addition to what a change costs: of changes that cost nothing the
 // one that frees most is the cheapest.
 constexpr double kCostOfAnyChange = 1e-6;
+// How many stages before its use a value is recomputed, one after the other.
+constexpr std::uint32_t kStagesAhead[] = {1, 2, 4};
 constexpr std::uint32_t kNoStage = std::numeric_limits<std::uint32_t>::max();
 
 // In ascending order.
@@ -135,7 +137,7 @@ IntervalState ExactRepair::with_change(const IntervalState& state, const Change&
     if (op.index() == change.wanted || std::ranges::binary_search(before, op)) continue;
     for (TensorId t : space_.graph.makes(space_.model.variant(op))) {
       if (t == change.tensor || space_.graph.fixed(t)) continue;
-      next.decisions.add({change.wanted + 1, t});
+      next.decisions.add(EarlyDrop{change.wanted + 1, t});
       changed = true;
     }
   }
@@ -208,7 +210,36 @@ void ExactRepair::descend(IntervalState& state, Random& random) {
                     ? try_other_holdings(state, static_cast<IntervalId>(i), random)
                     : try_without(state, drops[i - space_.model.size()], random);
     }
+    better |= try_other_early_runs(state);
   }
+}
+
+// Where ops wait for copies, a value that is recomputed some stages earlier may fill the time.
+bool ExactRepair::try_other_early_runs(IntervalState& state) {
+  const auto stalls = [&] {
+    return !state.plan.steps.empty() &&
+           clearly_below(cost_of_runs(space_, state.plan), state.plan.cost);
+  };
+  bool better = false;
+  for (const EarlyRun& run : std::vector(state.decisions.early_runs())) {
+    Decisions without = state.decisions;
+    without.remove(run);
+    better |= try_instead(state, std::move(without));
+  }
+  for (IntervalId g = 0; g < space_.model.size() && stalls(); ++g) {
+    const ReuseInterval& interval = space_.model.interval(g);
+    if (is_resident(state.decisions[g]) || !space_.model.droppable(g)) continue;
+    for (const std::uint32_t ahead : kStagesAhead) {
+      const std::uint32_t returned = state.plan.returned[g];
+      if (effort_.exhausted()) return better;
+      if (returned == interval.end && space_.model.last(g)) break;  // it does not return
+      if (returned <= interval.begin + ahead) break;
+      Decisions earlier = state.decisions;
+      earlier.add(EarlyRun{returned - ahead, interval.tensor});
+      better |= try_instead(state, std::move(earlier));
+    }
+  }
+  return better;
 }
 
 // Whether to hold a value at the stages from `first` to before `last` has a chance. Where there is no

@@ -23,7 +23,7 @@ class ExactRepair {
   // Until the plan fits, takes the cheapest of the changes at a place above the budget.
   bool relieve(IntervalState& state, Random& random);
   // Every other decision for each interval, and no early drop for each there is, in a random order,
-  // until nothing is cheaper.
+  // and early runs where ops wait for copies, until nothing is cheaper.
   void descend(IntervalState& state, Random& random);
 
  private:
@@ -48,6 +48,7 @@ class ExactRepair {
   double overflow(const IntervalPlan& plan) const;
   bool try_other_holdings(IntervalState& state, IntervalId g, Random& random);
   bool try_without(IntervalState& state, const EarlyDrop& drop, Random& random);
+  bool try_other_early_runs(IntervalState& state);
   bool may_fit(const IntervalPlan& plan, TensorId t, std::uint32_t first, std::uint32_t last,
                Random& random) const;
   bool try_instead(IntervalState& state, Decisions decisions);
