@@ -4,8 +4,8 @@
 #include "regen/base/random.h"
 #include "regen/graph/builder.h"
 #include "regen/plan/addresses.h"
+#include "regen/published/planner_list.h"
 #include "regen/search/judge.h"
-#include "regen/search/registry.h"
 
 namespace regen {
 namespace {
@@ -57,7 +57,8 @@ const Graph& large_graph() {
 void plan_with(benchmark::State& state, const char* planner) {
   double overhead = 0;
   for (auto _ : state) {
-    const auto outcome = search::solve(search::own_planner(planner), {.graph = &large_graph()});
+    const auto outcome =
+        search::solve(*published::every_planner().find(planner).value(), {.graph = &large_graph()});
     overhead = outcome->simulation.overhead;
   }
   state.counters["ops"] = static_cast<double>(large_graph().num_ops());
@@ -83,7 +84,9 @@ BENCHMARK(BM_Griewank)->Unit(benchmark::kMillisecond)->Iterations(1);
 
 void pack_plan_of(benchmark::State& state, const char* planner) {
   const Plan plan =
-      *search::solve(search::own_planner(planner), {.graph = &large_graph()}).value().plan;
+      *search::solve(*published::every_planner().find(planner).value(), {.graph = &large_graph()})
+           .value()
+           .plan;
   double ratio = 0;
   for (auto _ : state) {
     const auto addressed = with_addresses(large_graph(), plan);

@@ -4,8 +4,8 @@
 #include "regen/models/zoo.h"
 #include "regen/plan/addresses.h"
 #include "regen/plan/validate.h"
+#include "regen/published/planner_list.h"
 #include "regen/search/judge.h"
-#include "regen/search/registry.h"
 #include "regen/simulate/simulate.h"
 
 namespace regen {
@@ -19,7 +19,10 @@ const Graph& large_graph() {
 
 const Plan& large_plan() {
   static const Plan plan = [] {
-    return *search::solve(search::own_planner("chen_sqrt"), {.graph = &large_graph()}).value().plan;
+    return *search::solve(*published::every_planner().find("chen_sqrt").value(),
+                          {.graph = &large_graph()})
+                .value()
+                .plan;
   }();
   return plan;
 }
@@ -41,7 +44,9 @@ BENCHMARK(BM_Simulate)->Unit(benchmark::kMillisecond);
 void BM_SimulateResNet50(benchmark::State& state) {
   const Graph graph = zoo_graph("ResNet50").value();
   const Plan plan =
-      *search::solve(search::own_planner("chen_sqrt"), {.graph = &graph}).value().plan;
+      *search::solve(*published::every_planner().find("chen_sqrt").value(), {.graph = &graph})
+           .value()
+           .plan;
   for (auto _ : state) benchmark::DoNotOptimize(simulate(graph, plan));
   count_steps(state, plan);
 }

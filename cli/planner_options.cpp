@@ -32,7 +32,7 @@ Result<double> parse_gap(std::string_view text) {
 
 template <typename Choice>
 std::vector<std::string> words_of() {
-  const std::span<const std::string_view> names = search::choice_names<Choice>();
+  const std::span<const std::string_view> names = published::choice_names<Choice>();
   return {names.begin(), names.end()};
 }
 
@@ -123,7 +123,7 @@ void add_planner_options(CLI::App& verb, PlannerArguments& arguments) {
              "plain (default), or checkmate: as the published artifact counts");
   add_parsed(verb, "--greedy-points", options.greedy_points, number_as<int>(1, 100'000), "N",
              "chen_greedy: how many segment sizes are tried (default 60)");
-  add_parsed(verb, "--slots", options.slots, whole_number(1, 1'000'000'000), "N",
+  add_parsed(verb, "--slots", published.slots, whole_number(1, 1'000'000'000), "N",
              "griewank: how many checkpoints are held (default: tries all)");
   verb.add_flag_callback(
       "--keep-gradients", [&options] { options.recompute_gradients = false; },
@@ -136,9 +136,9 @@ void add_planner_options(CLI::App& verb, PlannerArguments& arguments) {
              "Exact planners stop when the gap is this small (default 0)");
   add_choice(verb, "--schedule", published.schedule,
              "checkmate: which schedules are searched: frontier (default), cover_all, cover_last");
-  add_choice(verb, "--rounding", options.rounding,
+  add_choice(verb, "--rounding", published.rounding,
              "checkmate_lp: sweep (default), half, random_threshold or randomised");
-  add_parsed(verb, "--samples", options.samples, number_as<int>(1, 1'000'000), "N",
+  add_parsed(verb, "--samples", published.samples, number_as<int>(1, 1'000'000), "N",
              "checkmate_lp: random draws (default 100)");
   add_choice(verb, "--prefer", published.prefer,
              "lower sets: time (default), or memory: cache little, recompute much");
@@ -169,7 +169,7 @@ Limits limits_or(const Limits& asked, std::int64_t work) {
 std::vector<std::string> planner_option_words(const std::string& option) {
   if (option == "--accounting") return {"plain", "checkmate"};
   if (option == "--schedule") return words_of<published::ImposedSchedule>();
-  if (option == "--rounding") return words_of<search::Rounding>();
+  if (option == "--rounding") return words_of<published::Rounding>();
   if (option == "--prefer") return words_of<published::Preference>();
   if (option == "--model") return words_of<published::PlanningModel>();
   return {};

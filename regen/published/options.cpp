@@ -9,26 +9,29 @@ Options options_of(const search::Problem& problem) {
   return given == nullptr ? Options{} : *given;
 }
 
-}  // namespace regen::published
-
-namespace regen::search {
-
 template <>
-std::span<const std::string_view> choice_names<published::ImposedSchedule>() {
+std::span<const std::string_view> choice_names<ImposedSchedule>() {
   static constexpr std::array<std::string_view, 3> kNames{"frontier", "cover_all", "cover_last"};
   return kNames;
 }
 
 template <>
-std::span<const std::string_view> choice_names<published::Preference>() {
+std::span<const std::string_view> choice_names<Preference>() {
   static constexpr std::array<std::string_view, 2> kNames{"time", "memory"};
   return kNames;
 }
 
 template <>
-std::span<const std::string_view> choice_names<published::PlanningModel>() {
+std::span<const std::string_view> choice_names<PlanningModel>() {
   static constexpr std::array<std::string_view, 2> kNames{"liveness", "published"};
   return kNames;
 }
 
-}  // namespace regen::search
+template <>
+std::span<const std::string_view> choice_names<Rounding>() {
+  static constexpr std::array<std::string_view, 4> kNames{"sweep", "half", "random_threshold",
+                                                          "randomised"};
+  return kNames;
+}
+
+}  // namespace regen::published

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -23,25 +24,32 @@ enum class Preference : std::uint8_t { kTime, kMemory };
 // of the paper (lower sets, str).
 enum class PlanningModel : std::uint8_t { kLiveness, kPublished };
 
+// How a fractional schedule becomes a whole one.
+enum class Rounding : std::uint8_t { kSweep, kHalf, kRandomThreshold, kRandomised };
+
 struct Options {
   ImposedSchedule schedule = ImposedSchedule::kFrontier;  // checkmate, lp_bound
   Preference prefer = Preference::kTime;                  // lower sets
   PlanningModel model = PlanningModel::kLiveness;         // lower sets, str
-  MonetMode monet_mode;                                   // monet
+  Rounding rounding = Rounding::kSweep;                   // checkmate_lp
+  int samples = 100;                                      // checkmate_lp: random draws
+  std::optional<std::int64_t> slots;  // griewank: this many checkpoints; absent: tries all
+  MonetMode monet_mode;               // monet
 };
 
 // Those of the problem, or the defaults.
 Options options_of(const search::Problem& problem);
 
+// The names in the command line of the values of a choice, in their order.
+template <class Choice>
+std::span<const std::string_view> choice_names();
+template <>
+std::span<const std::string_view> choice_names<ImposedSchedule>();
+template <>
+std::span<const std::string_view> choice_names<Preference>();
+template <>
+std::span<const std::string_view> choice_names<PlanningModel>();
+template <>
+std::span<const std::string_view> choice_names<Rounding>();
+
 }  // namespace regen::published
-
-namespace regen::search {
-
-template <>
-std::span<const std::string_view> choice_names<published::ImposedSchedule>();
-template <>
-std::span<const std::string_view> choice_names<published::Preference>();
-template <>
-std::span<const std::string_view> choice_names<published::PlanningModel>();
-
-}  // namespace regen::search

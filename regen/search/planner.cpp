@@ -4,13 +4,6 @@
 
 namespace regen::search {
 
-template <>
-std::span<const std::string_view> choice_names<Rounding>() {
-  static constexpr std::array<std::string_view, 4> kNames{"sweep", "half", "random_threshold",
-                                                          "randomised"};
-  return kNames;
-}
-
 std::string_view to_string(PlanStatus status) {
   constexpr std::array<std::string_view, 4> kNames{"optimal", "feasible", "infeasible", "unknown"};
   return kNames[static_cast<std::size_t>(status)];

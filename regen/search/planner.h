@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,26 +25,14 @@ class Registry;      // registry.h
 class Ablation;      // portfolio/table.h
 struct SearchTrace;  // search_trace.h
 
-// How a fractional schedule becomes a whole one.
-enum class Rounding : std::uint8_t { kSweep, kHalf, kRandomThreshold, kRandomised };
-
-// The names in the command line of the values of a choice, in their order.
-template <class Choice>
-std::span<const std::string_view> choice_names();
-template <>
-std::span<const std::string_view> choice_names<Rounding>();
-
 struct PlannerOptions {
   // Decides what checkpoints keep and in which order candidates are tried; null: plain.
   const Accounting* accounting = nullptr;
-  int greedy_points = 60;                // chen_greedy: how many segment sizes are tried, 1..100000
-  std::optional<std::int64_t> slots;     // griewank: this many checkpoints; absent: tries all
-  std::uint64_t seed = 0;                // for planners that draw random numbers
-  double gap = 0;                        // exact planners: stop when the gap is this small
-  bool recompute_gradients = true;       // checkmate: may ops after the forward pass run again?
-  bool keep_order = false;               // auto: first runs only in the order of the graph
-  Rounding rounding = Rounding::kSweep;  // checkmate_lp
-  int samples = 100;                     // checkmate_lp: random draws
+  int greedy_points = 60;           // chen_greedy: how many segment sizes are tried, 1..100000
+  std::uint64_t seed = 0;           // for planners that draw random numbers
+  double gap = 0;                   // exact planners: stop when the gap is this small
+  bool recompute_gradients = true;  // checkmate: may ops after the forward pass run again?
+  bool keep_order = false;          // auto: first runs only in the order of the graph
   // Options of planners that are not of this folder, in a type of their own (published/options.h).
   std::any extra;
 };

@@ -7,19 +7,13 @@ namespace regen::search {
 
 Result<Proposal> plan_keep_all(const Problem& problem, Effort& effort);
 Result<Proposal> plan_keep_all_ap(const Problem& problem, Effort& effort);
-Result<Proposal> plan_chen_sqrt(const Problem& problem, Effort& effort);
-Result<Proposal> plan_chen_sqrt_noap(const Problem& problem, Effort& effort);
 Result<Proposal> plan_chen_greedy(const Problem& problem, Effort& effort);
 Result<Proposal> plan_chen_greedy_noap(const Problem& problem, Effort& effort);
-Result<Proposal> plan_griewank(const Problem& problem, Effort& effort);
 Result<Proposal> plan_checkmate(const Problem& problem, Effort& effort);
-Result<Proposal> plan_checkmate_lp(const Problem& problem, Effort& effort);
-Result<Proposal> plan_lp_bound(const Problem& problem, Effort& effort);
 Result<Proposal> plan_chain(const Problem& problem, Effort& effort);
 Result<Proposal> plan_auto(const Problem& problem, Effort& effort);
 Result<Proposal> plan_vdnn(const Problem& problem, Effort& effort);
 Result<Proposal> plan_capuchin(const Problem& problem, Effort& effort);
 Result<Proposal> plan_str(const Problem& problem, Effort& effort);
-Result<Proposal> plan_str_lp(const Problem& problem, Effort& effort);  // in str.cpp
 
 }  // namespace regen::search

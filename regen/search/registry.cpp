@@ -23,12 +23,6 @@ std::string canonical(std::string_view name) {
   return lower;
 }
 
-Registry make_own_planners() {
-  Registry registry;
-  register_search_planners(registry);
-  return registry;
-}
-
 }  // namespace
 
 void Registry::add(Planner planner) {
@@ -66,13 +60,9 @@ void register_search_planners(Registry& registry) {
       {"keep_all", "keeps every value until its last use: no recomputation", plan_keep_all},
       {"keep_all_ap", "keeps the values of articulation points, recomputes between them",
        plan_keep_all_ap},
-      {"chen_sqrt", "keeps every k-th articulation point, k = sqrt(their number)", plan_chen_sqrt},
-      {"chen_sqrt_noap", "chen_sqrt over all forward ops", plan_chen_sqrt_noap},
       {"chen_greedy", "keeps an articulation point whenever a segment has grown to b bytes",
        plan_chen_greedy},
       {"chen_greedy_noap", "chen_greedy over all forward ops", plan_chen_greedy_noap},
-      {"griewank", "optimal binomial checkpointing on the chain of articulation points",
-       plan_griewank},
       {"chain", "optimal persistent schedule of the chain of blocks, exact in bytes", plan_chain},
       {"vdnn", "moves forward values to the host and back by rule, recomputes the cheap ones",
        plan_vdnn},
@@ -80,20 +70,23 @@ void register_search_planners(Registry& registry) {
        plan_capuchin},
       {"checkmate", "the proven cheapest schedule of stages, by search and integer programming",
        plan_checkmate, true},
-      {"checkmate_lp", "the relaxation of checkmate, rounded to schedules within the budget",
-       plan_checkmate_lp, true},
-      {"lp_bound", "the relaxation's lower bound alone, without a plan", plan_lp_bound, true},
       {"str", "the proven cheapest mix of recomputation and movement, stalls priced", plan_str,
-       true},
-      {"str_lp", "the relaxation of str, rounded to schedules within the budget", plan_str_lp,
        true},
   };
   for (const Planner& planner : planners) registry.add(planner);
 }
 
+const Registry& search_planners() {
+  static const Registry kOwn = [] {
+    Registry registry;
+    register_search_planners(registry);
+    return registry;
+  }();
+  return kOwn;
+}
+
 const Planner* planner_for(const Problem& problem, std::string_view name) {
-  static const Registry kOwn = make_own_planners();
-  const Registry& registry = problem.registry == nullptr ? kOwn : *problem.registry;
+  const Registry& registry = problem.registry == nullptr ? search_planners() : *problem.registry;
   const auto planners = registry.planners();
   const auto found = std::ranges::find(planners, name, &Planner::name);
   return found == planners.end() ? nullptr : &*found;

@@ -29,6 +29,9 @@ class Registry {
 // Adds every planner of search/.
 void register_search_planners(Registry& registry);
 
+// The registry of these planners alone; made by the first call.
+const Registry& search_planners();
+
 // The planner of that exact name in the problem's registry, or of search/ where it has none; null:
 // there is none.
 const Planner* planner_for(const Problem& problem, std::string_view name);

@@ -5,13 +5,11 @@
 #include <set>
 #include <vector>
 
+#include "regen/base/tolerance.h"
 #include "regen/plan/validate.h"
 
 namespace regen::session {
 namespace {
-
-// Costs that differ by less are the same up to rounding.
-constexpr double kSame = 1e-9;
 
 // How many ops run otherwise than by default: in place of something they read, or by another
 // algorithm.
@@ -180,7 +178,7 @@ PlanOrigin origin_of(const search::Outcome& outcome) {
 }
 
 bool PlanReport::proven_best() const {
-  return origin.status == search::PlanStatus::kOptimal || cost <= lower_bound * (1 + kSame);
+  return origin.status == search::PlanStatus::kOptimal || at_most(cost, lower_bound);
 }
 
 PlanReport make_report(const Graph& graph, const Plan& plan, const Simulation& simulation,

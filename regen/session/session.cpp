@@ -137,12 +137,7 @@ Result<PlanKey> Session::key() const {
 }
 
 const search::Registry& Session::registry() const {
-  static const search::Registry kOwn = [] {
-    search::Registry own;
-    search::register_search_planners(own);
-    return own;
-  }();
-  return surroundings_.registry == nullptr ? kOwn : *surroundings_.registry;
+  return surroundings_.registry == nullptr ? search::search_planners() : *surroundings_.registry;
 }
 
 Result<PlanRequest> Session::request() const {
@@ -173,8 +168,7 @@ Result<PlannedStep> Session::find() {
   REGEN_ASSIGN(const PlanKey wanted, key());
   if (auto kept = cache_.load(wanted, recorded_)) return std::move(*kept);
   REGEN_ASSIGN(PlannedStep found, search_for_plan());
-  const Status saved = cache_.save(wanted, found);
-  if (!saved.ok()) warnings_.push_back(saved.error().message + "; the plan is not kept");
+  save(wanted, found);
   return found;
 }
 

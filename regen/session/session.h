@@ -73,7 +73,6 @@ class Session {
   void set_caller_bytes(Bytes bytes) { caller_bytes_ = bytes; }
   // Of which a budget may be a fraction, without the caller's bytes.
   Bytes fraction_base() const { return fraction_base_; }
-  void set_fraction_base(Bytes bytes) { fraction_base_ = bytes; }
   // With what the caller holds, and without it: for the plan. Absent: no limit.
   Result<std::optional<Bytes>> gross_budget() const;
   Result<std::optional<Bytes>> budget() const;
@@ -158,7 +157,7 @@ class Session {
   Result<PlannedStep> search_for_plan();
   void note(const PlannedStep& planned);
   void note(const search::Outcome& outcome);
-  void save(const PlanKey& key);
+  void save(const PlanKey& key, const PlannedStep& planned);
   void confirm();
   Status begin_search();
   Result<search::Problem> problem_of(const PlanRequest& wanted) const;

@@ -69,7 +69,7 @@ Result<bool> Session::take_better_plan(std::int64_t number) {
   REGEN_ASSIGN(const bool may_keep, fits());
   if (may_keep) {
     REGEN_ASSIGN(const PlanKey wanted, key());
-    save(wanted);
+    save(wanted, *planned_);
   }
   return planned_->report().cost != before->cost;
 }
@@ -111,8 +111,8 @@ void Session::note(const search::Outcome& outcome) {
   if (curve_ && search::has_plan(outcome)) curve_->add(outcome);
 }
 
-void Session::save(const PlanKey& key) {
-  const Status saved = cache_.save(key, *planned_);
+void Session::save(const PlanKey& key, const PlannedStep& planned) {
+  const Status saved = cache_.save(key, planned);
   if (!saved.ok()) warnings_.push_back(saved.error().message + "; the plan is not kept");
 }
 

@@ -7,6 +7,7 @@
 
 #include "regen/models/zoo.h"
 #include "regen/published/checkmate/artifact_accounting.h"
+#include "regen/published/options.h"
 #include "regen/search/heuristics/chen.h"
 #include "regen/search/judge.h"
 #include "regen/search/services/max_batch.h"
@@ -60,7 +61,7 @@ INSTANTIATE_TEST_SUITE_P(Reference, Vgg19Rows,
 // The artifact's own table gives 108,266,881,024; our schedule is optimal, so it may be cheaper.
 TEST(Vgg19, GriewankWithFiveSlotsIsNoWorseThanPublished) {
   const Graph graph = zoo("VGG19");
-  const search::Outcome outcome = solved("griewank", graph, {.slots = 5});
+  const search::Outcome outcome = solved("griewank", graph, {.extra = Options{.slots = 5}});
   EXPECT_LE(outcome.simulation.cost, 108'266'881'024.0);
   EXPECT_LE(outcome.simulation.activation_peak_bytes, 51'380'224);
 }

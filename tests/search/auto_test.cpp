@@ -173,8 +173,8 @@ TEST(Auto, TakesTheFastestAlgorithmThatFits) {
 TEST(VariantView, IsTheGraphWithOneWayEachAndPlansComeBack) {
   const Graph graph = graph_with_algorithms();
   IdVector<OpId, VariantId> chosen(3);
-  for (OpId op : graph.ops()) chosen[op] = fastest_within(graph, op, 50);
-  EXPECT_EQ(graph.name(chosen[OpId(1)]), "slow");
+  for (OpId op : graph.ops()) chosen[op] = graph.variants(op)[graph.variants(op).size() - 1];
+  ASSERT_EQ(graph.name(chosen[OpId(1)]), "slow");
   const VariantView view = *VariantView::make(graph, chosen);
   EXPECT_EQ(view.graph().num_variants(), 3);
   EXPECT_EQ(view.graph().base_cost(), 5);

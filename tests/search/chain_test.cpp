@@ -254,10 +254,11 @@ TEST(Chain, TheSequenceForOthersKeepsTheBudget) {
   const Bytes all = solve("keep_all", {.graph = &graph})->simulation.activation_peak_bytes;
   Effort effort;
   const Bytes budget = graph.fixed_bytes() + all / 2;
-  const auto sequence = chain_sequence(graph, budget, effort);
-  ASSERT_TRUE(sequence.ok()) << sequence.error().message;
-  EXPECT_LE(simulate(graph, plan_from_sequence(graph, *sequence))->peak_bytes, budget);
-  const auto none = chain_sequence(graph, graph.fixed_bytes() + all / 100, effort);
+  const auto schedule = chain_schedule(graph, budget, std::nullopt, effort);
+  ASSERT_TRUE(schedule.ok()) << schedule.error().message;
+  EXPECT_LE(simulate(graph, plan_from_sequence(graph, schedule->sequence))->peak_bytes, budget);
+  const auto none =
+      chain_schedule(graph, graph.fixed_bytes() + all / 100, std::nullopt, effort);
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error().code, ErrorCode::kLimit);
 }

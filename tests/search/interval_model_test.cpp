@@ -79,7 +79,7 @@ Decisions random_decisions(const IntervalModel& model, const Graph& graph, Rando
   for (TensorId t : graph.tensors()) {
     const auto stage = static_cast<std::uint32_t>(
         random.between(0, static_cast<std::int64_t>(graph.num_ops()) - 1));
-    if (!graph.fixed(t) && random.chance(0.2)) decisions.add({stage, t});
+    if (!graph.fixed(t) && random.chance(0.2)) decisions.add(EarlyDrop{stage, t});
   }
   return decisions;
 }
@@ -91,10 +91,42 @@ TEST(IntervalModel, AnEarlyDropEndsAStayBetweenReRuns) {
   Decisions decisions = model.keep_everything();
   decisions[model.intervals_of(TensorId(0))[1]] = Holding::kDropped;  // a between b and gb
   const std::size_t once = model.sequence(decisions).ops.size();
-  decisions.add({4, TensorId(0)});
+  decisions.add(EarlyDrop{4, TensorId(0)});
   EXPECT_EQ(model.sequence(decisions).ops.size(), once + 1);
-  decisions.remove({4, TensorId(0)});
+  decisions.remove(EarlyDrop{4, TensorId(0)});
   EXPECT_EQ(model.sequence(decisions).ops.size(), once);
+}
+
+TEST(IntervalModel, AnEarlyRunComesBeforeTheOpOfItsStage) {
+  const Graph graph = small_graph();
+  const IntervalModel model(graph);
+  Decisions decisions = model.keep_everything();
+  decisions[model.intervals_of(TensorId(1))[1]] = Holding::kDropped;  // b between c and ga
+  EXPECT_EQ(ops_of(model.sequence(decisions)), (std::vector<std::size_t>{0, 1, 2, 3, 1, 4}));
+  decisions.add(EarlyRun{3, TensorId(1)});
+  EXPECT_EQ(ops_of(model.sequence(decisions)), (std::vector<std::size_t>{0, 1, 2, 1, 3, 4}));
+  decisions.remove(EarlyRun{3, TensorId(1)});
+  // Of a value that is there, or not made yet, there is nothing to run.
+  decisions.add(EarlyRun{2, TensorId(0)});
+  decisions.add(EarlyRun{1, TensorId(2)});
+  EXPECT_EQ(ops_of(model.sequence(decisions)), (std::vector<std::size_t>{0, 1, 2, 3, 1, 4}));
+}
+
+TEST(IntervalModel, AnEarlyRunIsReadOffAPlanThatMoves) {
+  const Graph graph = small_graph();
+  const IntervalModel model(graph);
+  const TensorId a(0), b(1);
+  const auto run = [&](std::size_t op) { return Step::compute(OpId(op)); };
+  Plan plan{.steps = {run(0), Step::offload(a), run(1), run(2), Step::release(a), Step::release(b),
+                      Step::fetch(a), run(1), run(3), run(4)}};
+  ASSERT_TRUE(validate(graph, plan, {}).ok());
+  const auto read = model.read_plan(plan);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->early_runs(), (std::vector<EarlyRun>{{3, b}}));
+  EXPECT_EQ(ops_of(model.sequence(*read)), (std::vector<std::size_t>{0, 1, 2, 1, 3, 4}));
+  // Where nothing moves it would take bytes for nothing.
+  plan.steps = {run(0), run(1), run(2), Step::release(b), run(1), run(3), run(4)};
+  EXPECT_TRUE(model.read_plan(plan)->early_runs().empty());
 }
 
 TEST(IntervalModel, AnyDecisionsGiveAValidPlanThatCanBeReadBack) {

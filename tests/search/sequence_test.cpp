@@ -71,19 +71,6 @@ TEST_F(SmallStep, ASegmentIsRecomputedOnceAndItsValuesStay) {
   EXPECT_THAT(sequence({2}), ElementsAre(0, 1, 2, 3, 4, 5, 0, 1, 6, 7, 8));
 }
 
-TEST_F(SmallStep, KeepLastRecomputesEverythingEachTime) {
-  Effort effort;
-  std::vector<std::size_t> ids;
-  for (OpId op : keep_last_sequence(graph_, 1000, effort)) ids.push_back(op.index());
-  // gd needs loss (just made) and c (a, b, c again); gc needs gd and b; gb needs gc and a.
-  EXPECT_THAT(ids, ElementsAre(0, 1, 2, 3, 4, 0, 1, 2, 5, 0, 1, 6, 0, 7, 8));
-}
-
-TEST_F(SmallStep, KeepLastStopsAtItsStepLimit) {
-  Effort effort;
-  EXPECT_TRUE(keep_last_sequence(graph_, 5, effort).empty());
-}
-
 TEST_F(SmallStep, EveryTensorIsReleasedAfterItsLastUse) {
   std::vector<OpId> order;
   for (OpId op : graph_.ops()) order.push_back(op);

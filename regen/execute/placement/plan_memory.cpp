@@ -1,7 +1,8 @@
-#include <algorithm>
-#include <map>
+#include "regen/execute/placement/plan_memory.h"
 
-#include "regen/execute/run/instructions.h"
+#include <algorithm>
+
+#include "regen/plan/addresses.h"
 #include "regen/plan/pack/pack.h"
 
 namespace regen::execute {
@@ -76,34 +77,26 @@ class HostCopies {
 
 // The highest end of any allocation.
 Bytes arena_height(const Graph& graph, const Plan& plan) {
-  IdVector<TensorId, bool> there(graph.num_tensors(), false);
-  std::size_t next = 0;
+  const std::vector<Lifetime> lifetimes = allocation_lifetimes(graph, plan);
   Bytes height = 0;
-  const auto take = [&](Bytes bytes) {
-    height = std::max(height, (*plan.addresses)[next++] + bytes);
-  };
-  for (const Step& step : plan.steps) {
-    if (step.kind() == StepKind::kCompute) {
-      const VariantId variant = step.variant(graph);
-      const TensorId overwritten = graph.overwrites(variant);
-      for (const TensorId t : graph.makes(variant)) {
-        const bool takes_over = overwritten.valid() && t == graph.makes(variant)[0];
-        if (!there[t] && !takes_over) take(graph.bytes(t));
-        there[t] = true;
-      }
-      if (overwritten.valid()) there[overwritten] = false;
-      if (graph.workspace(variant) > 0) take(graph.workspace(variant));
-    } else if (step.kind() == StepKind::kFetch) {
-      take(graph.bytes(step.tensor()));
-      there[step.tensor()] = true;
-    } else if (step.kind() == StepKind::kRelease) {
-      there[step.tensor()] = false;
-    }
+  for (std::size_t i = 0; i < lifetimes.size(); ++i) {
+    height = std::max(height, (*plan.addresses)[i] + lifetimes[i].size);
   }
   return height;
 }
 
 }  // namespace
+
+Status check_alignment(const Plan& plan, Bytes alignment) {
+  if (!plan.addresses) return bad_input("the plan has no addresses, expected one per allocation");
+  for (std::size_t i = 0; i < plan.addresses->size(); ++i) {
+    if ((*plan.addresses)[i] % alignment == 0) continue;
+    return bad_input("the plan's address " + std::to_string(i) + " is " +
+                     std::to_string((*plan.addresses)[i]) + ", expected a multiple of " +
+                     std::to_string(alignment));
+  }
+  return {};
+}
 
 Result<PlanMemory> plan_memory(const Graph& graph, const Plan& plan, Bytes alignment) {
   PlanMemory memory;

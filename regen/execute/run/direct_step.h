@@ -28,8 +28,6 @@ class DirectStep {
   // Lets go of the results.
   void forget();
 
-  std::size_t num_calls() const { return calls_.size(); }
-
  private:
   // A place for a tensor in a call's arguments; `item` counts in a list, -1 outside of one.
   struct Place {

@@ -17,17 +17,6 @@
 namespace regen::execute {
 namespace {
 
-Status check_alignment(const Plan& plan, Bytes alignment) {
-  if (!plan.addresses) return bad_input("the plan has no addresses, expected one per allocation");
-  for (std::size_t i = 0; i < plan.addresses->size(); ++i) {
-    if ((*plan.addresses)[i] % alignment == 0) continue;
-    return bad_input("the plan's address " + std::to_string(i) + " is " +
-                     std::to_string((*plan.addresses)[i]) + ", expected a multiple of " +
-                     std::to_string(alignment));
-  }
-  return {};
-}
-
 // A step runs below what PyTorch does around operators; all of that is in the program already.
 struct BelowAutograd {
   at::AutoDispatchBelowADInplaceOrView autograd;

@@ -11,6 +11,7 @@
 
 #include "regen/execute/device/device.h"
 #include "regen/execute/placement/placement.h"
+#include "regen/execute/placement/plan_memory.h"
 #include "regen/execute/program/step_graph.h"
 #include "regen/plan/plan.h"
 
@@ -96,16 +97,6 @@ struct InstructionList {
   // Where results lie that are planned.
   IdVector<StorageId, c10::Storage> last;
 };
-
-// Sizes of what the plan needs beside the fixed tensors.
-struct PlanMemory {
-  Bytes arena = 0;
-  Bytes slab = 0;
-  std::vector<Bytes> slab_offsets;  // of each offload, in the order of the plan
-};
-
-// The plan must be valid and have addresses.
-Result<PlanMemory> plan_memory(const Graph& graph, const Plan& plan, Bytes alignment);
 
 struct CompileTarget {
   c10::Device device = c10::Device(c10::kCPU);

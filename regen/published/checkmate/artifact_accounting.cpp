@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "regen/published/checkmate/set_order.h"
-#include "regen/search/build/stage_schedule.h"
+#include "regen/published/checkmate/stage_schedule.h"
 
 namespace regen::published {
 namespace {
@@ -14,7 +14,7 @@ TensorId output_of(const Graph& graph, std::size_t op) {
 
 // Items 1 and 2 of the published strategy: gradients are kept from their making to their last
 // use, and every input is there at the stage of its reader.
-void keep_gradients_and_inputs(const Graph& graph, std::size_t n, search::StageSchedule& schedule) {
+void keep_gradients_and_inputs(const Graph& graph, std::size_t n, StageSchedule& schedule) {
   for (OpId reader : graph.ops()) {
     const auto stage = static_cast<std::int64_t>(reader.index());
     for (TensorId t : graph.inputs(reader)) {
@@ -28,7 +28,7 @@ void keep_gradients_and_inputs(const Graph& graph, std::size_t n, search::StageS
 
 // Items 4 to 6: while a segment [a, b) is run or reversed, all its values and gradients stay.
 void keep_segment(const Graph& graph, std::int64_t n, std::int64_t a, std::int64_t b,
-                  search::StageSchedule& schedule) {
+                  StageSchedule& schedule) {
   const std::int64_t stages = 2 * n + 1;
   for (std::int64_t i = a; i < b; ++i) {
     const TensorId value = output_of(graph, static_cast<std::size_t>(i));
@@ -43,7 +43,7 @@ void keep_segment(const Graph& graph, std::int64_t n, std::int64_t a, std::int64
 // The published strategy: checkpoints are kept to the very end, used or not.
 Plan checkmate_plan(const Graph& graph, std::size_t n, std::vector<OpId> checkpoints) {
   std::sort(checkpoints.begin(), checkpoints.end());
-  search::StageSchedule schedule(graph);
+  StageSchedule schedule(graph);
   keep_gradients_and_inputs(graph, n, schedule);
   std::int64_t begin = 0;
   for (OpId op : checkpoints) {
@@ -82,10 +82,6 @@ class ArtifactAccounting : public search::Accounting {
     Plan plan = checkmate_plan(graph, n, checkpoints);
     effort.add(static_cast<std::int64_t>(plan.steps.size()));
     return plan;
-  }
-
-  Result<Plan> plan(const Graph&, const search::StageSchedule& schedule) const override {
-    return schedule.compile();
   }
 
   bool counts_fixed_bytes_twice() const override { return true; }

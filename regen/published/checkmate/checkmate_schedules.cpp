@@ -1,5 +1,5 @@
-// `checkmate` and `lp_bound` over the schedules that the paper compares with its own: the search of
-// search/exact where each op has a stage of its own, the unpartitioned model otherwise.
+// `checkmate` over the schedules that the paper compares with its own: the search of search/exact
+// where each op has a stage of its own, the unpartitioned model otherwise.
 #include "regen/published/checkmate/unpartitioned_model.h"
 #include "regen/published/options.h"
 #include "regen/published/planner_list.h"
@@ -8,16 +8,11 @@
 #include "regen/search/planner_list.h"
 
 namespace regen::published {
-namespace {
-
-bool partitioned(const search::Problem& problem) {
-  return options_of(problem).schedule == ImposedSchedule::kFrontier;
-}
-
-}  // namespace
 
 Result<search::Proposal> plan_checkmate(const search::Problem& problem, Effort& effort) {
-  if (partitioned(problem)) return search::plan_checkmate(problem, effort);
+  if (options_of(problem).schedule == ImposedSchedule::kFrontier) {
+    return search::plan_checkmate(problem, effort);
+  }
   REGEN_TRY(search::check_sequences_possible(*problem.graph));
   REGEN_ASSIGN(const UnpartitionedAnswer answer, solve_imposed(problem, /*whole=*/true, effort));
   search::Proposal proposal{.status = search::PlanStatus::kUnknown, .lower_bound = answer.bound};
@@ -29,18 +24,6 @@ Result<search::Proposal> plan_checkmate(const search::Problem& problem, Effort& 
   proposal.status = proven ? search::PlanStatus::kOptimal : search::PlanStatus::kFeasible;
   proposal.plan = search::plan_from_sequence(*problem.graph, answer.sequence);
   return proposal;
-}
-
-Result<search::Proposal> plan_lp_bound(const search::Problem& problem, Effort& effort) {
-  if (partitioned(problem)) return search::plan_lp_bound(problem, effort);
-  REGEN_ASSIGN(const UnpartitionedAnswer answer, solve_imposed(problem, /*whole=*/false, effort));
-  const bool none = answer.status == search::ModelStatus::kInfeasible;
-  return search::Proposal{
-      .status = none ? search::PlanStatus::kInfeasible : search::PlanStatus::kUnknown,
-      .lower_bound = answer.bound,
-      // solve() raises the bound to one run of every op; this is what it was.
-      .note = none ? "not even a fractional schedule fits"
-                   : "the relaxation by itself: " + format_exact(answer.bound)};
 }
 
 }  // namespace regen::published

@@ -139,8 +139,7 @@ Result<UnpartitionedAnswer> solve_imposed(const search::Problem& problem, bool w
   const search::StageProblem stages =
       search::make_stage_problem(*problem.graph, !problem.options.recompute_gradients);
   const ImposedSchedule schedule = options_of(problem).schedule;
-  const std::string name(
-      search::choice_names<ImposedSchedule>()[static_cast<std::size_t>(schedule)]);
+  const std::string name(choice_names<ImposedSchedule>()[static_cast<std::size_t>(schedule)]);
   if (!problem.budget) return bad_input("--schedule " + name + ": no budget given, expected one");
   if (stages.num_ops > kMostOps) {
     return bad_input("--schedule " + name + ": '" + problem.graph->name() + "' has " +

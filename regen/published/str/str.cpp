@@ -1,10 +1,12 @@
 // `str` as published where the options ask for it: its own linear model, whose stalls cost nothing.
+// `str_lp`: the relaxation of search's `str`, rounded.
 #include "regen/published/checkmate/stage_matrices.h"
 #include "regen/published/options.h"
 #include "regen/published/planner_list.h"
 #include "regen/published/str/str_published.h"
 #include "regen/search/build/accounting.h"
 #include "regen/search/build/sequence.h"
+#include "regen/search/exact/swap_solver.h"
 #include "regen/search/planner_list.h"
 
 namespace regen::published {
@@ -30,6 +32,16 @@ Result<search::Proposal> plan_str(const search::Problem& problem, Effort& effort
   proposal.status = search::PlanStatus::kFeasible;
   REGEN_ASSIGN(proposal.plan, plan_from_matrices(*problem.graph, *answer.matrices));
   return proposal;
+}
+
+Result<search::Proposal> plan_str_lp(const search::Problem& problem, Effort& effort) {
+  REGEN_TRY(search::expect_plain_accounting(problem, "str_lp"));
+  REGEN_TRY(search::check_sequences_possible(*problem.graph));
+  if (!problem.budget) return search::plan_keep_all(problem, effort);
+  if (problem.graph->num_ops() > search::kMostSwapOps) {
+    return limit_reached("more than " + format_grouped(search::kMostSwapOps) + " ops");
+  }
+  return search::round_swaps(problem, effort);
 }
 
 }  // namespace regen::published

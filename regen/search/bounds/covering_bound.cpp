@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "regen/base/tolerance.h"
 #include "regen/search/bounds/guaranteed_liveness.h"
 #include "regen/search/exact/linear_model.h"
 
@@ -118,7 +119,7 @@ class CoveringModel {
       for (const Away& way : ways(OpId(op)))
         away = std::min(away, way.bytes + way.per_overhead * overhead);
       const double over = live_.bytes(OpId(op)) - budget_ - dropped[op] - away;
-      if (over > 1e-6 * budget_ + 1) broken.emplace_back(-over, op);
+      if (over > kMemoryViolation * budget_ + 1) broken.emplace_back(-over, op);
     }
     std::ranges::sort(broken);
     std::vector<std::size_t> worst;

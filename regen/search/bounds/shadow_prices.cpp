@@ -5,17 +5,10 @@
 #include <utility>
 
 #include "regen/search/bounds/guaranteed_liveness.h"
+#include "regen/search/effort_fraction.h"
 
 namespace regen::search {
 namespace {
-
-// Both models get the same effort, so that the second does not depend on what the first has left.
-Limits half_of(const Effort& effort) {
-  Limits limits = effort.limits();
-  limits.seconds = std::max(0.0, effort.seconds_left()) / 2;
-  if (limits.work != Limits{}.work) limits.work = effort.work_left() / 2;
-  return limits;
-}
 
 void solve_with_more(const Graph& graph, const Link& link, const Limits& limits, Effort& effort,
                      ShadowPrice& price) {
@@ -36,7 +29,8 @@ ShadowPrice price_memory(const Graph& graph, const Link& link, Bytes budget, Byt
                          Effort& effort) {
   ShadowPrice price{.budget = budget, .more = more};
   for (OpId op : graph.ops()) price.least_cost += cheapest_run(graph, op);
-  const Limits each = half_of(effort);
+  // Both models get the same effort, so that the second does not depend on what the first has left.
+  const Limits each = fraction_of(effort, 0.5);
   Effort own(each);
   CoveringBound bound = covering_bound(graph, link, budget, own);
   effort.add(own.work());

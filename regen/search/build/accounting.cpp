@@ -32,15 +32,6 @@ class PlainAccounting : public Accounting {
     return plan_from_sequence(graph, recompute_sequence(graph, marks, effort));
   }
 
-  Result<Plan> plan(const Graph& graph, const StageSchedule& schedule) const override {
-    std::vector<OpId> sequence;
-    for (std::size_t stage = 0; stage < schedule.num_stages(); ++stage) {
-      const auto& ops = schedule.computed(stage);
-      sequence.insert(sequence.end(), ops.begin(), ops.end());
-    }
-    return plan_from_sequence(graph, sequence);
-  }
-
   bool counts_fixed_bytes_twice() const override { return false; }
 };
 

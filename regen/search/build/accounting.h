@@ -5,7 +5,6 @@
 
 #include <vector>
 
-#include "regen/search/build/stage_schedule.h"
 #include "regen/search/planner.h"
 
 namespace regen::search {
@@ -27,8 +26,6 @@ class Accounting {
   // The plan that keeps the outputs of `checkpoints` (any order) and recomputes between them.
   virtual Result<Plan> plan(const Graph& graph, const std::vector<OpId>& checkpoints,
                             Effort& effort) const = 0;
-  // The plan that does what a schedule of stages says.
-  virtual Result<Plan> plan(const Graph& graph, const StageSchedule& schedule) const = 0;
   // Whether a batch must fit with its fixed bytes counted twice.
   virtual bool counts_fixed_bytes_twice() const = 0;
 };

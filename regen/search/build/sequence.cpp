@@ -299,26 +299,4 @@ std::vector<OpId> recompute_sequence(const Graph& graph, const Checkpoints& chec
   return sequence;
 }
 
-std::vector<OpId> keep_last_sequence(const Graph& graph, std::size_t max_steps, Effort& effort) {
-  std::vector<OpId> sequence;
-  IdVector<TensorId, char> available = fixed_available(graph);
-  Closure closure(graph, available);
-  const IdVector<OpId, char> repeatable = repeatable_ops(graph, /*forward_only=*/false);
-  OpId previous;
-  for (OpId op : graph.ops()) {
-    const std::vector<OpId> missing = closure.missing_for(graph.reads(base_variant(graph, op)));
-    for (OpId again : missing) sequence.push_back(again);
-    sequence.push_back(op);
-    // An op that may not run again keeps what it made.
-    if (previous.valid() && repeatable[previous]) {
-      set_outputs(graph, previous, available, false);
-    }
-    run(graph, op, available);
-    previous = op;
-    effort.add(static_cast<std::int64_t>(missing.size()) + 1);
-    if (sequence.size() > max_steps || effort.exhausted()) return {};
-  }
-  return sequence;
-}
-
 }  // namespace regen::search

@@ -66,8 +66,4 @@ Checkpoints make_checkpoints(const Graph& graph, const std::vector<OpId>& marked
 std::vector<OpId> recompute_sequence(const Graph& graph, const Checkpoints& checkpoints,
                                      Effort& effort);
 
-// The sequence in which nothing but the outputs of the op just run is ever kept. It grows with
-// the square of the graph; empty when `effort` ran out or it would pass `max_steps`.
-std::vector<OpId> keep_last_sequence(const Graph& graph, std::size_t max_steps, Effort& effort);
-
 }  // namespace regen::search

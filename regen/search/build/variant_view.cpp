@@ -8,30 +8,19 @@
 
 namespace regen::search {
 
+bool same_but_for_cost(const Graph& graph, VariantId a, VariantId b) {
+  return std::ranges::equal(graph.reads(a), graph.reads(b)) &&
+         std::ranges::equal(graph.makes(a), graph.makes(b)) &&
+         graph.overwrites(a) == graph.overwrites(b);
+}
+
 std::vector<VariantId> plain_alternatives(const Graph& graph, OpId op) {
   const VariantId base = base_variant(graph, op);
   std::vector<VariantId> found;
   for (VariantId v : graph.variants(op)) {
-    const bool same = std::ranges::equal(graph.reads(v), graph.reads(base)) &&
-                      std::ranges::equal(graph.makes(v), graph.makes(base)) &&
-                      graph.overwrites(v) == graph.overwrites(base);
-    if (same) found.push_back(v);
+    if (same_but_for_cost(graph, v, base)) found.push_back(v);
   }
   return found;
-}
-
-VariantId fastest_within(const Graph& graph, OpId op, Bytes workspace) {
-  const std::vector<VariantId> alternatives = plain_alternatives(graph, op);
-  const auto worse = [&](VariantId a, VariantId b) {
-    const bool a_over = graph.workspace(a) > workspace;
-    const bool b_over = graph.workspace(b) > workspace;
-    if (a_over != b_over) return a_over;
-    if (a_over) return graph.workspace(a) > graph.workspace(b);
-    return std::pair(graph.cost(a), graph.workspace(a)) >
-           std::pair(graph.cost(b), graph.workspace(b));
-  };
-  return *std::ranges::max_element(alternatives,
-                                   [&](VariantId a, VariantId b) { return worse(a, b); });
 }
 
 Result<VariantView> VariantView::make(const Graph& original, IdVector<OpId, VariantId> chosen) {

@@ -10,12 +10,12 @@
 
 namespace regen::search {
 
+// Both take the same values, make the same, and leave the same behind.
+bool same_but_for_cost(const Graph& graph, VariantId a, VariantId b);
+
 // The variants that make and read what the base variant does and leave its inputs alone; that
 // variant is among them.
 std::vector<VariantId> plain_alternatives(const Graph& graph, OpId op);
-
-// Of these the fastest with at most so much workspace, or the one with the least if all have more.
-VariantId fastest_within(const Graph& graph, OpId op, Bytes workspace);
 
 class VariantView {
  public:

@@ -1,12 +1,14 @@
 // The exact optimum of Checkmate's problem: each op runs for the first time in a stage of its own,
 // in the order of the graph, and may run again in later stages.
-#include <algorithm>
+#include <limits>
 
 #include "regen/plan/whereabouts.h"
 #include "regen/search/build/checkpoint_plan.h"
 #include "regen/search/build/sequence.h"
+#include "regen/search/exact/stage_problem.h"
 #include "regen/search/exact/stage_solver.h"
 #include "regen/search/judge.h"
+#include "regen/search/local/local_search.h"
 #include "regen/search/planner_list.h"
 
 namespace regen::search {
@@ -33,7 +35,7 @@ struct Starts {
     Problem plain = problem;
     plain.options.accounting = nullptr;
     Effort quick({.work = kQuickWork});
-    for (const auto planner : {plan_keep_all, plan_chen_greedy, plan_griewank}) {
+    for (const auto planner : {plan_keep_all, plan_chen_greedy}) {
       add(problem, planner(plain, quick));
     }
     const bool fits = best.best() && within_limits(problem, best.best()->simulation);
@@ -63,8 +65,7 @@ Result<Proposal> plan_checkmate(const Problem& problem, Effort& effort) {
   Problem bounded = problem;
   if (!starts_from_plan(problem)) bounded.start = nullptr;
   if (!bounded.budget) bounded.budget = std::numeric_limits<Bytes>::max() / 4;
-  StageSolver solver(bounded, effort);
-  StageAnswer answer = solver.solve(starts.sequences);
+  const StageAnswer answer = solve_stages(bounded, starts.sequences, effort);
   const bool exact = make_stage_problem(graph, true).exact;
 
   Proposal proposal{.status = answer.status, .note = answer.note};

@@ -53,6 +53,9 @@ struct MipOptions {
 // Host bytes that a model of so many columns takes with its rows, in this program and in the solver:
 // an estimate, from stage models of ResNet-50 and DenseNet-121.
 std::int64_t estimated_model_bytes(std::size_t columns);
+// Whether the effort has the host bytes for a model of so many columns, and the time to build and
+// relax it. A relaxation that is cut off leaves nothing.
+bool can_relax(std::size_t columns, const Effort& effort);
 
 // Minimises the sum of cost * column. All columns have finite bounds.
 class LinearModel {

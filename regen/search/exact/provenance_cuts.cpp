@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "regen/base/tolerance.h"
+
 namespace regen::search {
 namespace {
 
@@ -68,7 +70,7 @@ class ProvenanceSeparator {
       double rest = runs_before(s2 + 1, producer) - runs_before(s1, producer);
       ValueId way;
       for (ValueId u : stages_.reads[OpId(producer)]) {
-        if (least_[u] < rest - 1e-9) {
+        if (least_[u] < rest - kZeroFraction) {
           rest = least_[u];
           way = u;
         }

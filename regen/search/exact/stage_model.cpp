@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <limits>
 
+#include "regen/base/tolerance.h"
+
 namespace regen::search {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// A memory row is added when a solution exceeds the budget by more than this, relative to it.
-constexpr double kRelativeViolation = 1e-6;
 constexpr std::size_t kRowsPerStage = 2;
 
 std::uint32_t last_first_use(const StageProblem& stages, ValueId v) {
@@ -211,12 +211,12 @@ double StageModel::memory_at(std::size_t stage, std::size_t point,
 
 int StageModel::add_broken_memory_rows(const std::vector<double>& values) {
   int added = 0;
-  const double limit = static_cast<double>(budget_) * (1 + kRelativeViolation);
+  const double limit = static_cast<double>(budget_) * (1 + kMemoryViolation);
   for (std::size_t stage = 0; stage < stages_.num_ops; ++stage) {
     std::vector<std::pair<double, std::size_t>> broken;
     for (std::size_t point = 0; point < stage; ++point) {
       // Where the op does not run, the rows of its neighbours imply this one.
-      if (value(run(stage, OpId(point)), values) < 1e-9) continue;
+      if (value(run(stage, OpId(point)), values) < kZeroFraction) continue;
       if (memory_rows_.contains(stage * stages_.num_ops + point)) continue;
       const double memory = memory_at(stage, point, values);
       if (memory > limit) broken.emplace_back(-memory, point);

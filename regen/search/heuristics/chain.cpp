@@ -108,12 +108,6 @@ Result<ChainSchedule> chain_schedule(const Graph& graph, std::optional<Bytes> bu
                        .proven = chain.exact && !chain.merged && !table.thinned()};
 }
 
-Result<std::vector<OpId>> chain_sequence(const Graph& graph, std::optional<Bytes> budget,
-                                         Effort& effort) {
-  REGEN_ASSIGN(ChainSchedule schedule, chain_schedule(graph, budget, std::nullopt, effort));
-  return std::move(schedule.sequence);
-}
-
 Result<Proposal> plan_chain(const Problem& problem, Effort& effort) {
   REGEN_TRY(expect_plain_accounting(problem, "chain"));
   REGEN_TRY(check_sequences_possible(*problem.graph));

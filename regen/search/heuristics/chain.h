@@ -28,8 +28,4 @@ struct ChainSchedule {
 Result<ChainSchedule> chain_schedule(const Graph& graph, std::optional<Bytes> budget,
                                      std::optional<double> cost_cap, Effort& effort);
 
-// Its sequence of ops.
-Result<std::vector<OpId>> chain_sequence(const Graph& graph, std::optional<Bytes> budget,
-                                         Effort& effort);
-
 }  // namespace regen::search

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "regen/base/tolerance.h"
+
 namespace regen::search {
 
 ChainTable::ChainTable(std::span<const BlockCosts> blocks, const ChainTableOptions& options,
@@ -203,13 +205,12 @@ void ChainTable::find_least_costs() {
 // first runs and the reversals that are not part of the range.
 double ChainTable::most_cost(const Range& range) const {
   if (options_.most_cost == kImpossible) return kImpossible;
-  constexpr double kRounding = 1e-9;
   double others = reversal_costs_.back() - reversal_costs_[range.t + 1] + reversal_costs_[range.s];
   others += first_run(range) ? first_costs_[range.s] : first_costs_.back();
   if (range.pending != kBoth) {
     others += std::min(blocks_[range.t].early[0].cost, blocks_[range.t].early[1].cost);
   }
-  return options_.most_cost - others + options_.most_cost * kRounding;
+  return options_.most_cost - others + options_.most_cost * kSameCost;
 }
 
 void ChainTable::fill(const Range& range, Effort& effort) {

@@ -1,4 +1,4 @@
-// The two checkpoint choices of Chen et al. as plain functions, so that one can use the other.
+// The two checkpoint choices of Chen et al.; the planner `chen_greedy` tries segment sizes.
 #pragma once
 
 #include <vector>

@@ -1,11 +1,11 @@
-// The parts of IntervalRepair that evaluate every single change.
+#include "regen/search/local/exact_repair.h"
+
 #include <algorithm>
 #include <functional>
 #include <limits>
 #include <utility>
 
 #include "regen/base/tolerance.h"
-#include "regen/search/local/interval_repair.h"
 
 namespace regen::search {
 namespace {
@@ -16,15 +16,12 @@ constexpr std::size_t kChangesTried = 16;
 // Changes at random, where none helps alone: one may make another possible.
 constexpr int kMaxEscapes = 12;
 constexpr double kBlindTrialProbability = 0.05;
+// Of the mean cost of an op, in addition to what a change costs: of changes that cost nothing the
+// one that frees most is the cheapest.
+constexpr double kCostOfAnyChange = 1e-6;
+// How many stages before its use a value is recomputed, one after the other.
+constexpr std::uint32_t kStagesAhead[] = {1, 2, 4};
 constexpr std::uint32_t kNoStage = std::numeric_limits<std::uint32_t>::max();
-
-void apply(const IntervalRepair::Change& change, Decisions& decisions) {
-  if (change.early_drop) {
-    decisions.add(*change.early_drop);
-  } else {
-    decisions[change.interval] = change.holding;
-  }
-}
 
 // In ascending order.
 std::span<const OpId> runs_of_stage(const IntervalPlan& plan, std::uint32_t stage) {
@@ -42,7 +39,15 @@ void shuffle(std::vector<std::size_t>& order, Random& random) {
 
 }  // namespace
 
-double IntervalRepair::overflow(const IntervalPlan& plan) const {
+void ExactRepair::Change::apply(Decisions& decisions) const {
+  if (early_drop) {
+    decisions.add(*early_drop);
+  } else {
+    decisions[interval] = holding;
+  }
+}
+
+double ExactRepair::overflow(const IntervalPlan& plan) const {
   double sum = 0;
   for (const Bytes bytes : plan.stage_bytes) {
     sum += static_cast<double>(std::max<Bytes>(0, bytes - budget_));
@@ -52,7 +57,7 @@ double IntervalRepair::overflow(const IntervalPlan& plan) const {
 
 // The worst position of a stage above the budget: mostly the worst of all, at times another, so that
 // the repair does not always work at the same place.
-std::uint32_t IntervalRepair::position_over_budget(const IntervalPlan& plan, Random& random) const {
+std::uint32_t ExactRepair::position_over_budget(const IntervalPlan& plan, Random& random) const {
   const auto peak = std::ranges::max_element(plan.stage_bytes) - plan.stage_bytes.begin();
   auto chosen = static_cast<std::size_t>(peak);
   if (random.between(0, 3) == 0) {
@@ -66,8 +71,8 @@ std::uint32_t IntervalRepair::position_over_budget(const IntervalPlan& plan, Ran
 
 // For each value that waits at the position: to drop or to move it between its last use before and
 // its next use after.
-std::vector<IntervalRepair::Change> IntervalRepair::changes_at(std::uint32_t position,
-                                                               const IntervalState& state) const {
+std::vector<ExactRepair::Change> ExactRepair::changes_at(std::uint32_t position,
+                                                         const IntervalState& state) const {
   const Graph& graph = space_.graph;
   const IntervalPlan& plan = state.plan;
   IdVector<TensorId, std::uint32_t> next_use(graph.num_tensors(), kNoStage);
@@ -103,8 +108,8 @@ std::vector<IntervalRepair::Change> IntervalRepair::changes_at(std::uint32_t pos
   return changes;
 }
 
-void IntervalRepair::add_changes(TensorId t, std::uint32_t touched, std::uint32_t wanted,
-                                 const Decisions& decisions, std::vector<Change>& changes) const {
+void ExactRepair::add_changes(TensorId t, std::uint32_t touched, std::uint32_t wanted,
+                              const Decisions& decisions, std::vector<Change>& changes) const {
   const IntervalId g = space_.model.interval_at(t, wanted);
   if (space_.model.droppable(g)) {
     const bool from_its_begin = touched == space_.model.interval(g).begin;
@@ -121,10 +126,10 @@ void IntervalRepair::add_changes(TensorId t, std::uint32_t touched, std::uint32_
 
 // Ops that the change makes run again at the value's next use leave nothing behind for later uses: by
 // itself that could take more bytes than the change frees. A descent holds what pays.
-IntervalState IntervalRepair::with_change(const IntervalState& state, const Change& change) {
+IntervalState ExactRepair::with_change(const IntervalState& state, const Change& change) {
   IntervalState next{state.decisions, {}};
-  apply(change, next.decisions);
-  next.plan = evaluate(next.decisions);
+  change.apply(next.decisions);
+  next.plan = repair_.evaluate(next.decisions);
   if (change.holding == Holding::kMoved) return next;
   const std::span<const OpId> before = runs_of_stage(state.plan, change.wanted);
   bool changed = false;
@@ -132,23 +137,23 @@ IntervalState IntervalRepair::with_change(const IntervalState& state, const Chan
     if (op.index() == change.wanted || std::ranges::binary_search(before, op)) continue;
     for (TensorId t : space_.graph.makes(space_.model.variant(op))) {
       if (t == change.tensor || space_.graph.fixed(t)) continue;
-      next.decisions.add({change.wanted + 1, t});
+      next.decisions.add(EarlyDrop{change.wanted + 1, t});
       changed = true;
     }
   }
-  if (changed) next.plan = evaluate(next.decisions);
+  if (changed) next.plan = repair_.evaluate(next.decisions);
   return next;
 }
 
 // The one with the least cost for what it takes off the overflow, with some noise.
-std::optional<IntervalState> IntervalRepair::cheapest_change(const IntervalState& state,
-                                                             std::span<const Change> changes,
-                                                             Random& random) {
+std::optional<IntervalState> ExactRepair::cheapest_change(const IntervalState& state,
+                                                          std::span<const Change> changes,
+                                                          Random& random) {
   std::optional<IntervalState> best;
   double least = std::numeric_limits<double>::infinity();
   const double before = overflow(state.plan);
   const double small =
-      1e-6 * space_.graph.base_cost() / static_cast<double>(space_.graph.num_ops());
+      kCostOfAnyChange * space_.graph.base_cost() / static_cast<double>(space_.graph.num_ops());
   for (const Change& change : changes) {
     if (effort_.exhausted()) break;
     IntervalState next = with_change(state, change);
@@ -163,11 +168,11 @@ std::optional<IntervalState> IntervalRepair::cheapest_change(const IntervalState
   return best;
 }
 
-bool IntervalRepair::relieve_exactly(IntervalState& state, Random& random) {
-  state.plan = evaluate(state.decisions);
+bool ExactRepair::relieve(IntervalState& state, Random& random) {
+  state.plan = repair_.evaluate(state.decisions);
   for (int escapes = 0; escapes < kMaxEscapes && !effort_.exhausted();) {
     if (state.plan.peak_bytes <= budget_) return state.plan.fits;
-    if (runs_away(state.plan) || far_beyond_the_cap(state.plan)) return false;
+    if (repair_.runs_away(state.plan) || repair_.far_beyond_the_cap(state.plan)) return false;
     const std::vector<Change> changes = changes_at(position_over_budget(state.plan, random), state);
     const std::size_t few = std::min(changes.size(), kChangesTried);
     auto next = cheapest_change(state, std::span(changes).first(few), random);
@@ -184,7 +189,7 @@ bool IntervalRepair::relieve_exactly(IntervalState& state, Random& random) {
   return false;
 }
 
-void IntervalRepair::descend(IntervalState& state, Random& random) {
+void ExactRepair::descend(IntervalState& state, Random& random) {
   bool better = true;
   while (better) {
     better = false;
@@ -205,13 +210,42 @@ void IntervalRepair::descend(IntervalState& state, Random& random) {
                     ? try_other_holdings(state, static_cast<IntervalId>(i), random)
                     : try_without(state, drops[i - space_.model.size()], random);
     }
+    better |= try_other_early_runs(state);
   }
+}
+
+// Where ops wait for copies, a value that is recomputed some stages earlier may fill the time.
+bool ExactRepair::try_other_early_runs(IntervalState& state) {
+  const auto stalls = [&] {
+    return !state.plan.steps.empty() &&
+           clearly_below(cost_of_runs(space_, state.plan), state.plan.cost);
+  };
+  bool better = false;
+  for (const EarlyRun& run : std::vector(state.decisions.early_runs())) {
+    Decisions without = state.decisions;
+    without.remove(run);
+    better |= try_instead(state, std::move(without));
+  }
+  for (IntervalId g = 0; g < space_.model.size() && stalls(); ++g) {
+    const ReuseInterval& interval = space_.model.interval(g);
+    if (is_resident(state.decisions[g]) || !space_.model.droppable(g)) continue;
+    for (const std::uint32_t ahead : kStagesAhead) {
+      const std::uint32_t returned = state.plan.returned[g];
+      if (effort_.exhausted()) return better;
+      if (returned == interval.end && space_.model.last(g)) break;  // it does not return
+      if (returned <= interval.begin + ahead) break;
+      Decisions earlier = state.decisions;
+      earlier.add(EarlyRun{returned - ahead, interval.tensor});
+      better |= try_instead(state, std::move(earlier));
+    }
+  }
+  return better;
 }
 
 // Whether to hold a value at the stages from `first` to before `last` has a chance. Where there is no
 // room it rarely fits, through bytes that other ops no longer take, so it is rarely tried.
-bool IntervalRepair::may_fit(const IntervalPlan& plan, TensorId t, std::uint32_t first,
-                             std::uint32_t last, Random& random) const {
+bool ExactRepair::may_fit(const IntervalPlan& plan, TensorId t, std::uint32_t first,
+                          std::uint32_t last, Random& random) const {
   const Bytes room = budget_ - space_.graph.bytes(t);
   for (std::uint32_t stage = first; stage < last; ++stage) {
     if (plan.stage_bytes[stage] > room) return random.chance(kBlindTrialProbability);
@@ -219,7 +253,7 @@ bool IntervalRepair::may_fit(const IntervalPlan& plan, TensorId t, std::uint32_t
   return true;
 }
 
-bool IntervalRepair::try_without(IntervalState& state, const EarlyDrop& drop, Random& random) {
+bool ExactRepair::try_without(IntervalState& state, const EarlyDrop& drop, Random& random) {
   const IntervalPlan& plan = state.plan;
   const OpId maker = space_.graph.producer(drop.tensor);
   const auto from = std::ranges::lower_bound(plan.stage, drop.stage) - plan.stage.begin();
@@ -233,7 +267,7 @@ bool IntervalRepair::try_without(IntervalState& state, const EarlyDrop& drop, Ra
   return try_instead(state, std::move(without));
 }
 
-bool IntervalRepair::try_other_holdings(IntervalState& state, IntervalId g, Random& random) {
+bool ExactRepair::try_other_holdings(IntervalState& state, IntervalId g, Random& random) {
   const ReuseInterval& interval = space_.model.interval(g);
   const Holding present = state.decisions[g];
   if (space_.graph.bytes(interval.tensor) == 0) return false;
@@ -266,8 +300,8 @@ bool IntervalRepair::try_other_holdings(IntervalState& state, IntervalId g, Rand
   return better;
 }
 
-bool IntervalRepair::try_instead(IntervalState& state, Decisions decisions) {
-  IntervalPlan plan = evaluate(decisions);
+bool ExactRepair::try_instead(IntervalState& state, Decisions decisions) {
+  IntervalPlan plan = repair_.evaluate(decisions);
   if (!plan.fits || !clearly_below(plan.cost, state.plan.cost)) return false;
   state = {std::move(decisions), std::move(plan)};
   return true;

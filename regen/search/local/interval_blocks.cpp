@@ -252,10 +252,6 @@ Decisions IntervalBlocks::decide(const std::vector<char>& dropped,
   return decisions;
 }
 
-std::optional<Decisions> IntervalBlocks::within(double bytes) const {
-  return within(bytes, 0);
-}
-
 std::optional<Decisions> IntervalBlocks::within(double bytes, double least_fraction) const {
   std::optional<Decisions> best;
   // The smallest sufficient number, by bisection, as if sufficiency were monotone.

@@ -26,11 +26,10 @@ class IntervalBlocks {
   // Values that a bound recomputes, a number between 0 and 1 for each op, are dropped first.
   void prefer(const std::vector<double>& again);
 
-  // Drops as little as blocks within `bytes` allow, cheapest values for each byte first. The bytes
-  // are an estimate: the plan may need a little more. Nothing if no such blocks are found.
-  std::optional<Decisions> within(double bytes) const;
-  // The same, but drops at least this fraction of the droppable ops, the cheapest.
-  std::optional<Decisions> within(double bytes, double least_fraction) const;
+  // Drops as little as blocks within `bytes` allow, cheapest values for each byte first, but at
+  // least this fraction of the droppable ops. The bytes are an estimate: the plan may need a little
+  // more. Nothing if no such blocks are found.
+  std::optional<Decisions> within(double bytes, double least_fraction = 0) const;
 
  private:
   struct Cuts {

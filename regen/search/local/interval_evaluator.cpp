@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "regen/search/build/resting_values.h"
 #include "regen/search/build/sequence.h"
-#include "regen/search/heuristics/vdnn_rule.h"
 #include "regen/simulate/simulate.h"
 
 namespace regen::search {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -9,14 +10,33 @@
 
 namespace regen::search {
 
-void Decisions::add(const EarlyDrop& drop) {
-  const auto place = std::ranges::lower_bound(early_drops_, drop);
-  if (place == early_drops_.end() || *place != drop) early_drops_.insert(place, drop);
+namespace {
+
+template <typename Event>
+void insert_once(std::vector<Event>& ascending, const Event& event) {
+  const auto place = std::ranges::lower_bound(ascending, event);
+  if (place == ascending.end() || *place != event) ascending.insert(place, event);
 }
 
+template <typename Event>
+void erase_from(std::vector<Event>& ascending, const Event& event) {
+  const auto place = std::ranges::lower_bound(ascending, event);
+  if (place != ascending.end() && *place == event) ascending.erase(place);
+}
+
+}  // namespace
+
+void Decisions::add(const EarlyDrop& drop) {
+  insert_once(early_drops_, drop);
+}
 void Decisions::remove(const EarlyDrop& drop) {
-  const auto place = std::ranges::lower_bound(early_drops_, drop);
-  if (place != early_drops_.end() && *place == drop) early_drops_.erase(place);
+  erase_from(early_drops_, drop);
+}
+void Decisions::add(const EarlyRun& run) {
+  insert_once(early_runs_, run);
+}
+void Decisions::remove(const EarlyRun& run) {
+  erase_from(early_runs_, run);
 }
 
 IntervalModel::IntervalModel(const Graph& graph, bool gradients_again)
@@ -95,6 +115,7 @@ class IntervalModel::Walk {
         graph_(model.graph_),
         decisions_(decisions),
         next_drop_(decisions.early_drops().begin()),
+        next_run_(decisions.early_runs().begin()),
         moves_(decisions.moves()),
         available_(graph_.num_tensors(), 0),
         current_(model.first_),
@@ -174,23 +195,33 @@ class IntervalModel::Walk {
     ++round_;
     missing_.clear();
     visit(op);
+    for (; next_run_ != decisions_.early_runs().end() && next_run_->stage <= op.index();
+         ++next_run_) {
+      if (is_made(next_run_->tensor, op)) want(next_run_->tensor);
+    }
     for (std::size_t i = 0; i < missing_.size(); ++i) visit(missing_[i]);
     if (missing_.size() > 1) std::ranges::sort(missing_);
   }
   void visit(OpId op) {
-    for (TensorId t : model_.reads_[op]) {
-      if (available_[t]) continue;
-      const OpId maker = graph_.producer(t);
-      if (mark_[maker] == round_) continue;
-      mark_[maker] = round_;
-      missing_.push_back(maker);
-    }
+    for (TensorId t : model_.reads_[op]) want(t);
+  }
+  void want(TensorId t) {
+    if (available_[t]) return;
+    const OpId maker = graph_.producer(t);
+    if (mark_[maker] == round_) return;
+    mark_[maker] = round_;
+    missing_.push_back(maker);
+  }
+  // Whether its maker ran before the op, and may run again.
+  bool is_made(TensorId t, OpId op) const {
+    return graph_.producer(t) < op && model_.repeatable(graph_.producer(t));
   }
 
   const IntervalModel& model_;
   const Graph& graph_;
   const Decisions& decisions_;
   std::vector<EarlyDrop>::const_iterator next_drop_;
+  std::vector<EarlyRun>::const_iterator next_run_;
   const bool moves_;
   IdVector<TensorId, char> available_;
   IdVector<TensorId, IntervalId> current_;
@@ -214,9 +245,12 @@ class IntervalModel::PlanReader {
         graph_(model.graph_),
         decisions_(model.keep_everything()),
         here_(graph_.num_tensors(), 0),
-        touched_(graph_.num_tensors(), 0) {}
+        touched_(graph_.num_tensors(), 0),
+        read_in_(graph_.num_ops(), kNever) {}
 
   std::optional<Decisions> read(const Plan& plan) && {
+    moves_ = std::ranges::any_of(plan.steps,
+                                 [](const Step& step) { return step.kind() == StepKind::kFetch; });
     for (const Step& step : plan.steps) {
       if (step.kind() != StepKind::kCompute) {
         if (step.kind() == StepKind::kFetch) fetch(step.tensor());
@@ -231,6 +265,8 @@ class IntervalModel::PlanReader {
   }
 
  private:
+  static constexpr std::uint32_t kNever = std::numeric_limits<std::uint32_t>::max();
+
   void fetch(TensorId t) {
     if (graph_.fixed(t)) return;
     Holding& holding = decisions_[model_.interval_at(t, stage_)];
@@ -247,11 +283,23 @@ class IntervalModel::PlanReader {
       if (!first && !was_here) make_again(t);
       touched_[t] = stage_;
     }
-    stage_ += first;
+    if (!first && moves_) again_.push_back(step.op());
+    if (first) end_stage();
+  }
+
+  // What ran again and was not read in this stage was run early.
+  void end_stage() {
+    for (const OpId op : again_) {
+      if (read_in_[op] == stage_ || model_.makes(op).empty()) continue;
+      decisions_.add(EarlyRun{stage_, model_.makes(op).front()});
+    }
+    again_.clear();
+    ++stage_;
   }
 
   void read_value(TensorId t, bool first) {
     if (graph_.fixed(t)) return;
+    read_in_[graph_.producer(t)] = stage_;
     const IntervalId g = model_.interval_at(t, stage_);
     // A re-run reads what was held after its last use.
     const bool untouched = touched_[t] == model_.interval(g).begin;
@@ -268,7 +316,7 @@ class IntervalModel::PlanReader {
     if (touched_[t] == model_.interval(g).begin) {
       decisions_[g] = Holding::kDropped;
     } else {
-      decisions_.add({touched_[t] + 1, t});
+      decisions_.add(EarlyDrop{touched_[t] + 1, t});
     }
   }
 
@@ -277,6 +325,9 @@ class IntervalModel::PlanReader {
   Decisions decisions_;
   IdVector<TensorId, char> here_;
   IdVector<TensorId, std::uint32_t> touched_;  // the stage of its last use
+  IdVector<OpId, std::uint32_t> read_in_;      // the stage in which its values were read last
+  std::vector<OpId> again_;                    // that ran again in this stage
+  bool moves_ = false;
   std::uint32_t stage_ = 0;
 };
 

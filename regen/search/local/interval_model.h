@@ -12,8 +12,11 @@
 // use by a re-run. It concerns re-runs only: holding a value there is useful where larger values are
 // cheap to make from it.
 //
-// With early drops the model expresses every sequence of ops in which first runs follow the order
-// of the graph and an op runs again only for a use that follows before the next first run.
+// An early run recomputes a value some stages before it is read. It takes bytes for longer and saves
+// no run; it pays where an op would otherwise wait for a copy.
+//
+// With early drops and early runs the model expresses every sequence of ops in which first runs
+// follow the order of the graph.
 #pragma once
 
 #include <algorithm>
@@ -59,6 +62,14 @@ struct EarlyDrop {
   auto operator<=>(const EarlyDrop&) const = default;
 };
 
+// Before the op of `stage` runs, the value is recomputed if it is not on the device.
+struct EarlyRun {
+  std::uint32_t stage = 0;
+  TensorId tensor;
+
+  auto operator<=>(const EarlyRun&) const = default;
+};
+
 // All that is decided. Equal decisions give equal steps. Intervals that are not droppable must be
 // resident.
 class Decisions {
@@ -77,10 +88,18 @@ class Decisions {
   void remove_early_drops_if(Predicate predicate) {
     std::erase_if(early_drops_, predicate);
   }
+  const std::vector<EarlyRun>& early_runs() const { return early_runs_; }  // ascending
+  void add(const EarlyRun& run);
+  void remove(const EarlyRun& run);
+  template <typename Predicate>
+  void remove_early_runs_if(Predicate predicate) {
+    std::erase_if(early_runs_, predicate);
+  }
 
  private:
   std::vector<Holding> holdings_;  // by interval
   std::vector<EarlyDrop> early_drops_;
+  std::vector<EarlyRun> early_runs_;
 };
 
 struct IntervalSequence {
@@ -113,7 +132,8 @@ class IntervalModel {
   // The same, but a re-run leaves nothing behind that has no further first-run use.
   Decisions keep_nothing_longer() const;
   IntervalSequence sequence(const Decisions& decisions) const;
-  // Reads the decisions off a plan; nothing if its first runs are in another order.
+  // Reads the decisions off a plan; nothing if its first runs are in another order. Early runs are
+  // read where something moves: elsewhere a value is better recomputed when it is read.
   std::optional<Decisions> read_plan(const Plan& plan) const;
   // The variant in which an op runs, and what it reads and makes that is not fixed.
   VariantId variant(OpId op) const { return variant_[op]; }

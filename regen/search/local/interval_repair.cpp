@@ -46,7 +46,6 @@ bool IntervalRepair::at_once(const IntervalPlan& plan) const {
   return over > kFewOpsOverBudget;
 }
 
-// Each drop causes re-runs that cause further drops: the repair diverges.
 bool IntervalRepair::runs_away(const IntervalPlan& plan) const {
   return plan.ops.size() > kMaxRunsPerOp * space_.graph.num_ops();
 }

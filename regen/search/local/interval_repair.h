@@ -1,10 +1,9 @@
 // Repair: decisions of the interval model (interval_model.h) are changed until the plan fits the
-// budget. Eviction drops values that are cheap to recompute
-// where there are too many bytes; refilling holds dropped values where there is room.
+// budget. Eviction drops values that are cheap to recompute where there are too many bytes;
+// refilling holds dropped values where there is room.
 #pragma once
 
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "regen/base/limit.h"
@@ -27,12 +26,6 @@ class IntervalRepair {
   // Drops held values where there are too many bytes until the plan fits. With `give_up` it stops
   // without success when the effort is exhausted.
   bool relieve(IntervalState& state, Random& random, bool give_up);
-  // The same for budgets at which estimates of what a drop saves do not suffice: every single change
-  // is chosen among several by evaluating them. Takes many evaluations, so it is for small graphs.
-  bool relieve_exactly(IntervalState& state, Random& random);
-  // Every other decision for each interval, and no early drop for each there is, in a random order,
-  // until nothing is cheaper. For small graphs too.
-  void descend(IntervalState& state, Random& random);
   // Holds dropped values where there is room.
   void refill(IntervalState& state, Random& random);
   // Instead of the problem's.
@@ -40,15 +33,14 @@ class IntervalRepair {
   // The width of the random factor in scores: 0 is deterministic.
   void set_blur(double blur) { blur_ = blur; }
 
- public:
-  // One change of the decisions.
-  struct Change {
-    TensorId tensor;
-    IntervalId interval = 0;
-    Holding holding = Holding::kDropped;
-    std::optional<EarlyDrop> early_drop;  // instead
-    std::uint32_t wanted = 0;             // the stage of its next use
-  };
+  // The plan is still too large and already costs so much that no repair stays within the cost cap.
+  bool far_beyond_the_cap(const IntervalPlan& plan) const;
+  // Each drop causes re-runs that cause further drops: the repair diverges.
+  bool runs_away(const IntervalPlan& plan) const;
+
+  const IntervalSpace& space() const { return space_; }
+  Effort& effort() const { return effort_; }
+  Bytes budget() const { return budget_; }
 
  private:
   // One way to have fewer bytes at an op: values are dropped, perhaps after a value that they can
@@ -59,10 +51,7 @@ class IntervalRepair {
     std::optional<IntervalId> held;
   };
 
-  // The plan is still too large and already costs so much that no repair stays within the cost cap.
-  bool far_beyond_the_cap(const IntervalPlan& plan) const;
   bool at_once(const IntervalPlan& plan) const;
-  bool runs_away(const IntervalPlan& plan) const;
   bool relieve_once(IntervalState& state, Random& random, bool give_up);
   bool relieve_all(IntervalState& state, Random& random);
   EvictionQueue droppable_where_over(const IntervalState& state,
@@ -78,20 +67,6 @@ class IntervalRepair {
   bool crosses(IntervalId g, std::uint32_t stage) const {
     return space_.model.interval(g).begin < stage && stage < space_.model.interval(g).end;
   }
-  std::uint32_t position_over_budget(const IntervalPlan& plan, Random& random) const;
-  std::vector<Change> changes_at(std::uint32_t position, const IntervalState& state) const;
-  void add_changes(TensorId t, std::uint32_t touched, std::uint32_t wanted,
-                   const Decisions& decisions, std::vector<Change>& changes) const;
-  std::optional<IntervalState> cheapest_change(const IntervalState& state,
-                                               std::span<const Change> changes, Random& random);
-  IntervalState with_change(const IntervalState& state, const Change& change);
-  double overflow(const IntervalPlan& plan) const;
-  bool try_other_holdings(IntervalState& state, IntervalId g, Random& random);
-  bool try_without(IntervalState& state, const EarlyDrop& drop, Random& random);
-  bool may_fit(const IntervalPlan& plan, TensorId t, std::uint32_t first, std::uint32_t last,
-               Random& random) const;
-  bool try_instead(IntervalState& state, Decisions decisions);
-
   double price_of_dropping(IntervalId g, const Decisions& decisions);
   double rerun_price(OpId op, std::uint32_t at, const Decisions& decisions, int depth);
   double blurred(double value, Random& random) const;

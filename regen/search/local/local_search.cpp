@@ -5,9 +5,11 @@
 #include <utility>
 
 #include "regen/base/parallel.h"
+#include "regen/plan/explain.h"
 #include "regen/plan/whereabouts.h"
 #include "regen/search/build/sequence.h"
 #include "regen/search/effort_fraction.h"
+#include "regen/search/local/exact_repair.h"
 #include "regen/search/local/interval_blocks.h"
 #include "regen/search/local/perturbation.h"
 #include "regen/search/local/search_worker.h"
@@ -48,6 +50,19 @@ double forward_cost(const Graph& graph, OpId turn) {
 bool starts_from_plan(const Problem& problem) {
   const Plan* start = problem.start;
   return start && start->fingerprint == problem.graph->fingerprint() && keeps_order(*start);
+}
+
+QuickPlan quick_plan(const Problem& problem, const Graph& graph, Effort& effort, bool give_up) {
+  QuickPlan quick{.bound = structural_bound(graph).bytes};
+  if (quick.bound > *problem.budget || !check_sequences_possible(graph).ok()) return quick;
+  Problem inner = problem;
+  inner.graph = &graph;
+  inner.observer = nullptr;
+  LocalSearch search(inner, effort);
+  search.start_in_blocks();
+  search.start(give_up);
+  quick.plan = search.best();
+  return quick;
 }
 
 void LocalSearch::offer(const IntervalState& state) {
@@ -165,8 +180,9 @@ bool LocalSearch::relieve_best(IntervalState& state, IntervalRepair& repair, Ran
     if (!repair.relieve(state, random, true)) return false;
     repair.refill(state, random);
   } else {
-    if (!repair.relieve_exactly(state, random)) return false;
-    repair.descend(state, random);
+    ExactRepair exact(repair);
+    if (!exact.relieve(state, random)) return false;
+    exact.descend(state, random);
   }
   return true;
 }

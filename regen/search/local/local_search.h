@@ -26,6 +26,19 @@ struct Patience {
 // Whether the problem brings a plan for this graph, with first runs in its order.
 bool starts_from_plan(const Problem& problem);
 
+// A plan of the quick starts alone.
+struct QuickPlan {
+  Bytes bound = 0;  // what every plan takes
+  std::optional<IntervalPlan> plan;
+
+  double cost() const { return plan ? plan->cost : std::numeric_limits<double>::infinity(); }
+};
+
+// For another graph than the problem's, such as one in another order or with other variants.
+// `give_up` as in LocalSearch::start(). The problem must have a budget.
+QuickPlan quick_plan(const Problem& problem, const Graph& graph, Effort& effort,
+                     bool give_up = false);
+
 class LocalSearch {
  public:
   // The problem must have a budget and outlive the search.

@@ -35,6 +35,9 @@ class Perturbation {
     decisions_.remove_early_drops_if([&](const EarlyDrop& drop) {
       return drop.stage >= low && drop.stage <= low + width && random_.chance(fraction);
     });
+    decisions_.remove_early_runs_if([&](const EarlyRun& run) {
+      return run.stage >= low && run.stage <= low + width && random_.chance(fraction);
+    });
     for (const TensorId t : space_.sources) {
       const IntervalId g = space_.model.intervals_of(t).back();
       if (!chosen(g)) continue;

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "regen/base/tolerance.h"
+#include "regen/search/local/exact_repair.h"
 #include "regen/search/local/perturbation.h"
 
 namespace regen::search {
@@ -29,8 +31,9 @@ bool SearchWorker::try_next(IntervalRepair& repair, IntervalState& next) {
   estimate_failed_ = false;
   if (exactly) {
     perturb_few(*space_, next.decisions, random_);
-    if (!repair.relieve_exactly(next, random_)) return false;
-    repair.descend(next, random_);
+    ExactRepair exact(repair);
+    if (!exact.relieve(next, random_)) return false;
+    exact.descend(next, random_);
     return true;
   }
   perturb(*space_, next.decisions, random_);
@@ -50,7 +53,7 @@ void SearchWorker::explore(int tries, double good_enough, const Limits& limits) 
     repair.set_blur(kBlurs[static_cast<std::size_t>(random_.between(0, 3))]);
     ++since_better_;
     if (!try_next(repair, next)) continue;
-    if (next.plan.cost < cost() * (1 - 1e-12)) {
+    if (next.plan.cost < cost() * (1 - kSummationError)) {
       since_better_ = 0;
       best_ = next;
     }
@@ -61,7 +64,7 @@ void SearchWorker::explore(int tries, double good_enough, const Limits& limits) 
     if (next.plan.cost <= current_.plan.cost * (1 + tolerance)) current_ = std::move(next);
   }
   if (!space_->many() && cost() < descended_to_) {
-    repair.descend(best_, random_);
+    ExactRepair(repair).descend(best_, random_);
     descended_to_ = cost();
   }
   work_ = effort.work();

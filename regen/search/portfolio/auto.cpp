@@ -1,5 +1,7 @@
 // All decisions together: in which order ops run for the first time, in which of their ways, and
 // then what portfolio.h decides.
+#include "regen/search/portfolio/auto.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -13,8 +15,6 @@
 #include "regen/search/effort_fraction.h"
 #include "regen/search/judge.h"
 #include "regen/search/planner_list.h"
-#include "regen/search/portfolio/implementation_choice.h"
-#include "regen/search/portfolio/implementation_plans.h"
 #include "regen/search/portfolio/opinions.h"
 #include "regen/search/portfolio/order_choice.h"
 #include "regen/search/portfolio/portfolio.h"
@@ -72,8 +72,7 @@ Result<Proposal> decide_with_variants(const Problem& problem, bool unlimited, Ef
   return chosen;
 }
 
-// Where every op has one implementation.
-Result<Proposal> decide_algorithms(const Problem& problem, bool unlimited, Effort& effort) {
+Result<Proposal> decide_variants(const Problem& problem, bool unlimited, Effort& effort) {
   const Graph& graph = *problem.graph;
   const bool one_variant = variant_decisions(graph).empty() || is_ablated(problem, Part::kVariants);
   if (!problem.budget || one_variant) {
@@ -87,38 +86,34 @@ Result<Proposal> decide_algorithms(const Problem& problem, bool unlimited, Effor
   return decide_with_variants(problem, unlimited, effort);
 }
 
-// Too many algorithms to try them all, each chosen for itself: there `monet` may know better.
-bool many_algorithms(const Graph& graph) {
-  const bool groups =
-      std::ranges::any_of(graph.ops(), [&](OpId op) { return graph.choice_group(op).valid(); });
-  return !groups && !variant_decisions(graph).empty() && !few_choices(graph);
-}
-
-Result<Proposal> decide(const Problem& problem, bool unlimited, Effort& effort) {
-  const Graph& graph = *problem.graph;
-  if (!problem.budget || !(several_implementations(graph) || many_algorithms(graph))) {
-    return decide_algorithms(problem, unlimited, effort);
+Result<Proposal> decide(const Problem& problem, bool unlimited, Effort& effort,
+                        const PlanOverChoices& choices) {
+  if (problem.budget && choices) {
+    // Each choice gets its share of the effort, so that none may take as long as it likes.
+    const auto plan = [](const Problem& one, Effort& own) {
+      return decide_variants(one, /*unlimited=*/false, own);
+    };
+    REGEN_ASSIGN(std::optional<Proposal> chosen, choices(problem, effort, plan));
+    if (chosen) return std::move(*chosen);
   }
-  // Each choice gets its share of the effort, so that none may take as long as it likes.
-  return plan_implementations(problem, effort, [](const Problem& one, Effort& own) {
-    return decide_algorithms(one, false, own);
-  });
+  return decide_variants(problem, unlimited, effort);
 }
 
 // In the order of the graph, and in another one where that promises more.
-Result<Proposal> decide_in_orders(const Problem& problem, bool unlimited, Effort& effort) {
+Result<Proposal> decide_in_orders(const Problem& problem, bool unlimited, Effort& effort,
+                                  const PlanOverChoices& choices) {
   std::optional<OrderView> view;
   const bool may_reorder = !problem.options.keep_order && !is_ablated(problem, Part::kOrders);
   if (problem.budget && may_reorder) view = promising_order(problem, effort);
-  if (!view) return decide(problem, unlimited, effort);
+  if (!view) return decide(problem, unlimited, effort, choices);
   Effort first(fraction_of(effort, kOrderShare));
   Problem inner = problem;
   inner.graph = &view->graph();
   inner.observer = nullptr;  // its bounds are for that order
-  REGEN_ASSIGN(Proposal other, decide(inner, unlimited, first));
+  REGEN_ASSIGN(Proposal other, decide(inner, unlimited, first, choices));
   effort.add(first.work());
   if (other.plan) other.plan = view->original(std::move(*other.plan));
-  REGEN_ASSIGN(Proposal own, decide(problem, unlimited, effort));
+  REGEN_ASSIGN(Proposal own, decide(problem, unlimited, effort, choices));
   REGEN_ASSIGN(const bool other_is_better, better(problem, other, own));
   if (!other_is_better) return own;
   other.note += ", in another order";
@@ -128,7 +123,7 @@ Result<Proposal> decide_in_orders(const Problem& problem, bool unlimited, Effort
   REGEN_ASSIGN(const Simulation simulation,
                simulate(*problem.graph, *other.plan, {.link = problem.link}));
   const double bound = std::max(other.lower_bound, least_cost(*problem.graph));
-  const bool proven = simulation.cost <= bound * (1 + kSameCost);
+  const bool proven = at_most(simulation.cost, bound);
   if (proven && within_limits(problem, simulation)) other.status = PlanStatus::kOptimal;
   return other;
 }
@@ -136,13 +131,18 @@ Result<Proposal> decide_in_orders(const Problem& problem, bool unlimited, Effort
 }  // namespace
 
 Result<Proposal> plan_auto(const Problem& problem, Effort& effort) {
+  return plan_auto_over(problem, effort, {});
+}
+
+Result<Proposal> plan_auto_over(const Problem& problem, Effort& effort,
+                                const PlanOverChoices& choices) {
   REGEN_TRY(expect_plain_accounting(problem, "auto"));
   Limits limits = effort.limits();
   const bool unlimited = std::isinf(limits.seconds) && limits.work == Limits{}.work;
   if (unlimited) limits.work = kDefaultWork;
   Effort all(limits);
   Effort own(fraction_of(all, 1 - fraction_for_opinions(*problem.graph)));
-  REGEN_ASSIGN(Proposal proposal, decide_in_orders(problem, unlimited, own));
+  REGEN_ASSIGN(Proposal proposal, decide_in_orders(problem, unlimited, own, choices));
   all.add(own.work());
   auto result = with_opinions(problem, std::move(proposal), all);
   effort.add(all.work());

@@ -1,10 +1,7 @@
 #include "regen/search/portfolio/order_choice.h"
 
-#include <limits>
 #include <utility>
 
-#include "regen/plan/explain.h"
-#include "regen/search/build/sequence.h"
 #include "regen/search/effort_fraction.h"
 #include "regen/search/local/local_search.h"
 
@@ -18,19 +15,12 @@ constexpr std::size_t kMostOps = 5'000;
 // Of the effort, for the quick plan of one order.
 constexpr double kShare = 0.05;
 
-double quick_cost(Problem problem, const Graph& graph, const Limits& limits, Effort& effort) {
-  constexpr double kNone = std::numeric_limits<double>::infinity();
-  if (structural_bound(graph).bytes > *problem.budget || !check_sequences_possible(graph).ok()) {
-    return kNone;
-  }
-  problem.graph = &graph;
-  problem.observer = nullptr;
+double quick_cost(const Problem& problem, const Graph& graph, const Limits& limits,
+                  Effort& effort) {
   Effort own(limits);
-  LocalSearch search(problem, own);
-  search.start_in_blocks();
-  search.start(true);
+  const double cost = quick_plan(problem, graph, own, /*give_up=*/true).cost();
   effort.add(own.work());
-  return search.best() ? search.best()->cost : kNone;
+  return cost;
 }
 
 }  // namespace

@@ -67,9 +67,7 @@ class QuickChoice {
       : problem_(problem),
         graph_(*problem.graph),
         effort_(effort),
-        decisions_(variant_decisions(graph_)) {
-    problem_.observer = nullptr;
-  }
+        decisions_(variant_decisions(graph_)) {}
 
   Result<VariantView> best() {
     for (const Bytes cap : caps()) {
@@ -139,21 +137,13 @@ class QuickChoice {
   Status offer(Chosen chosen) {
     if (view_ && effort_.exhausted()) return {};
     REGEN_ASSIGN(VariantView view, VariantView::make(graph_, std::move(chosen)));
-    Problem problem = problem_;
-    problem.graph = &view.graph();
-    const Bytes bound = structural_bound(view.graph()).bytes;
-    std::optional<IntervalPlan> plan;
-    if (bound <= *problem.budget && check_sequences_possible(view.graph()).ok()) {
-      LocalSearch search(problem, effort_);
-      search.start_in_blocks();
-      search.start();
-      plan = search.best();
-    }
+    QuickPlan quick = quick_plan(problem_, view.graph(), effort_);
     // Without a plan the choice that could need less is the better one.
-    const Worth worth = plan ? Worth(plan->cost, 0, 0) : Worth(kNoCost, bound, workspaces(view));
+    const Worth worth = quick.plan ? Worth(quick.cost(), 0, 0)
+                                   : Worth(kNoCost, quick.bound, workspaces(view));
     if (view_ && worth >= worth_) return {};
     worth_ = worth;
-    stage_bytes_ = plan ? std::move(plan->stage_bytes) : std::vector<Bytes>();
+    stage_bytes_ = quick.plan ? std::move(quick.plan->stage_bytes) : std::vector<Bytes>();
     view_ = std::move(view);
     return {};
   }
@@ -161,7 +151,7 @@ class QuickChoice {
   // Less is better: the cost of a plan, or without one what it takes at least.
   using Worth = std::tuple<double, Bytes, Bytes>;
 
-  Problem problem_;
+  const Problem& problem_;
   const Graph& graph_;
   Effort& effort_;
   const std::vector<VariantDecision> decisions_;
@@ -268,7 +258,7 @@ class EveryChoice {
     }
     best_->lower_bound = std::min(bound_, best_cost_);
     best_->bound_kind = kind_;
-    const bool proven = best_cost_ < kNoCost && best_cost_ <= bound_ * (1 + kSameCost);
+    const bool proven = best_cost_ < kNoCost && at_most(best_cost_, bound_);
     best_->status = proven ? PlanStatus::kOptimal : PlanStatus::kFeasible;
     return std::move(*best_);
   }

@@ -1,17 +1,11 @@
 #include "regen/search/portfolio/variant_refinement.h"
 
-#include <algorithm>
 #include <utility>
+
+#include "regen/search/build/variant_view.h"
 
 namespace regen::search {
 namespace {
-
-// Both take the same values, make the same, and leave the same behind.
-bool same_but_for_cost(const Graph& graph, VariantId a, VariantId b) {
-  return std::ranges::equal(graph.reads(a), graph.reads(b)) &&
-         std::ranges::equal(graph.makes(a), graph.makes(b)) &&
-         graph.overwrites(a) == graph.overwrites(b);
-}
 
 // The number of the fastest variant of the step's op with at most so much workspace.
 std::size_t fastest_choice(const Graph& graph, const Step& step, bool again, Bytes workspace) {

@@ -104,8 +104,16 @@ Result<Outcome> solve_addressed(const Planner& planner, const Problem& problem,
 
 Result<Outcome> best_addressed(std::span<const Planner* const> planners, const Problem& problem,
                                const AddressOptions& options, const Limits& limits) {
+  const auto same = [&](const Planner&) { return Result<Problem>(problem); };
+  return best_addressed(planners, same, options, limits);
+}
+
+Result<Outcome> best_addressed(std::span<const Planner* const> planners,
+                               const ProblemFor& problem_for, const AddressOptions& options,
+                               const Limits& limits) {
   Outcome best;
   for (const Planner* planner : planners) {
+    REGEN_ASSIGN(const Problem problem, problem_for(*planner));
     REGEN_ASSIGN(Outcome next, solve_addressed(*planner, problem, options, limits));
     const bool cheaper = !has_plan(best) || next.simulation.cost < best.simulation.cost;
     if (!has_plan(best) || (has_plan(next) && cheaper)) best = std::move(next);

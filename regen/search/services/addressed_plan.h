@@ -1,6 +1,7 @@
 // Plans that fit with their addresses: what an executor can run inside one arena.
 #pragma once
 
+#include <functional>
 #include <span>
 
 #include "regen/search/judge.h"
@@ -21,6 +22,11 @@ Result<Outcome> solve_addressed(const Planner& planner, const Problem& problem,
 // planners after it are not run.
 Result<Outcome> best_addressed(std::span<const Planner* const> planners, const Problem& problem,
                                const AddressOptions& options, const Limits& limits = {});
+// The same with a problem for each planner, asked for before it is run.
+using ProblemFor = std::function<Result<Problem>(const Planner& planner)>;
+Result<Outcome> best_addressed(std::span<const Planner* const> planners,
+                               const ProblemFor& problem_for, const AddressOptions& options,
+                               const Limits& limits = {});
 
 // True for an outcome whose plan may be used.
 bool has_plan(const Outcome& outcome);

@@ -29,7 +29,6 @@ class BackgroundSearch {
   bool ended() const { return ended_.load(std::memory_order_acquire); }
   // Asks the search to end soon with what it has.
   void stop() { stopped_.store(true, std::memory_order_relaxed); }
-  bool stopped() const { return stopped_.load(std::memory_order_relaxed); }
   void wait();
 
   const Problem& problem() const { return problem_; }

@@ -20,11 +20,6 @@ Result<search::Problem> problem_for(const RecordedStep& recorded, const PlanRequ
   return problem;
 }
 
-bool cheaper(const search::Outcome& one, const search::Outcome& other) {
-  return !search::has_plan(other) ||
-         (search::has_plan(one) && one.simulation.cost < other.simulation.cost);
-}
-
 // Where others may be asked, keeping everything says nothing about the least budget.
 std::vector<const search::Planner*> planners_for_least(const PlanRequest& request) {
   const bool only_one = request.planners.size() == 1;
@@ -121,15 +116,10 @@ Result<Link> link_for(const RecordedStep& recorded, const search::Planner& plann
 }
 
 Result<search::Outcome> search_plan(const RecordedStep& recorded, const PlanRequest& request) {
-  search::Outcome best;
-  for (const search::Planner* planner : request.planners) {
-    REGEN_ASSIGN(const search::Problem problem, problem_for(recorded, request, *planner));
-    REGEN_ASSIGN(search::Outcome next,
-                 search::solve_addressed(*planner, problem, recorded.addresses(), request.limits));
-    if (cheaper(next, best)) best = std::move(next);
-    if (planner->name == kKeepAll && search::has_plan(best)) break;  // no other plan is cheaper
-  }
-  return best;
+  return search::best_addressed(
+      request.planners,
+      [&](const search::Planner& planner) { return problem_for(recorded, request, planner); },
+      recorded.addresses(), request.limits);
 }
 
 Result<std::optional<PlannedStep>> least_plan(const RecordedStep& recorded,

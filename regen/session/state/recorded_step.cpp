@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "regen/execute/device/memory_meter.h"
+#include "regen/execute/placement/plan_memory.h"
 #include "regen/graph/analysis.h"
 #include "regen/plan/addresses.h"
 #include "regen/plan/explain.h"
@@ -45,16 +46,6 @@ Result<Bytes> library_bytes(execute::ExecutionDevice& device, Bytes before, bool
 
 Json number(double value) {
   return std::isfinite(value) ? Json(value) : Json(nullptr);
-}
-
-Status check_alignment(const Plan& plan, Bytes alignment) {
-  for (std::size_t i = 0; i < plan.addresses->size(); ++i) {
-    if ((*plan.addresses)[i] % alignment == 0) continue;
-    return bad_input("the plan's address " + std::to_string(i) + " is " +
-                     std::to_string((*plan.addresses)[i]) + ", expected a multiple of " +
-                     std::to_string(alignment));
-  }
-  return {};
 }
 
 bool moves_tensors(const Plan& plan) {
@@ -139,7 +130,7 @@ Result<PlannedStep> RecordedStep::accept(Plan plan, const PlanOrigin& origin) co
     REGEN_ASSIGN(AddressedPlan addressed, with_addresses(graph(), plan, options));
     plan = std::move(addressed.plan);
   }
-  REGEN_TRY(check_alignment(plan, device()->alignment()));
+  REGEN_TRY(execute::check_alignment(plan, device()->alignment()));
   SimulateOptions judge;
   if (moves_tensors(plan)) {
     REGEN_ASSIGN(judge.link, link_->get());

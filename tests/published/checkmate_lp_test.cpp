@@ -8,11 +8,12 @@
 #include "regen/models/zoo.h"
 #include "regen/plan/explain.h"
 #include "regen/plan/validate.h"
+#include "regen/published/options.h"
 #include "regen/search/judge.h"
 #include "tests/support/planners_by_name.h"
 #include "tests/support/stage_oracle.h"
 
-namespace regen::search {
+namespace regen::published {
 namespace {
 
 constexpr std::array kRoundings{Rounding::kSweep, Rounding::kHalf, Rounding::kRandomThreshold,
@@ -24,34 +25,33 @@ int how_many(int sample, int all) {
 }
 
 // A plan that is returned keeps its budget, as the validator sees it; false without a plan.
-bool expect_within_budget(const Problem& problem, const Outcome& outcome) {
+bool expect_within_budget(const search::Problem& problem, const search::Outcome& outcome) {
   if (!outcome.plan) {
-    EXPECT_NE(outcome.status, PlanStatus::kFeasible);
-    EXPECT_NE(outcome.status, PlanStatus::kOptimal);
+    EXPECT_NE(outcome.status, search::PlanStatus::kFeasible);
+    EXPECT_NE(outcome.status, search::PlanStatus::kOptimal);
     return false;
   }
   const auto validation = validate(*problem.graph, *outcome.plan, {.budget = problem.budget});
   EXPECT_TRUE(validation.ok()) << validation.error().message;
-  EXPECT_EQ(outcome.status, PlanStatus::kFeasible);
+  EXPECT_EQ(outcome.status, search::PlanStatus::kFeasible);
   EXPECT_LE(outcome.lower_bound, outcome.simulation.cost * (1 + 1e-9));
   return true;
 }
 
-void expect_bound_below(const Problem& problem, double optimum) {
-  const auto outcome = solve("lp_bound", problem);
+void expect_bound_below(const search::Problem& problem, double optimum) {
+  const auto outcome = search::solve("lp_bound", problem);
   ASSERT_TRUE(outcome.ok()) << outcome.error().message;
   EXPECT_FALSE(outcome->plan.has_value());
-  EXPECT_NE(outcome->status, PlanStatus::kInfeasible);
+  EXPECT_NE(outcome->status, search::PlanStatus::kInfeasible);
   EXPECT_LE(outcome->lower_bound, optimum * (1 + 1e-9));
 }
 
 // How many of the four have a plan.
-int expect_roundings_above(Problem problem, double optimum) {
+int expect_roundings_above(search::Problem problem, double optimum) {
   int plans = 0;
   for (const Rounding rounding : kRoundings) {
-    problem.options.rounding = rounding;
-    problem.options.samples = 3;
-    const auto outcome = solve("checkmate_lp", problem);
+    problem.options.extra = Options{.rounding = rounding, .samples = 3};
+    const auto outcome = search::solve("checkmate_lp", problem);
     if (!outcome.ok()) {
       ADD_FAILURE() << outcome.error().message;
       return plans;
@@ -71,9 +71,10 @@ struct Counts {
 
 // At every budget where the optimum changes.
 void expect_between_bound_and_roundings(const Graph& graph, bool gradients_again, Counts& counts) {
-  for (const testing::Tradeoff& best : testing::frontier_tradeoffs(graph, gradients_again)) {
+  for (const regen::testing::Tradeoff& best :
+       regen::testing::frontier_tradeoffs(graph, gradients_again)) {
     SCOPED_TRACE("budget " + std::to_string(best.peak));
-    Problem problem{.graph = &graph, .budget = best.peak + graph.fixed_bytes()};
+    search::Problem problem{.graph = &graph, .budget = best.peak + graph.fixed_bytes()};
     problem.options.recompute_gradients = gradients_again;
     expect_bound_below(problem, best.cost);
     counts.plans += expect_roundings_above(problem, best.cost);
@@ -89,7 +90,7 @@ TEST(CheckmateLp, TheOptimumLiesBetweenBoundAndRoundings) {
     Random random(static_cast<std::uint64_t>(seed) + 2'000'000);
     const bool gradients_again = seed % 2 == 0;
     const auto layers = static_cast<int>(random.between(1, gradients_again ? 4 : 6));
-    const Graph graph = testing::random_mirrored_graph(random, layers);
+    const Graph graph = regen::testing::random_mirrored_graph(random, layers);
     expect_between_bound_and_roundings(graph, gradients_again, counts);
     if (HasFailure()) return;
   }
@@ -103,10 +104,10 @@ TEST(CheckmateLp, AChainOfUnitsHasTheOptimumBetween) {
   const auto graph = zoo_graph("chain:8");
   ASSERT_TRUE(graph.ok());
   for (Bytes budget = 4; budget <= 10; ++budget) {
-    const Problem problem{.graph = &*graph, .budget = budget};
-    const auto optimum = solve("checkmate", problem);
+    const search::Problem problem{.graph = &*graph, .budget = budget};
+    const auto optimum = search::solve("checkmate", problem);
     ASSERT_TRUE(optimum.ok());
-    ASSERT_EQ(optimum->status, PlanStatus::kOptimal);
+    ASSERT_EQ(optimum->status, search::PlanStatus::kOptimal);
     expect_bound_below(problem, optimum->simulation.cost);
     EXPECT_EQ(expect_roundings_above(problem, optimum->simulation.cost), 4);
   }
@@ -115,19 +116,19 @@ TEST(CheckmateLp, AChainOfUnitsHasTheOptimumBetween) {
 // Draws once for each of `tries` seeds, at a random budget between what every plan needs and what
 // keeping everything takes. Returns how many had a plan.
 int expect_random_roundings_within_budget(const Graph& graph, int tries, Random& random) {
-  const auto keep_all = solve("keep_all", {.graph = &graph});
+  const auto keep_all = search::solve("keep_all", {.graph = &graph});
   if (!keep_all.ok()) std::abort();
   const Bytes low = structural_bound(graph).bytes;
   const Bytes high = std::max(low, keep_all->simulation.peak_bytes);
   int plans = 0;
   for (int i = 0; i < tries; ++i) {
-    Problem problem{.graph = &graph, .budget = random.between(low, high)};
-    problem.options.rounding = i % 2 == 0 ? Rounding::kRandomised : Rounding::kRandomThreshold;
-    problem.options.samples = 1;
+    search::Problem problem{.graph = &graph, .budget = random.between(low, high)};
+    const Rounding rounding = i % 2 == 0 ? Rounding::kRandomised : Rounding::kRandomThreshold;
+    problem.options.extra = Options{.rounding = rounding, .samples = 1};
     problem.options.seed = random.next();
     SCOPED_TRACE("budget " + std::to_string(*problem.budget) + ", seed " +
                  std::to_string(problem.options.seed));
-    const auto outcome = solve("checkmate_lp", problem);
+    const auto outcome = search::solve("checkmate_lp", problem);
     EXPECT_TRUE(outcome.ok());
     if (outcome.ok() && expect_within_budget(problem, *outcome)) ++plans;
   }
@@ -142,7 +143,7 @@ TEST(CheckmateLp, RandomRoundingsOfRandomGraphsKeepTheBudget) {
     SCOPED_TRACE("graph " + std::to_string(i));
     Random random(static_cast<std::uint64_t>(i) + 3'000'000);
     const Graph graph =
-        testing::random_mirrored_graph(random, static_cast<int>(random.between(2, 12)));
+        regen::testing::random_mirrored_graph(random, static_cast<int>(random.between(2, 12)));
     plans += expect_random_roundings_within_budget(graph, 2, random);
     if (HasFailure()) return;
   }
@@ -177,4 +178,4 @@ INSTANTIATE_TEST_SUITE_P(CheckmateLp, NetworkRoundings,
                          [](const auto& row) { return std::string(row.param.name); });
 
 }  // namespace
-}  // namespace regen::search
+}  // namespace regen::published

@@ -1,8 +1,8 @@
-#include "regen/search/heuristics/binomial.h"
+#include "regen/published/baselines/binomial.h"
 
 #include <algorithm>
 
-namespace regen::search {
+namespace regen::published {
 
 BinomialTable::BinomialTable(std::vector<double> costs, std::size_t max_slots)
     : costs_(std::move(costs)), prefix_(costs_.size() + 1, 0.0) {
@@ -112,4 +112,4 @@ std::vector<StoredBlock> BinomialTable::schedule(std::size_t slots) const {
   return stored;
 }
 
-}  // namespace regen::search
+}  // namespace regen::published

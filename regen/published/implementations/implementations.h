@@ -12,9 +12,8 @@
 #include <vector>
 
 #include "regen/search/build/variant_view.h"
-#include "regen/search/planner.h"
 
-namespace regen::search {
+namespace regen::published {
 
 // Variants of an op that read and make the same.
 struct Implementation {
@@ -50,8 +49,8 @@ class Implementations {
   std::optional<std::vector<ChosenImplementations>> all(std::size_t most) const;
   double cost(const ChosenImplementations& chosen) const;
   // Of each op the variants of its implementation, the preferred one first where it is among them.
-  Result<VariantView> view(const ChosenImplementations& chosen,
-                           const IdVector<OpId, VariantId>* preferred = nullptr) const;
+  Result<search::VariantView> view(const ChosenImplementations& chosen,
+                                   const IdVector<OpId, VariantId>* preferred = nullptr) const;
 
  private:
   void add(OpId op, std::size_t number);
@@ -68,22 +67,4 @@ class Implementations {
   IdVector<TensorId, char> extra_;  // made by some variants of its maker only
 };
 
-// What a quick plan for the graph, with one implementation for each op, makes of the problem. Less
-// is better: its cost, infinite without one, then the bytes that every plan takes.
-struct QuickWorth {
-  double cost = 0;
-  Bytes bound = 0;
-
-  auto operator<=>(const QuickWorth&) const = default;
-};
-QuickWorth quick_worth(const Problem& problem, const Graph& graph, Effort& effort);
-
-// The choice for a problem with a budget, judged by quick plans: of several that weigh bytes kept
-// for the backward pass against cost, then one op after the other changed for the better.
-// `preferred` are variants, such as algorithms, that suit the budget.
-Result<ChosenImplementations> choose_implementations(const Problem& problem,
-                                                     const Implementations& all,
-                                                     const IdVector<OpId, VariantId>& preferred,
-                                                     Effort& effort);
-
-}  // namespace regen::search
+}  // namespace regen::published

@@ -12,7 +12,7 @@
 #include "regen/graph/graph.h"
 #include "regen/plan/plan.h"
 
-namespace regen::search {
+namespace regen::published {
 
 // Stages first..last, both included.
 struct StageInterval {
@@ -32,9 +32,9 @@ class StageSchedule {
   void complete();
 
   const std::vector<StageInterval>& kept(TensorId t) const { return kept_[t]; }
-  // Ascending; empty before complete().
-  const std::vector<OpId>& computed(std::size_t stage) const { return computed_[stage]; }
   std::size_t num_stages() const { return computed_.size(); }
+  // All runs, stage by stage; empty before complete().
+  std::vector<OpId> sequence() const;
 
   // The step list that keeps exactly what S says, used or not, and releases a value that S does
   // not carry on right after its last use in the stage (at the stage's start if there is none).
@@ -48,4 +48,4 @@ class StageSchedule {
   std::vector<std::vector<OpId>> computed_;
 };
 
-}  // namespace regen::search
+}  // namespace regen::published

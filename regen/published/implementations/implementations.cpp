@@ -1,11 +1,12 @@
+#include "regen/published/implementations/implementations.h"
+
 #include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "regen/search/build/sequence.h"
-#include "regen/search/portfolio/implementation_choice.h"
 
-namespace regen::search {
+namespace regen::published {
 namespace {
 
 std::vector<TensorId> sorted(std::span<const TensorId> tensors) {
@@ -57,7 +58,7 @@ void Implementations::add(OpId op, std::size_t number) {
     if (overwrites) {
       const VariantId plain = graph_.variants(op)[other.variants.front()];
       if (contains(other.reads, own.reads)) other.variants.push_back(number);
-      joined = joined || can_replace(graph_, v, plain);
+      joined = joined || search::can_replace(graph_, v, plain);
     } else if (other.reads == own.reads) {
       other.variants.push_back(number);
       other.cost = std::min(other.cost, own.cost);
@@ -71,7 +72,7 @@ void Implementations::add(OpId op, std::size_t number) {
 ChosenImplementations Implementations::base() const {
   ChosenImplementations chosen(graph_.num_ops(), 0);
   for (OpId op : graph_.ops()) {
-    const VariantId base = base_variant(graph_, op);
+    const VariantId base = search::base_variant(graph_, op);
     const std::size_t number = base.index() - graph_.default_variant(op).index();
     for (std::size_t i = 0; i < of_[op].size(); ++i) {
       if (of_[op][i].variants.front() == number) chosen[op] = i;
@@ -189,8 +190,8 @@ std::optional<std::vector<ChosenImplementations>> Implementations::all(std::size
   return found;
 }
 
-Result<VariantView> Implementations::view(const ChosenImplementations& chosen,
-                                          const IdVector<OpId, VariantId>* preferred) const {
+Result<search::VariantView> Implementations::view(
+    const ChosenImplementations& chosen, const IdVector<OpId, VariantId>* preferred) const {
   IdVector<OpId, std::vector<std::size_t>> numbers(graph_.num_ops());
   for (OpId op : graph_.ops()) {
     numbers[op] = of_[op][chosen[op]].variants;
@@ -199,7 +200,7 @@ Result<VariantView> Implementations::view(const ChosenImplementations& chosen,
     const auto place = std::ranges::find(numbers[op], number);
     if (place != numbers[op].end()) std::rotate(numbers[op].begin(), place, place + 1);
   }
-  return VariantView::with_variants(graph_, std::move(numbers));
+  return search::VariantView::with_variants(graph_, std::move(numbers));
 }
 
 bool several_implementations(const Graph& graph) {
@@ -211,4 +212,4 @@ bool several_implementations(const Graph& graph) {
   return false;
 }
 
-}  // namespace regen::search
+}  // namespace regen::published

@@ -1,4 +1,4 @@
-#include "regen/search/heuristics/vdnn_rule.h"
+#include "regen/search/build/resting_values.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "regen/search/portfolio/implementation_plans.h"
+#include "regen/published/implementations/implementation_plans.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,19 +11,19 @@
 #include "regen/base/tolerance.h"
 #include "regen/plan/explain.h"
 #include "regen/plan/whereabouts.h"
+#include "regen/published/implementations/implementation_choice.h"
 #include "regen/search/bounds/covering_bound.h"
 #include "regen/search/build/checkpoint_plan.h"
 #include "regen/search/build/sequence.h"
 #include "regen/search/comparison.h"
 #include "regen/search/effort_fraction.h"
 #include "regen/search/judge.h"
-#include "regen/search/portfolio/implementation_choice.h"
 #include "regen/search/portfolio/portfolio.h"
 #include "regen/search/portfolio/variant_choice.h"
 #include "regen/search/portfolio/variant_refinement.h"
 #include "regen/search/registry.h"
 
-namespace regen::search {
+namespace regen::published {
 namespace {
 
 // So many choices, on graphs of so many ops, all get a quick plan, and the best a thorough one.
@@ -42,7 +42,8 @@ constexpr std::size_t kMostMonetOps = 500;
 
 class ImplementationPlans {
  public:
-  ImplementationPlans(const Problem& problem, Effort& effort, const PlanOneImplementation& plan)
+  ImplementationPlans(const search::Problem& problem, Effort& effort,
+                      const search::PlanAsItIs& plan)
       : problem_(problem),
         graph_(*problem.graph),
         effort_(effort),
@@ -50,11 +51,12 @@ class ImplementationPlans {
         all_(graph_),
         best_(problem) {}
 
-  Result<Proposal> run() {
-    Effort own(fraction_of(effort_, kBoundShare));
-    const double bound = covering_bound(graph_, problem_.link, *problem_.budget, own, host()).cost;
+  Result<search::Proposal> run() {
+    Effort own(search::fraction_of(effort_, kBoundShare));
+    const double bound =
+        search::covering_bound(graph_, problem_.link, *problem_.budget, own, host()).cost;
     effort_.add(own.work());
-    bound_ = std::max(std::isfinite(bound) ? bound : 0.0, least_cost(graph_));
+    bound_ = std::max(std::isfinite(bound) ? bound : 0.0, search::least_cost(graph_));
     std::optional<std::vector<ChosenImplementations>> few;
     few = all_.all(graph_.num_ops() <= kFewOps ? kFewChoices : 1);
     if (few && few->size() == 1) {
@@ -72,10 +74,10 @@ class ImplementationPlans {
   // Of all choices those that quick plans like best.
   Status try_best_of(std::vector<ChosenImplementations> choices) {
     REGEN_TRY(try_choice(all_.base(), kBaseShare));
-    Effort quick(fraction_of(effort_, kQuickShare));
+    Effort quick(search::fraction_of(effort_, kQuickShare));
     std::vector<std::pair<QuickWorth, std::size_t>> order;
     for (std::size_t i = 0; i < choices.size(); ++i) {
-      REGEN_ASSIGN(const VariantView view, all_.view(choices[i]));
+      REGEN_ASSIGN(const search::VariantView view, all_.view(choices[i]));
       order.emplace_back(quick_worth(problem_, view.graph(), quick), i);
     }
     effort_.add(quick.work());
@@ -90,7 +92,7 @@ class ImplementationPlans {
   Status try_promising() {
     REGEN_TRY(try_choice(all_.base(), kBaseShare));
     if (!wants_more()) return {};
-    Effort quick(fraction_of(effort_, kQuickShare));
+    Effort quick(search::fraction_of(effort_, kQuickShare));
     REGEN_ASSIGN(const Preferred preferred, algorithms_of_base(quick));
     REGEN_ASSIGN(const ChosenImplementations chosen,
                  choose_implementations(problem_, all_, preferred, quick));
@@ -102,13 +104,13 @@ class ImplementationPlans {
   // Variants that suit the budget where all take their base implementation.
   using Preferred = IdVector<OpId, VariantId>;
   Result<Preferred> algorithms_of_base(Effort& effort) const {
-    REGEN_ASSIGN(const VariantView base, all_.view(all_.base()));
+    REGEN_ASSIGN(const search::VariantView base, all_.view(all_.base()));
     Preferred preferred = base.chosen();
-    if (variant_decisions(base.graph()).empty()) return preferred;
-    Problem inner = problem_;
+    if (search::variant_decisions(base.graph()).empty()) return preferred;
+    search::Problem inner = problem_;
     inner.graph = &base.graph();
     inner.observer = nullptr;
-    REGEN_ASSIGN(const VariantView algorithms, choose_variants(inner, effort));
+    REGEN_ASSIGN(const search::VariantView algorithms, search::choose_variants(inner, effort));
     for (OpId op : graph_.ops()) preferred[op] = base.original(op, algorithms.chosen()[op]);
     return preferred;
   }
@@ -118,20 +120,20 @@ class ImplementationPlans {
   Status try_choice(const ChosenImplementations& chosen, double share) {
     if (std::ranges::find(tried_, chosen) != tried_.end()) return {};
     tried_.push_back(chosen);
-    REGEN_ASSIGN(const VariantView view, all_.view(chosen));
+    REGEN_ASSIGN(const search::VariantView view, all_.view(chosen));
     if (structural_bound(view.graph()).bytes > *problem_.budget) return {};
-    Effort own(fraction_of(effort_, share));
+    Effort own(search::fraction_of(effort_, share));
     const double least =
-        covering_bound(view.graph(), problem_.link, *problem_.budget, own, host()).cost;
+        search::covering_bound(view.graph(), problem_.link, *problem_.budget, own, host()).cost;
     // Plans in other orders than the graph's are sought elsewhere, but for what others propose.
     if (fits() && least >= cost() && chosen != all_.base()) {
       effort_.add(own.work());
       return {};
     }
-    Problem inner = problem_;
+    search::Problem inner = problem_;
     inner.graph = &view.graph();
     inner.observer = nullptr;  // its bounds are for that choice
-    REGEN_ASSIGN(Proposal proposal, plan_(inner, own));
+    REGEN_ASSIGN(search::Proposal proposal, plan_(inner, own));
     effort_.add(own.work());
     if (!proposal.plan) return {};
     return offer(view.original(std::move(*proposal.plan)), proposal.note);
@@ -140,11 +142,11 @@ class ImplementationPlans {
   // Its own plan, which may take different implementations in different runs, and one by its
   // choice.
   Status ask_monet(double share) {
-    const Planner* monet = planner_for(problem_, "monet");
+    const search::Planner* monet = search::planner_for(problem_, "monet");
     if (monet == nullptr || graph_.num_ops() > kMostMonetOps) return {};
-    Problem quiet = problem_;
+    search::Problem quiet = problem_;
     quiet.observer = nullptr;
-    auto outcome = solve(*monet, quiet, fraction_of(effort_, share));
+    auto outcome = search::solve(*monet, quiet, search::fraction_of(effort_, share));
     if (!outcome.ok()) return {};  // a graph that it cannot take
     effort_.add(outcome->work);
     if (!outcome->plan) return {};
@@ -157,47 +159,50 @@ class ImplementationPlans {
   // Each run takes the fastest variant for which there is room.
   Status offer(Plan plan, std::string note) {
     if (problem_.options.keep_order && !keeps_order(plan)) return {};
-    REGEN_ASSIGN(plan,
-                 with_fastest_variants(graph_, std::move(plan), problem_.link, *problem_.budget));
+    REGEN_ASSIGN(plan, search::with_fastest_variants(graph_, std::move(plan), problem_.link,
+                                                     *problem_.budget));
     REGEN_ASSIGN(const Simulation simulation, simulate(graph_, plan, {.link = problem_.link}));
     best_.offer({std::move(plan), simulation, std::move(note)});
     return {};
   }
 
-  bool fits() const { return best_.best() && within_limits(problem_, best_.best()->simulation); }
+  bool fits() const {
+    return best_.best() && search::within_limits(problem_, best_.best()->simulation);
+  }
   double cost() const { return best_.best()->simulation.cost; }
-  bool nothing_better() const { return fits() && cost() <= bound_ * (1 + kSameCost); }
+  bool nothing_better() const { return fits() && at_most(cost(), bound_); }
 
-  Result<Proposal> proposal() {
+  Result<search::Proposal> proposal() {
     const bool found = fits();
     const double best_cost = found ? cost() : std::numeric_limits<double>::infinity();
-    Proposal result = std::move(best_).proposal("no choice of implementations has a plan");
+    search::Proposal result = std::move(best_).proposal("no choice of implementations has a plan");
     if (!result.plan) return result;
     const bool in_order = keeps_order(*result.plan);
-    const double bound = in_order ? bound_ : bound_of_every_order(graph_, problem_, 1, effort_);
-    result.bound_kind = in_order ? BoundKind::kOrder : BoundKind::kEveryPlan;
-    result.lower_bound = std::min(std::max(bound, least_cost(graph_)), best_cost);
-    if (found && best_cost <= result.lower_bound * (1 + kSameCost)) {
-      result.status = PlanStatus::kOptimal;
+    const double bound =
+        in_order ? bound_ : search::bound_of_every_order(graph_, problem_, 1, effort_);
+    result.bound_kind = in_order ? search::BoundKind::kOrder : search::BoundKind::kEveryPlan;
+    result.lower_bound = std::min(std::max(bound, search::least_cost(graph_)), best_cost);
+    if (found && at_most(best_cost, result.lower_bound)) {
+      result.status = search::PlanStatus::kOptimal;
     }
     return result;
   }
 
-  const Problem& problem_;
+  const search::Problem& problem_;
   const Graph& graph_;
   Effort& effort_;
-  const PlanOneImplementation& plan_;
+  const search::PlanAsItIs& plan_;
   const Implementations all_;
-  BestCandidate best_;
+  search::BestCandidate best_;
   double bound_ = 0;
   std::vector<ChosenImplementations> tried_;
 };
 
 }  // namespace
 
-Result<Proposal> plan_implementations(const Problem& problem, Effort& effort,
-                                      const PlanOneImplementation& plan) {
+Result<search::Proposal> plan_implementations(const search::Problem& problem, Effort& effort,
+                                              const search::PlanAsItIs& plan) {
   return ImplementationPlans(problem, effort, plan).run();
 }
 
-}  // namespace regen::search
+}  // namespace regen::published

@@ -1,10 +1,10 @@
-#include "regen/search/build/stage_schedule.h"
+#include "regen/published/checkmate/stage_schedule.h"
 
 #include <algorithm>
 
 #include "regen/search/build/sequence.h"
 
-namespace regen::search {
+namespace regen::published {
 namespace {
 
 // S as the stages pass: which tensors are kept at the start of the present stage.
@@ -91,12 +91,18 @@ void StageSchedule::complete() {
       const OpId op = pending.back();
       pending.pop_back();
       computed.push_back(op);
-      for (TensorId t : graph_.reads(base_variant(graph_, op))) {
+      for (TensorId t : graph_.reads(search::base_variant(graph_, op))) {
         if (graph_.producer(t).valid() && !kept.kept(t)) want(graph_.producer(t));
       }
     }
     std::sort(computed.begin(), computed.end());
   }
+}
+
+std::vector<OpId> StageSchedule::sequence() const {
+  std::vector<OpId> all;
+  for (const std::vector<OpId>& ops : computed_) all.insert(all.end(), ops.begin(), ops.end());
+  return all;
 }
 
 Plan StageSchedule::compile() const {
@@ -107,8 +113,8 @@ Plan StageSchedule::compile() const {
   for (std::size_t stage = 0; stage < num_stages(); ++stage) {
     next.enter(stage + 1);
     for (OpId op : computed_[stage]) {
-      for (TensorId t : graph_.makes(base_variant(graph_, op))) last_use[t] = op;
-      for (TensorId t : graph_.reads(base_variant(graph_, op))) last_use[t] = op;
+      for (TensorId t : graph_.makes(search::base_variant(graph_, op))) last_use[t] = op;
+      for (TensorId t : graph_.reads(search::base_variant(graph_, op))) last_use[t] = op;
     }
     for (TensorId t : next.ending(stage)) {
       if (!last_use[t].valid()) plan.steps.push_back(Step::release(t));
@@ -120,15 +126,15 @@ Plan StageSchedule::compile() const {
                              (stage + 1 == num_stages() && graph_.kind(t) == TensorKind::kOutput);
         if (last_use[t] == op && !carried) plan.steps.push_back(Step::release(t));
       };
-      for (TensorId t : graph_.reads(base_variant(graph_, op))) release_if_done(t);
-      for (TensorId t : graph_.makes(base_variant(graph_, op))) release_if_done(t);
+      for (TensorId t : graph_.reads(search::base_variant(graph_, op))) release_if_done(t);
+      for (TensorId t : graph_.makes(search::base_variant(graph_, op))) release_if_done(t);
     }
     for (OpId op : computed_[stage]) {
-      for (TensorId t : graph_.makes(base_variant(graph_, op))) last_use[t] = OpId::none();
-      for (TensorId t : graph_.reads(base_variant(graph_, op))) last_use[t] = OpId::none();
+      for (TensorId t : graph_.makes(search::base_variant(graph_, op))) last_use[t] = OpId::none();
+      for (TensorId t : graph_.reads(search::base_variant(graph_, op))) last_use[t] = OpId::none();
     }
   }
   return plan;
 }
 
-}  // namespace regen::search
+}  // namespace regen::published

@@ -1,5 +1,5 @@
 // The dynamic program against exhaustive search over the same rules, on small chains.
-#include "regen/search/heuristics/binomial.h"
+#include "regen/published/baselines/binomial.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 
 #include "regen/base/random.h"
 
-namespace regen::search {
+namespace regen::published {
 namespace {
 
 // Least cost of re-runs, by trying at every reversal which values to store on the way. What is
@@ -106,4 +106,4 @@ TEST(Binomial, ScheduleStoresEachBlockOnceAtATime) {
 }
 
 }  // namespace
-}  // namespace regen::search
+}  // namespace regen::published

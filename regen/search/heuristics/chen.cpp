@@ -1,13 +1,15 @@
-// A range of segment sizes is tried, from none to three times the memory of the square-root rule;
-// the judge says which of the resulting plans is best.
+#include "regen/search/heuristics/chen.h"
+
+#include <cmath>
 #include <set>
 
-#include "regen/search/heuristics/chen.h"
 #include "regen/search/planner_list.h"
 
 namespace regen::search {
 namespace {
 
+// A range of segment sizes is tried, from none to three times the memory of the square-root rule;
+// the judge says which of the resulting plans is best.
 Result<Proposal> plan_greedy(const Problem& problem, CandidateSet set, Effort& effort) {
   const Graph& graph = *problem.graph;
   const int points = problem.options.greedy_points;
@@ -38,6 +40,16 @@ Result<Proposal> plan_greedy(const Problem& problem, CandidateSet set, Effort& e
 }
 
 }  // namespace
+
+std::vector<OpId> sqrt_checkpoints(const Problem& problem, CandidateSet set) {
+  const std::vector<OpId> candidates = candidate_checkpoints(problem, set);
+  const auto stride = static_cast<std::size_t>(std::sqrt(static_cast<double>(candidates.size())));
+  std::vector<OpId> chosen;
+  for (std::size_t i = stride; stride > 0 && i <= candidates.size(); i += stride) {
+    chosen.push_back(candidates[i - 1]);
+  }
+  return chosen;
+}
 
 std::vector<OpId> greedy_checkpoints(const Graph& graph, const std::vector<OpId>& candidates,
                                      const std::vector<OpId>& walk, double segment_bytes) {

@@ -1,6 +1,6 @@
 // Variants that read other values or make more of them: whole choices by brute force, and the plans
 // of `auto` against every sequence of runs in all variants.
-#include "regen/search/portfolio/implementation_choice.h"
+#include "regen/published/implementations/implementations.h"
 
 #include <gtest/gtest.h>
 
@@ -21,17 +21,18 @@
 #include "tests/support/random_graph.h"
 #include "tests/support/seeds.h"
 
-namespace regen::search {
+namespace regen::published {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kSame = 1e-9;
 
-bool claims(const Outcome& outcome) {
-  return outcome.status == PlanStatus::kFeasible || outcome.status == PlanStatus::kOptimal;
+bool claims(const search::Outcome& outcome) {
+  return outcome.status == search::PlanStatus::kFeasible ||
+         outcome.status == search::PlanStatus::kOptimal;
 }
 
-double cost_of(const Outcome& outcome) {
+double cost_of(const search::Outcome& outcome) {
   return claims(outcome) ? outcome.simulation.cost : kInfinity;
 }
 
@@ -75,10 +76,10 @@ TEST(Implementations, TheOutputAndTheMaskArePaidForOnlyWhereTheySave) {
   const Graph graph = sign_graph();
   for (const auto& [budget, cost] :
        {std::pair<Bytes, double>{108, 25}, {107, 25}, {84, 25}, {83, 26}, {77, 26}}) {
-    const Outcome outcome = *solve("auto", {.graph = &graph, .budget = budget});
+    const search::Outcome outcome = *search::solve("auto", {.graph = &graph, .budget = budget});
     ASSERT_TRUE(claims(outcome)) << budget << " " << outcome.note;
     EXPECT_EQ(outcome.simulation.cost, cost) << budget;
-    EXPECT_EQ(testing::cheapest_over_variants(graph, budget), cost) << budget;
+    EXPECT_EQ(regen::testing::cheapest_over_variants(graph, budget), cost) << budget;
   }
 }
 
@@ -108,8 +109,8 @@ TEST(Implementations, AllThatAreWholeAndWorthIt) {
   std::size_t more = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Random random(testing::first_seed() + seed);
-    const Graph graph = testing::random_graph_with_implementations(random, 3);
+    Random random(regen::testing::first_seed() + seed);
+    const Graph graph = regen::testing::random_graph_with_implementations(random, 3);
     const Implementations all(graph);
     const auto brute = whole_choices(graph, all);
     const auto found = all.all(10'000);
@@ -122,7 +123,7 @@ TEST(Implementations, AllThatAreWholeAndWorthIt) {
       const auto view = all.view(chosen);
       ASSERT_TRUE(view.ok()) << view.error().message;
       for (OpId op : graph.ops()) {
-        EXPECT_EQ(base_variant(view->graph(), op), view->graph().default_variant(op));
+        EXPECT_EQ(search::base_variant(view->graph(), op), view->graph().default_variant(op));
       }
       ChosenImplementations settled = chosen;
       EXPECT_TRUE(all.settle(settled));
@@ -160,25 +161,25 @@ struct Counts {
 
 void compare_with_all_sequences(const Graph& graph, Bytes budget, const Limits& limits,
                                 Counts& counts) {
-  Problem problem{.graph = &graph, .budget = budget};
+  search::Problem problem{.graph = &graph, .budget = budget};
   problem.options.keep_order = true;
-  const auto outcome = solve("auto", problem, limits);
+  const auto outcome = search::solve("auto", problem, limits);
   ASSERT_TRUE(outcome.ok()) << outcome.error().message;
-  const auto best = testing::cheapest_over_variants(graph, budget);
+  const auto best = regen::testing::cheapest_over_variants(graph, budget);
   EXPECT_LE(outcome->lower_bound, best.value_or(kInfinity) * (1 + kSame)) << budget;
   if (!best) {
     EXPECT_FALSE(claims(*outcome));
     return;
   }
   // To make a result of the step once more at its end, for the room meanwhile, is beyond planners.
-  const auto kept = testing::cheapest_over_variants(graph, budget, true);
+  const auto kept = regen::testing::cheapest_over_variants(graph, budget, true);
   if (!claims(*outcome) && !kept) return;
   ++counts.compared;
   counts.without_a_plan += !claims(*outcome);
   if (!claims(*outcome)) return;
   EXPECT_TRUE(validate(graph, *outcome->plan, {.budget = budget}).ok());
   EXPECT_GE(outcome->simulation.cost, *best * (1 - kSame));
-  EXPECT_TRUE(outcome->status != PlanStatus::kOptimal ||
+  EXPECT_TRUE(outcome->status != search::PlanStatus::kOptimal ||
               outcome->simulation.cost <= *best * (1 + kSame));
   counts.equal += outcome->simulation.cost <= kept.value_or(kInfinity) * (1 + kSame);
   counts.others += std::ranges::any_of(outcome->plan->steps, [](const Step& step) {
@@ -188,10 +189,10 @@ void compare_with_all_sequences(const Graph& graph, Bytes budget, const Limits& 
 
 TEST(Implementations, AutoAgainstEverySequenceInAllVariants) {
   Counts counts;
-  for (std::uint64_t seed = 0; seed < (testing::exhaustive() ? 500 : 60); ++seed) {
+  for (std::uint64_t seed = 0; seed < (regen::testing::exhaustive() ? 500 : 60); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Random random(testing::first_seed() + seed);
-    const Graph graph = testing::random_graph_with_implementations(random, 2 + seed % 2);
+    Random random(regen::testing::first_seed() + seed);
+    const Graph graph = regen::testing::random_graph_with_implementations(random, 2 + seed % 2);
     const Bytes low = structural_bound(graph).bytes;
     const Bytes high = live_bytes_keep_all(graph).peak_bytes;
     for (int point = 0; point < 3; ++point) {
@@ -209,10 +210,11 @@ TEST(Implementations, AutoAgainstEverySequenceInAllVariants) {
 // With views, updates, results in place, and costs that follow no rule.
 TEST(Implementations, AutoOnWholeStepsAgainstEverySequence) {
   Counts counts;
-  for (std::uint64_t seed = 0; seed < (testing::exhaustive() ? 500 : 60); ++seed) {
+  for (std::uint64_t seed = 0; seed < (regen::testing::exhaustive() ? 500 : 60); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Random random(testing::first_seed() + seed);
-    const Graph graph = testing::random_training_graph(random, {.max_layers = 2, .oddities = 0});
+    Random random(regen::testing::first_seed() + seed);
+    const Graph graph =
+        regen::testing::random_training_graph(random, {.max_layers = 2, .oddities = 0});
     const auto planned =
         std::ranges::count_if(graph.tensors(), [&](TensorId t) { return !graph.fixed(t); });
     if (planned > 14) continue;
@@ -231,16 +233,16 @@ TEST(Implementations, AutoOnWholeStepsAgainstEverySequence) {
 TEST(Implementations, AutoIsNeverWorseThanMonet) {
   int compared = 0;
   int better = 0;
-  for (std::uint64_t seed = 0; seed < (testing::exhaustive() ? 100 : 8); ++seed) {
-    Random random(testing::first_seed() + seed);
-    const Graph graph =
-        testing::random_graph_with_implementations(random, 4 + static_cast<int>(seed % 8), 1 << 20);
+  for (std::uint64_t seed = 0; seed < (regen::testing::exhaustive() ? 100 : 8); ++seed) {
+    Random random(regen::testing::first_seed() + seed);
+    const Graph graph = regen::testing::random_graph_with_implementations(
+        random, 4 + static_cast<int>(seed % 8), 1 << 20);
     const Bytes low = structural_bound(graph).bytes;
     const Bytes high = live_bytes_keep_all(graph).peak_bytes;
     for (int point = 0; point < 3; ++point) {
-      const Problem problem{.graph = &graph, .budget = low + (high - low) * point / 3};
-      const Outcome mine = *solve("auto", problem, {.work = 2'000'000});
-      const auto monet = solve("monet", problem, {.work = 300'000});
+      const search::Problem problem{.graph = &graph, .budget = low + (high - low) * point / 3};
+      const search::Outcome mine = *search::solve("auto", problem, {.work = 2'000'000});
+      const auto monet = search::solve("monet", problem, {.work = 300'000});
       ASSERT_TRUE(monet.ok()) << monet.error().message;
       if (!claims(*monet)) continue;
       ++compared;
@@ -253,4 +255,4 @@ TEST(Implementations, AutoIsNeverWorseThanMonet) {
 }
 
 }  // namespace
-}  // namespace regen::search
+}  // namespace regen::published

@@ -4,13 +4,15 @@
 #include <numeric>
 
 #include "regen/graph/analysis.h"
+#include "regen/published/baselines/binomial.h"
+#include "regen/published/checkmate/artifact_accounting.h"
+#include "regen/published/checkmate/stage_schedule.h"
+#include "regen/published/options.h"
+#include "regen/published/planner_list.h"
 #include "regen/search/build/checkpoint_plan.h"
 #include "regen/search/build/sequence.h"
-#include "regen/search/build/stage_schedule.h"
-#include "regen/search/heuristics/binomial.h"
-#include "regen/search/planner_list.h"
 
-namespace regen::search {
+namespace regen::published {
 namespace {
 
 // The dynamic program is cubic in the blocks; longer chains are cut into this many blocks of
@@ -49,7 +51,7 @@ BlockChain make_chain(const Graph& graph, std::size_t most_blocks) {
   for (OpId op : graph.ops()) {
     const bool forward = graph.phase(op) == Phase::kForward;
     prefix[op.index() + 1] =
-        prefix[op.index()] + (forward ? graph.rerun_cost(base_variant(graph, op)) : 0.0);
+        prefix[op.index()] + (forward ? graph.rerun_cost(search::base_variant(graph, op)) : 0.0);
   }
   std::vector<double> until;
   for (OpId op : points) until.push_back(prefix[op.index() + 1]);
@@ -79,7 +81,7 @@ void find_reversal_stages(const Graph& graph, BlockChain& chain) {
   std::int64_t reached = blocks;  // blocks reached.. have been started
   for (OpId op : graph.ops()) {
     if (graph.phase(op) == Phase::kForward) continue;
-    for (TensorId t : graph.reads(base_variant(graph, op))) {
+    for (TensorId t : graph.reads(search::base_variant(graph, op))) {
       const OpId maker = graph.producer(t);
       if (!maker.valid() || graph.phase(maker) != Phase::kForward) continue;
       // The loss reads the last block without reversing it.
@@ -94,7 +96,7 @@ void find_reversal_stages(const Graph& graph, BlockChain& chain) {
 // Gradients stay until their last use, the value just made for one stage, and a forward value
 // that cannot be recomputed to the end.
 void keep_always(const Graph& graph, StageSchedule& schedule) {
-  const IdVector<OpId, char> repeatable = repeatable_ops(graph, /*forward_only=*/true);
+  const IdVector<OpId, char> repeatable = search::repeatable_ops(graph, /*forward_only=*/true);
   const auto end = static_cast<std::int64_t>(graph.num_ops()) - 1;
   for (TensorId t : graph.tensors()) {
     const OpId maker = graph.producer(t);
@@ -131,10 +133,11 @@ void keep_blocks(const Graph& graph, const BlockChain& chain, StageSchedule& sch
   }
 }
 
-Result<Candidate> plan_slots(const Problem& problem, const BlockChain& chain,
-                             const BinomialTable& table, std::size_t slots, Effort& effort) {
+Result<search::Candidate> plan_slots(const search::Problem& problem, const BlockChain& chain,
+                                     const BinomialTable& table, std::size_t slots,
+                                     Effort& effort) {
   const Graph& graph = *problem.graph;
-  const bool plain = &accounting_of(problem) == &plain_accounting();
+  const bool plain = !counts_as_artifact(problem);
   const auto stages = static_cast<std::int64_t>(graph.num_ops());
   StageSchedule schedule(graph);
   keep_always(graph, schedule);
@@ -149,9 +152,10 @@ Result<Candidate> plan_slots(const Problem& problem, const BlockChain& chain,
     for (TensorId t : graph.outputs(end)) schedule.keep(t, made + 1, last);
   }
   schedule.complete();
-  Candidate candidate{.note = format_count(slots, "checkpoint slot") + " on a chain of " +
-                              format_count(chain.ends.size(), "block")};
-  REGEN_ASSIGN(candidate.plan, accounting_of(problem).plan(graph, schedule));
+  search::Candidate candidate{.note = format_count(slots, "checkpoint slot") + " on a chain of " +
+                                      format_count(chain.ends.size(), "block")};
+  candidate.plan =
+      plain ? search::plan_from_sequence(graph, schedule.sequence()) : schedule.compile();
   effort.add(static_cast<std::int64_t>(candidate.plan.steps.size()));
   REGEN_ASSIGN(candidate.simulation, simulate(graph, candidate.plan, {.link = problem.link}));
   return candidate;
@@ -159,19 +163,19 @@ Result<Candidate> plan_slots(const Problem& problem, const BlockChain& chain,
 
 }  // namespace
 
-Result<Proposal> plan_griewank(const Problem& problem, Effort& effort) {
+Result<search::Proposal> plan_griewank(const search::Problem& problem, Effort& effort) {
   const Graph& graph = *problem.graph;
-  REGEN_TRY(accounting_of(problem).check(graph));
-  REGEN_TRY(check_sequences_possible(graph));
+  REGEN_TRY(search::accounting_of(problem).check(graph));
+  REGEN_TRY(search::check_sequences_possible(graph));
   const bool in_haste =
       effort.seconds_left() < kLowEffortSeconds || effort.work_left() < kLowEffortWork;
   BlockChain chain = make_chain(graph, in_haste ? kMaxBlocksOfLowEffort : kMaxBlocks);
   if (chain.ends.empty()) {
-    return Proposal{.status = PlanStatus::kUnknown,
-                    .note = "the forward graph has no articulation points to store"};
+    return search::Proposal{.status = search::PlanStatus::kUnknown,
+                            .note = "the forward graph has no articulation points to store"};
   }
   find_reversal_stages(graph, chain);
-  const std::optional<std::int64_t> wanted = problem.options.slots;
+  const std::optional<std::int64_t> wanted = options_of(problem).slots;
   if (wanted && (*wanted < 1 || *wanted > 1'000'000)) {
     return bad_input("slots: " + std::to_string(*wanted) +
                      " is out of range, expected 1 to 1000000");
@@ -179,13 +183,13 @@ Result<Proposal> plan_griewank(const Problem& problem, Effort& effort) {
   const std::size_t most = std::min(
       {chain.ends.size(), kMaxSlots, static_cast<std::size_t>(wanted.value_or(1'000'000))});
   const BinomialTable table(chain.costs, most);
-  BestCandidate best(problem);
+  search::BestCandidate best(problem);
   for (std::size_t slots = wanted ? most : 1; slots <= most; ++slots) {
     if (best.best() && effort.exhausted()) break;
-    REGEN_ASSIGN(Candidate candidate, plan_slots(problem, chain, table, slots, effort));
+    REGEN_ASSIGN(search::Candidate candidate, plan_slots(problem, chain, table, slots, effort));
     best.offer(std::move(candidate));
   }
   return std::move(best).proposal("no number of slots was tried");
 }
 
-}  // namespace regen::search
+}  // namespace regen::published

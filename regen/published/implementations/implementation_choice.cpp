@@ -1,15 +1,13 @@
-#include "regen/search/portfolio/implementation_choice.h"
+#include "regen/published/implementations/implementation_choice.h"
 
 #include <algorithm>
 #include <limits>
 #include <tuple>
 #include <utility>
 
-#include "regen/plan/explain.h"
-#include "regen/search/build/sequence.h"
 #include "regen/search/local/local_search.h"
 
-namespace regen::search {
+namespace regen::published {
 namespace {
 
 constexpr double kNoCost = std::numeric_limits<double>::infinity();
@@ -80,7 +78,7 @@ class WeighedChoice {
 
 class QuickImplementations {
  public:
-  QuickImplementations(const Problem& problem, const Implementations& all,
+  QuickImplementations(const search::Problem& problem, const Implementations& all,
                        const IdVector<OpId, VariantId>& preferred, Effort& effort)
       : problem_(problem),
         graph_(*problem.graph),
@@ -138,7 +136,7 @@ class QuickImplementations {
 
   Status offer(ChosenImplementations chosen) {
     if (known_ && (effort_.exhausted() || chosen == best_)) return {};
-    REGEN_ASSIGN(const VariantView view, all_.view(chosen, &preferred_));
+    REGEN_ASSIGN(const search::VariantView view, all_.view(chosen, &preferred_));
     const QuickWorth worth = quick_worth(problem_, view.graph(), effort_);
     if (known_ && worth >= worth_) return {};
     known_ = true;
@@ -147,7 +145,7 @@ class QuickImplementations {
     return {};
   }
 
-  Problem problem_;
+  search::Problem problem_;
   const Graph& graph_;
   const Implementations& all_;
   const IdVector<OpId, VariantId>& preferred_;
@@ -159,23 +157,16 @@ class QuickImplementations {
 
 }  // namespace
 
-QuickWorth quick_worth(const Problem& problem, const Graph& graph, Effort& effort) {
-  const Bytes bound = structural_bound(graph).bytes;
-  if (bound > *problem.budget || !check_sequences_possible(graph).ok()) return {kNoCost, bound};
-  Problem inner = problem;
-  inner.graph = &graph;
-  inner.observer = nullptr;
-  LocalSearch search(inner, effort);
-  search.start_in_blocks();
-  search.start();
-  return {search.best() ? search.best()->cost : kNoCost, bound};
+QuickWorth quick_worth(const search::Problem& problem, const Graph& graph, Effort& effort) {
+  const search::QuickPlan quick = search::quick_plan(problem, graph, effort);
+  return {quick.cost(), quick.bound};
 }
 
-Result<ChosenImplementations> choose_implementations(const Problem& problem,
+Result<ChosenImplementations> choose_implementations(const search::Problem& problem,
                                                      const Implementations& all,
                                                      const IdVector<OpId, VariantId>& preferred,
                                                      Effort& effort) {
   return QuickImplementations(problem, all, preferred, effort).best();
 }
 
-}  // namespace regen::search
+}  // namespace regen::published

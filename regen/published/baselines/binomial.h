@@ -24,7 +24,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace regen::search {
+namespace regen::published {
 
 // A checkpoint of block `block` (counted from 0) that is stored in the sweep that begins the
 // reversal of block `from` (m: in the first forward pass), until block - 1 has been reversed.
@@ -82,4 +82,4 @@ class BinomialTable {
   std::vector<Layer> layers_;
 };
 
-}  // namespace regen::search
+}  // namespace regen::published
