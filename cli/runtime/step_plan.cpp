@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
-#include "cli/options.h"
-#include "cli/planner_options.h"
-#include "cli/planners.h"
+#include "cli/options/options.h"
+#include "cli/options/planner_options.h"
+#include "cli/options/planners.h"
 #include "regen/session/budget.h"
 #include "regen/session/state/plan_search.h"
 
