@@ -9,6 +9,7 @@
 #include "cli/output/output.h"
 #include "regen/base/text.h"
 #include "regen/plan/whereabouts.h"
+#include "regen/search/planner.h"
 
 namespace regen::cli {
 namespace {
@@ -169,7 +170,7 @@ Json price_json(const PricedPlan& priced, std::size_t max_rows) {
   Json json{{"budget_bytes", price.budget},
             {"cost_unit", to_string(priced.graph.cost_unit())},
             {"lower_bound", json_number(price.bound)},
-            {"bound_kind", "order"},
+            {"bound_kind", to_string(search::BoundKind::kOrder)},
             {"least_cost", json_number(price.least_cost)},
             {"price_per_gib", json_number(price.per_byte * kGib)},
             {"more_bytes", price.more},

@@ -17,6 +17,8 @@ Json point_json(const SweepPoint& point) {
            {"seconds", json_number(point.seconds)},
            {"note", point.note}};
   if (has_bound(point)) row["lower_bound"] = json_number(point.lower_bound);
+  // Also of an infeasible point: none of these plans fits.
+  if (point.begun) row["bound_kind"] = to_string(point.bound_kind);
   if (!point.found()) return row;
   row["cost"] = json_number(point.simulation.cost);
   row["overhead"] = json_number(point.simulation.overhead);
@@ -27,10 +29,18 @@ Json point_json(const SweepPoint& point) {
   return row;
 }
 
-constexpr std::string_view kColumns[]{
-    "planner",    "budget_bytes",          "status",  "cost",       "overhead",
-    "peak_bytes", "activation_peak_bytes", "seconds", "recomputed", "lower_bound",
-    "gap"};
+constexpr std::string_view kColumns[]{"planner",
+                                      "budget_bytes",
+                                      "status",
+                                      "cost",
+                                      "overhead",
+                                      "peak_bytes",
+                                      "activation_peak_bytes",
+                                      "seconds",
+                                      "recomputed",
+                                      "lower_bound",
+                                      "gap",
+                                      "bound_kind"};
 
 // What a point does not have stays empty.
 std::string csv_cell(const Json& row, std::string_view column) {

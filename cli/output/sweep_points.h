@@ -16,6 +16,7 @@ struct SweepPoint {
   search::PlanStatus status = search::PlanStatus::kUnknown;
   Simulation simulation;
   double lower_bound = 0;
+  search::BoundKind bound_kind = search::BoundKind::kEveryPlan;
   double gap = 0;
   double seconds = 0;
   std::string note;

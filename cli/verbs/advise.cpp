@@ -9,6 +9,7 @@
 #include "cli/options/options.h"
 #include "cli/options/planner_options.h"
 #include "cli/options/planners.h"
+#include "cli/output/bound_text.h"
 #include "cli/output/output.h"
 #include "cli/verbs/verbs.h"
 #include "regen/base/parallel.h"
@@ -184,12 +185,30 @@ std::string batch_note(const BatchedGraph& batched) {
   return note + "\n";
 }
 
+// Whether something is proven: all plans of a kind cost at least so much, or none of them fits.
+bool has_proof(const Point& point) {
+  return point.found() || point.outcome.status == search::PlanStatus::kInfeasible;
+}
+
+std::string bound_cell(const Point& point) {
+  return has_proof(point) ? std::string(bound_plans(point.outcome.bound_kind)) : "";
+}
+
+std::string bound_legend(const std::vector<Point>& points) {
+  std::vector<search::BoundKind> kinds;
+  for (const Point& point : points) {
+    if (has_proof(point)) kinds.push_back(point.outcome.bound_kind);
+  }
+  return bound_note(kinds);
+}
+
 std::string table_text(const LoadedGraph& loaded, const std::vector<Point>& points) {
   const CostUnit unit = loaded.graph.cost_unit();
   Table table({{"budget", Table::Align::kRight},
                {"time", Table::Align::kRight},
                {"over", Table::Align::kRight},
                {"at least", Table::Align::kRight},
+               {"bound over"},
                {"run again", Table::Align::kRight},
                {"moved", Table::Align::kRight},
                {"one more GiB saves", Table::Align::kRight},
@@ -199,13 +218,14 @@ std::string table_text(const LoadedGraph& loaded, const std::vector<Point>& poin
     const Simulation& simulation = point.outcome.simulation;
     if (!point.found()) {
       const std::string status(to_string(point.outcome.status));
-      table.add(
-          {format_bytes(point.budget), status, "", "", "", "", "", batch_text(point.largest), ""});
+      table.add({format_bytes(point.budget), status, "", "", bound_cell(point), "", "", "",
+                 batch_text(point.largest), ""});
       continue;
     }
     table.add({format_bytes(point.budget), format_cost(simulation.cost, unit),
                percent(simulation.overhead), format_cost(point.outcome.lower_bound, unit),
-               std::to_string(simulation.recomputed), format_bytes(simulation.offloaded_bytes),
+               bound_cell(point), std::to_string(simulation.recomputed),
+               format_bytes(simulation.offloaded_bytes),
                point.per_gib ? format_cost(*point.per_gib, unit) : "", batch_text(point.largest),
                point.knee ? "knee" : ""});
   }
@@ -249,7 +269,9 @@ Status run_advise(const Arguments& arguments) {
   carry_over(points);
   price(points);
   REGEN_TRY(find_batches(arguments, loaded, batched, *planner, limits.batch, points));
-  if (!arguments.json) return print(table_text(loaded, points) + batch_note(batched));
+  if (!arguments.json) {
+    return print(table_text(loaded, points) + bound_legend(points) + batch_note(batched));
+  }
   Json rows = Json::array();
   for (const Point& point : points) rows.push_back(point_json(point));
   return print_json(rows);

@@ -6,6 +6,7 @@
 #include "cli/options/options.h"
 #include "cli/options/planner_options.h"
 #include "cli/options/planners.h"
+#include "cli/output/bound_text.h"
 #include "cli/output/output.h"
 #include "cli/output/schedule_text.h"
 #include "cli/output/search_log.h"
@@ -121,7 +122,8 @@ std::string report_text(const LoadedGraph& loaded, const Report& report) {
                       (outcome.note.empty() ? "" : " (" + outcome.note + ")")},
       {"cost", full_cost(simulation.cost, graph.cost_unit()) + ", " + percent(simulation.overhead) +
                    " over keeping everything; at least " +
-                   full_cost(outcome.lower_bound, graph.cost_unit()) + ", gap " +
+                   full_cost(outcome.lower_bound, graph.cost_unit()) + " (" +
+                   std::string(bound_plans(outcome.bound_kind)) + "), gap " +
                    decimals(100 * outcome.gap, 1) + " %"},
       {"memory", memory_text(graph, report)},
       {"budget", report.budget ? full_bytes(*report.budget) : "none"},

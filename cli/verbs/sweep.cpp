@@ -89,6 +89,7 @@ Status solve_point(const Arguments& arguments, const LoadedGraph& loaded, const 
   point.status = outcome.status;
   point.simulation = std::move(outcome.simulation);
   point.lower_bound = outcome.lower_bound;
+  point.bound_kind = outcome.bound_kind;
   point.gap = outcome.gap;
   point.seconds = outcome.seconds;
   point.note = std::move(outcome.note);
