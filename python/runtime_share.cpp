@@ -79,6 +79,13 @@ bool tell(DeviceLease& job, const std::vector<std::pair<Bytes, double>>& points,
   return value_or_raise(job.tell(curve));
 }
 
+// As the daemon may ask for it; returns the bytes that are still on the device.
+Bytes make_room(MovableJobMemory& memory, const std::string& depth) {
+  const share::Depth parsed = value_or_raise(share::parse_depth(depth));
+  const py::gil_scoped_release unlocked;
+  return memory.make_room(parsed);
+}
+
 // `device`: where work may still be under way; empty when none is.
 void end(DeviceLease& job, const std::string& device, bool gives_back) {
   const py::gil_scoped_release unlocked;
@@ -100,7 +107,9 @@ void bind_share(py::module_& module) {
   py::class_<MovableJobMemory, share::MovableMemory, std::shared_ptr<MovableJobMemory>>(module,
                                                                                         "JobMemory")
       .def(py::init<>())
-      .def_property_readonly("problem", &MovableJobMemory::problem)
+      .def("make_room", &make_room)
+      .def("take_problems", &MovableJobMemory::take_problems,
+           py::call_guard<py::gil_scoped_release>())
       .def(
           "set_state",
           [](const MovableJobMemory& self, std::shared_ptr<execute::StateArena> state) {

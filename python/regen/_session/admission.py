@@ -3,6 +3,7 @@ between two steps, and gets out of the way when it is asked to.
 """
 
 import dataclasses
+import warnings
 import weakref
 
 from regen import _runtime
@@ -84,8 +85,17 @@ class Admission:
 
     def look(self):
         """The bytes that the job may use from now on. Inside a hold, and between two steps."""
+        self.warn()
         self.limit = self.job.limit()
         return self.limit
+
+    def warn(self):
+        """Why memory did not go when the daemon asked for it, each reason once. It was asked for on another thread, or inside of a step."""
+        for problem in self.memory.take_problems():
+            warnings.warn(
+                f"regen: job '{self.job.name}' could not move its memory off the device for another job: {problem}. Jobs that wait for these "
+                "bytes go on waiting. Give the job more host memory (copies are pinned), or start it with `regen share run --deepest pause`: "
+                "then it is not asked", stacklevel=2)
 
     def pack(self, model, optimizer):
         """The state into one arena, where it may have to leave. Inside a hold; cheap when it is there already."""
