@@ -30,9 +30,9 @@ session::DeviceScope scope_of(const std::shared_ptr<share::DeviceLease>& job,
   return [job, device](const std::function<Status()>& work) -> Status {
     REGEN_TRY(job->begin());
     const Status status = work();
-    share::ReleaseOptions afterwards;
-    if (!device->torch_device().is_cpu()) afterwards.finish = [device] { device->finish(); };
-    job->end(afterwards);
+    share::ReleaseOptions release_options;
+    if (!device->torch_device().is_cpu()) release_options.finish = [device] { device->finish(); };
+    job->end(release_options);
     return status;
   };
 }

@@ -23,11 +23,11 @@ SearchLog::~SearchLog() {
 search::SearchObserver SearchLog::observer() {
   if (!asked_ && !progress_wanted()) return {};
   return [this](double seconds, std::optional<double> incumbent, double lower_bound) {
-    tell(seconds, incumbent, lower_bound);
+    note(seconds, incumbent, lower_bound);
   };
 }
 
-void SearchLog::tell(double seconds, std::optional<double> incumbent, double lower_bound) {
+void SearchLog::note(double seconds, std::optional<double> incumbent, double lower_bound) {
   const std::lock_guard lock(mutex_);
   const bool cheaper = incumbent && (!state_.incumbent || *incumbent < *state_.incumbent);
   const bool closer = lower_bound > state_.lower_bound;

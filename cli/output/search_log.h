@@ -32,7 +32,7 @@ class SearchLog {
     double lower_bound = 0;
   };
 
-  void tell(double seconds, std::optional<double> incumbent, double lower_bound);
+  void note(double seconds, std::optional<double> incumbent, double lower_bound);
   void write();
   std::string line() const;
 

@@ -286,7 +286,7 @@ void add_advise(CLI::App& app, Action& action) {
                "  regen advise graph.json --cost graph --points 20 --time-limit 2");
   auto arguments = std::make_shared<Arguments>();
   add_graph(verb, arguments->graph);
-  verb.add_option("--planner", arguments->planner, "Who plans (default auto)")->type_name("NAME");
+  verb.add_option("--planner", arguments->planner, "The planner (default auto)")->type_name("NAME");
   add_parsed(verb, "--points", arguments->points, whole_number(2, 1000), "N",
              "Budgets, from what every plan needs to what keeping everything takes (default 12)");
   add_parsed(verb, "--batch", arguments->batch, whole_number(1, kMaxBatch), "N",

@@ -23,7 +23,7 @@ struct Arguments {
 
 // Beyond this dot needs minutes, because every long edge passes through every row.
 constexpr std::size_t kMostOpsForDot = 60;
-// Nobody can read the picture beyond this.
+// Beyond this the picture is not readable.
 constexpr std::size_t kMostDrawnOps = 5000;
 
 // Graphviz lays small graphs out itself; large ones get their places here.

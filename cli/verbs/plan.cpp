@@ -235,7 +235,7 @@ void add_plan(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<Arguments>();
   add_graph(verb, arguments->graph);
   add_budget(verb, arguments->budget);
-  verb.add_option("--planner", arguments->planner, "Who plans (default auto)")->type_name("NAME");
+  verb.add_option("--planner", arguments->planner, "The planner (default auto)")->type_name("NAME");
   add_planner_options(verb, arguments->options);
   add_limits(verb, arguments->limits);
   verb.add_flag("--progress", arguments->progress,
