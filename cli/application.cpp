@@ -5,7 +5,7 @@
 #include <new>
 #include <vector>
 
-#include "cli/output.h"
+#include "cli/output/output.h"
 
 namespace regen::cli {
 

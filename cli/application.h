@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "cli/verbs.h"
+#include "cli/verbs/verbs.h"
 
 namespace regen::cli {
 

@@ -1,7 +1,7 @@
 // The program `regen`.
 #include "cli/application.h"
 #include "cli/runtime_verbs.h"
-#include "cli/verbs.h"
+#include "cli/verbs/verbs.h"
 
 namespace regen::cli {
 namespace {

@@ -10,7 +10,7 @@ namespace py = pybind11;
 namespace regen {
 namespace {
 
-// What is told of one module after another, as bytes that are compared and never read.
+// The facts about one module after another, as bytes that are compared and never read.
 class StructureBytes {
  public:
   template <typename T>

@@ -30,9 +30,9 @@ session::DeviceScope scope_of(const std::shared_ptr<share::DeviceLease>& job,
   return [job, device](const std::function<Status()>& work) -> Status {
     REGEN_TRY(job->begin());
     const Status status = work();
-    share::ReleaseOptions afterwards;
-    if (!device->torch_device().is_cpu()) afterwards.finish = [device] { device->finish(); };
-    job->end(afterwards);
+    share::ReleaseOptions release_options;
+    if (!device->torch_device().is_cpu()) release_options.finish = [device] { device->finish(); };
+    job->end(release_options);
     return status;
   };
 }
@@ -47,14 +47,16 @@ std::optional<session::JobBytes> bytes_of(const SessionJob& job) {
 
 Bytes MovableJobMemory::make_room(share::Depth depth) {
   const session::RoomMade room = memory_->make_room(retreat_of(depth));
+  if (room.ok()) return room.left;
+  const std::string& problem = room.status.error().message;
   const std::lock_guard lock(mutex_);
-  problem_ = room.ok() ? "" : room.status.error().message;
+  if (known_problems_.insert(problem).second) new_problems_.push_back(problem);
   return room.left;
 }
 
-std::string MovableJobMemory::problem() const {
+std::vector<std::string> MovableJobMemory::take_problems() {
   const std::lock_guard lock(mutex_);
-  return problem_;
+  return std::exchange(new_problems_, {});
 }
 
 RuntimeSession::RuntimeSession(const std::string& program, const std::string& device,

@@ -7,7 +7,9 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -17,21 +19,22 @@
 
 namespace regen {
 
-// What a job moves out of the way, as the lease on its device asks for it. Errors are said once: the
-// daemon is told what is left, and another job's memory must not depend on this one's.
+// What a job moves out of the way, as the lease on its device asks for it. An error does not stop the
+// job: the daemon gets the bytes that are left, and the caller the reason, by take_problems().
 class MovableJobMemory final : public share::MovableMemory {
  public:
   const std::shared_ptr<session::JobMemory>& memory() const { return memory_; }
 
   Bytes make_room(share::Depth depth) override;
   Status come_back() override { return memory_->come_back(); }
-  // Of the last make_room; empty when everything went.
-  std::string problem() const;
+  // Why memory could not go, since the last call. Each reason is returned once.
+  std::vector<std::string> take_problems();
 
  private:
   std::shared_ptr<session::JobMemory> memory_ = std::make_shared<session::JobMemory>();
-  mutable std::mutex mutex_;
-  std::string problem_;
+  std::mutex mutex_;  // make_room may be called on a thread that listens to the daemon
+  std::set<std::string> known_problems_;
+  std::vector<std::string> new_problems_;
 };
 
 // The job that this process is, and how it lives with others.

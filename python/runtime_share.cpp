@@ -67,16 +67,23 @@ std::string deepest_allowed() {
   return to_string(value_or_raise(share::required_enrolment()).deepest);
 }
 
-// Whether it could be told: not while work is under way.
-bool tell(DeviceLease& job, const std::vector<std::pair<Bytes, double>>& points, Bytes persistent,
-          const std::string& deepest) {
+// Whether it could be reported: not while work is under way.
+bool report_curve(DeviceLease& job, const std::vector<std::pair<Bytes, double>>& points,
+                  Bytes persistent, const std::string& deepest) {
   share::Curve curve{.persistent_bytes = persistent,
                      .deepest = value_or_raise(share::parse_depth(deepest))};
   for (const auto& [bytes, seconds] : points) {
     curve.points.push_back({bytes, share::from_seconds(seconds)});
   }
   const py::gil_scoped_release unlocked;
-  return value_or_raise(job.tell(curve));
+  return value_or_raise(job.report_curve(curve));
+}
+
+// As the daemon may ask for it; returns the bytes that are still on the device.
+Bytes make_room(MovableJobMemory& memory, const std::string& depth) {
+  const share::Depth parsed = value_or_raise(share::parse_depth(depth));
+  const py::gil_scoped_release unlocked;
+  return memory.make_room(parsed);
 }
 
 // `device`: where work may still be under way; empty when none is.
@@ -100,7 +107,9 @@ void bind_share(py::module_& module) {
   py::class_<MovableJobMemory, share::MovableMemory, std::shared_ptr<MovableJobMemory>>(module,
                                                                                         "JobMemory")
       .def(py::init<>())
-      .def_property_readonly("problem", &MovableJobMemory::problem)
+      .def("make_room", &make_room)
+      .def("take_problems", &MovableJobMemory::take_problems,
+           py::call_guard<py::gil_scoped_release>())
       .def(
           "set_state",
           [](const MovableJobMemory& self, std::shared_ptr<execute::StateArena> state) {
@@ -112,7 +121,7 @@ void bind_share(py::module_& module) {
       .def("end", &end, py::arg("device") = "", py::arg("gives_back") = false)
       .def("abandon", &DeviceLease::abandon)
       .def("set_memory", &DeviceLease::set_memory, py::call_guard<py::gil_scoped_release>())
-      .def("tell", &tell)
+      .def("report_curve", &report_curve)
       .def("limit", &DeviceLease::byte_limit, py::call_guard<py::gil_scoped_release>())
       .def("confirm", &DeviceLease::confirm, py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("rooms", &DeviceLease::rooms)

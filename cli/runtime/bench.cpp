@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <string>
 
-#include "cli/options.h"
-#include "cli/output.h"
+#include "cli/options/options.h"
+#include "cli/output/output.h"
 #include "cli/runtime/measured_run.h"
 #include "cli/runtime/verbs.h"
 

@@ -29,7 +29,7 @@ std::string difference(const at::Tensor& a, const at::Tensor& b) {
 }
 
 // The storage in the type of the first value that the program sees in it, so that differences can
-// be told in numbers.
+// be given in numbers.
 at::Tensor typed(const execute::Program& program, execute::StorageId storage,
                  const at::Tensor& bytes) {
   for (const execute::ValueSpec& value : program.values) {

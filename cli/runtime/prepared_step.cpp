@@ -2,8 +2,8 @@
 
 #include <c10/util/Exception.h>
 
-#include "cli/options.h"
-#include "cli/output.h"
+#include "cli/options/options.h"
+#include "cli/output/output.h"
 #include "regen/execute/device/memory_meter.h"
 
 namespace regen::cli {

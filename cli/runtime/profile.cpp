@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/options.h"
-#include "cli/output.h"
+#include "cli/options/options.h"
+#include "cli/output/output.h"
 #include "cli/runtime/prepared_step.h"
 #include "cli/runtime/verbs.h"
 #include "regen/base/file.h"

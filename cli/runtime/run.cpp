@@ -1,8 +1,8 @@
 // regen run: a captured step under a plan, without Python; predicted beside measured.
 #include <string>
 
-#include "cli/options.h"
-#include "cli/output.h"
+#include "cli/options/options.h"
+#include "cli/output/output.h"
 #include "cli/runtime/measured_run.h"
 #include "cli/runtime/verbs.h"
 #include "regen/base/file.h"

@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
-#include "cli/options.h"
-#include "cli/planner_options.h"
-#include "cli/planners.h"
+#include "cli/options/options.h"
+#include "cli/options/planner_options.h"
+#include "cli/options/planners.h"
 #include "regen/session/budget.h"
 #include "regen/session/state/plan_search.h"
 
@@ -76,7 +76,7 @@ void add_plan_arguments(CLI::App& verb, PlanArgument& argument) {
       ->type_name("BYTES");
   add_parsed(verb, "--host-budget", argument.host_budget, parse_bytes, "BYTES",
              "Host bytes for moved tensors");
-  verb.add_option("--planner", argument.planner, "Who plans (default auto)")
+  verb.add_option("--planner", argument.planner, "The planner (default auto)")
       ->type_name("NAME")
       ->excludes(file);
   add_limits(verb, argument.limits);

@@ -1,7 +1,7 @@
-// The verbs of regen-runtime, one file each, in the manner of cli/verbs.h.
+// The verbs of regen-runtime, one file each, in the manner of cli/verbs/verbs.h.
 #pragma once
 
-#include "cli/verbs.h"
+#include "cli/verbs/verbs.h"
 
 namespace regen::cli {
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "cli/options.h"
+#include "cli/options/options.h"
 #include "cli/share/share_verbs.h"
 #include "regen/base/text.h"
 #include "regen/share/client/channel.h"

@@ -2,8 +2,8 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include "cli/options.h"
-#include "cli/output.h"
+#include "cli/options/options.h"
+#include "cli/output/output.h"
 #include "cli/share/share_verbs.h"
 #include "regen/base/text.h"
 #include "regen/share/daemon/daemon.h"

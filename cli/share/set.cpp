@@ -1,5 +1,5 @@
 // regen share set: changes a job that runs.
-#include "cli/options.h"
+#include "cli/options/options.h"
 #include "cli/share/share_verbs.h"
 #include "regen/share/client/channel.h"
 #include "regen/share/scheduler/scheduler.h"

@@ -1,7 +1,7 @@
 // The verbs under `regen share`, one file each.
 #pragma once
 
-#include "cli/verbs.h"
+#include "cli/verbs/verbs.h"
 
 namespace regen::cli {
 

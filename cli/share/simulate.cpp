@@ -1,6 +1,6 @@
 // regen share simulate: what a policy would do with a trace.
-#include "cli/options.h"
-#include "cli/output.h"
+#include "cli/options/options.h"
+#include "cli/output/output.h"
 #include "cli/share/share_verbs.h"
 #include "regen/base/file.h"
 #include "regen/base/text.h"

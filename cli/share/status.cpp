@@ -4,8 +4,8 @@
 #include <thread>
 
 #include "cli/interrupt.h"
-#include "cli/options.h"
-#include "cli/output.h"
+#include "cli/options/options.h"
+#include "cli/output/output.h"
 #include "cli/share/share_verbs.h"
 #include "cli/share/status_table.h"
 #include "regen/share/client/channel.h"

@@ -1,6 +1,6 @@
 #include "cli/share/status_table.h"
 
-#include "cli/output.h"
+#include "cli/output/output.h"
 #include "regen/base/text.h"
 
 namespace regen::cli {

@@ -1,7 +1,7 @@
 // regen share trace: made-up traces for `regen share simulate`.
 #include <limits>
 
-#include "cli/options.h"
+#include "cli/options/options.h"
 #include "cli/share/share_verbs.h"
 #include "regen/base/file.h"
 #include "regen/base/text.h"

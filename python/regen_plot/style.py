@@ -1,4 +1,4 @@
-"""How every picture looks: one palette that colour-blind readers can tell apart, quiet axes."""
+"""How every picture looks: one palette that colour-blind readers can distinguish, quiet axes."""
 
 import io
 

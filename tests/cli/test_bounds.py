@@ -1,5 +1,6 @@
 """Bounds as a feature: why no plan is better, what memory is worth, and which batch it holds."""
 
+import csv
 import json
 
 import pytest
@@ -159,6 +160,49 @@ def test_advise_without_a_batch_says_so_in_one_line(regen):
 def test_advise_refuses_batches(regen, graph, batch):
     regen.write("g.json", SHORT)
     assert "--batch" in regen.fails(2, "advise", graph, "--batch", batch)
+
+
+# --- which plans a bound is about
+
+
+# With 10,510 bytes, b is recomputed in the graph's order (13 s); in another order nothing is (12 s).
+@pytest.mark.parametrize(("planner", "bound", "kind", "words"), [
+    ("auto", 12, "every_plan", "every plan"),
+    ("str", 13, "order", "graph's order"),
+    ("checkmate", 13, "stages", "stage schedules"),
+])
+def test_plan_and_sweep_say_which_plans_a_bound_is_about(regen, planner, bound, kind, words):
+    regen.write("g.json", SHORT)
+    plan = regen.json("plan", "g.json", "--planner", planner, "--budget", 10510)
+    assert (plan["lower_bound"], plan["bound_kind"]) == (bound, kind)
+    assert f"at least {bound}.0 s ({words}), gap 0.0 %" in regen.ok("plan", "g.json", "--planner", planner, "--budget", 10510)
+    (point,) = regen.json("sweep", "g.json", "--planners", planner, "--budgets", "10510")
+    assert (point["lower_bound"], point["bound_kind"]) == (bound, kind)
+    (row,) = csv.DictReader(regen.ok("sweep", "g.json", "--planners", planner, "--budgets", "10510").splitlines())
+    assert (row["lower_bound"], row["bound_kind"]) == (str(bound), kind)
+
+
+# From the 6,010 bytes of n to the 11,010 of keeping everything. Within 6,010 bytes the graph's order recomputes a and b
+# (21 s), within 8,510 bytes a (20 s); keeping everything costs what every plan costs.
+@pytest.mark.parametrize(("planner", "kind", "words"), [("str", "order", "graph's order"), ("checkmate", "stages", "stage schedules")])
+def test_advise_says_which_plans_each_bound_is_about(regen, planner, kind, words):
+    regen.write("g.json", SHORT)
+    asked = ("advise", "g.json", "--planner", planner, "--points", 3, "--work-limit", 100000)
+    rows = regen.json(*asked)
+    assert [row["budget_bytes"] for row in rows] == [6010, 8510, 11010]
+    assert [row["lower_bound"] for row in rows] == [21, 20, 12]
+    assert [row["bound_kind"] for row in rows] == [kind, kind, "every_plan"]
+    head, *lines = regen.ok(*asked).splitlines()
+    assert "bound over" in head
+    assert [words in line for line in lines[:3]] == [True, True, False] and "every plan" in lines[2]
+    assert lines[3].startswith(f"bound over {words}: ") and lines[3].endswith("; bounds over different plans do not compare")
+
+
+def test_advise_explains_no_kind_where_all_bounds_are_about_every_plan(regen):
+    regen.write("g.json", SHORT)
+    head, *lines = regen.ok("advise", "g.json", "--points", 3, "--work-limit", 100000).splitlines()
+    assert "bound over" in head and all("every plan" in line for line in lines[:3])
+    assert not any(line.startswith("bound over") for line in lines)
 
 
 # --- budgets between the bound and the best plan, and links that carry nothing

@@ -297,7 +297,7 @@ def test_pack_that_cannot_fit(regen):
 
 COLUMNS = (
     "planner,budget_bytes,status,cost,overhead,peak_bytes,activation_peak_bytes,seconds,recomputed,"
-    "lower_bound,gap"
+    "lower_bound,gap,bound_kind"
 )
 
 

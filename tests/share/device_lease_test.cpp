@@ -204,10 +204,10 @@ TEST(DeviceLease, TellsItsCurveOnlyBetweenTwoPiecesOfWork) {
   const auto holder = join(folder, {.name = "train", .memory = 900});
   holder->set_memory(std::make_shared<CountedMemory>());
   ASSERT_TRUE(holder->begin().ok());
-  EXPECT_EQ(*holder->tell(kSpills), false);
+  EXPECT_EQ(*holder->report_curve(kSpills), false);
   EXPECT_EQ(job_of(folder, "train")["least_bytes"], 900);
   holder->end();
-  EXPECT_EQ(*holder->tell(kSpills), true);
+  EXPECT_EQ(*holder->report_curve(kSpills), true);
   EXPECT_EQ(job_of(folder, "train")["least_bytes"], 400);
 }
 
@@ -219,7 +219,7 @@ TEST(DeviceLease, GetsBelowALowerLimitWhileItRests) {
     const auto holder = join(folder, {.name = "train", .memory = 900});
     const auto memory = std::make_shared<CountedMemory>();
     holder->set_memory(memory);
-    ASSERT_TRUE(*holder->tell(kSpills));
+    ASSERT_TRUE(*holder->report_curve(kSpills));
     if (kept) {
       ASSERT_TRUE(holder->begin().ok());
       EXPECT_EQ(holder->byte_limit(), 900);
@@ -246,8 +246,8 @@ TEST(DeviceLease, MakesRoomWhileItRestsAndInTheMiddleOfWork) {
   const auto holder = join(folder, {.name = "train", .memory = 900});
   const auto memory = std::make_shared<CountedMemory>();
   holder->set_memory(memory);
-  ASSERT_TRUE(
-      *holder->tell({.persistent_bytes = 100, .points = {{900, 1}}, .deepest = Depth::kSpill}));
+  ASSERT_TRUE(*holder->report_curve(
+      {.persistent_bytes = 100, .points = {{900, 1}}, .deepest = Depth::kSpill}));
   ASSERT_TRUE(holder->begin().ok());
   holder->end();
   const JobSpec urgent{.name = "urgent",

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 
 import pytest
 import torch
@@ -431,3 +432,58 @@ def test_a_job_with_two_models_takes_what_it_asked_for(tmp_path, monkeypatch):
         one(*batch())
         two(batch()[0])
         monkeypatch.setattr(job_module, "_JOB", None)
+
+
+def step_that_cannot_spill(device, monkeypatch, **options):
+    """A step of this process as a job that says it can spill, and whose arena is not releasable."""
+    from regen._session import job as job_module
+    from regen._session.admission import Admission
+    from small_training import batch, make
+
+    for key, value in {"SOCKET": device.socket, "NAME": "stuck", "MEMORY": "900KiB", "DEEPEST": "spill"}.items():
+        monkeypatch.setenv(f"REGEN_SHARE_{key}", value)
+    monkeypatch.setattr(job_module, "_ASKED", False)
+    monkeypatch.setattr(job_module, "_JOB", None)
+    monkeypatch.setattr(Admission, "options_of", lambda self, options: options)
+    model = make()
+    return regen.step(model, torch.nn.functional.cross_entropy, torch.optim.SGD(model.parameters(), lr=0.1), batch(), cache=False,
+                      planner="keep_all", **options)
+
+
+def warnings_of(step, batch):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        step(*batch)
+    return [str(warning.message) for warning in caught if str(warning.message).startswith("regen: ")]
+
+
+def test_memory_that_did_not_go_is_warned_of_once(tmp_path, monkeypatch):
+    from small_training import batch
+
+    with Device(tmp_path, 1 << 20) as device:
+        step = step_that_cannot_spill(device, monkeypatch)
+        assert warnings_of(step, batch()) == []
+        memory = step.admission.memory
+        everything = memory.make_room("pause")
+        assert warnings_of(step, batch()) == [], "nothing was asked for"
+        assert memory.make_room("spill") == everything == memory.make_room("spill")
+        (warning,) = warnings_of(step, batch())
+        assert "job 'stuck' could not move its memory" in warning and "cannot be spilled" in warning and "--deepest" in warning
+        memory.make_room("spill")
+        assert warnings_of(step, batch()) == [], "each reason once"
+
+
+def test_memory_that_did_not_go_for_another_job_is_warned_of(tmp_path, monkeypatch):
+    from small_training import batch
+
+    with Device(tmp_path, 1 << 20) as device:
+        step = step_that_cannot_spill(device, monkeypatch)
+        step(*batch())
+        urgent = wire.Wire(device.socket)
+        persistent = step.active.session.fixed_bytes
+        urgent.register("urgent", priority=1, memory=device.size - persistent, persistent_bytes=1000, deepest="spill")
+        urgent.send(wire.ACQUIRE)
+        assert eventually(lambda: regen.share.job().rooms > 0), "the idle job was asked"
+        urgent.close()
+        (warning,) = warnings_of(step, batch())
+        assert "cannot be spilled" in warning

@@ -1,8 +1,9 @@
-"""How a job of `regen share run` lives within the bytes that the daemon gives it: it tells what memory buys it, follows its limit
+"""How a job of `regen share run` lives within the bytes that the daemon gives it: it reports what memory buys it, follows its limit
 between two steps, and gets out of the way when it is asked to.
 """
 
 import dataclasses
+import warnings
 import weakref
 
 from regen import _runtime
@@ -17,20 +18,20 @@ class Planners:
     def __init__(self, of):
         self.job = of
         self.owners = weakref.WeakSet()
-        self.told = False  # the daemon may have given bytes to others
+        self.reported = False  # the daemon may have given bytes to others
 
     def admit(self, owner, adapts, deepest):
         alone = not self.owners
         self.owners.add(owner)
         if alone and adapts:
             return Admission(self, deepest)
-        if self.told:
-            self.tell([(self.job.memory, 0.0)], 0, "pause")
+        if self.reported:
+            self.report([(self.job.memory, 0.0)], 0, "pause")
         return None
 
-    def tell(self, points, persistent, deepest):
-        done = self.job.tell(points, persistent, deepest)
-        self.told = self.told or done
+    def report(self, points, persistent, deepest):
+        done = self.job.report_curve(points, persistent, deepest)
+        self.reported = self.reported or done
         return done
 
 
@@ -38,7 +39,7 @@ PLANNERS = None
 
 
 def admission_of(owner, adapts=True, deepest="leave"):
-    """What `owner`, who is about to plan in this process, does with the job's limit; None: it takes what the job asked for, since this
+    """What `owner`, which is about to plan in this process, does with the job's limit; None: it takes what the job asked for, since this
     is no job, or the owner cannot adapt, or is not the only one. `deepest`: how far it can get out of the way.
     """
     global PLANNERS
@@ -57,8 +58,8 @@ class Admission:
         self.memory = _runtime.JobMemory()
         self.job.set_memory(self.memory)
         self.limit = self.job.limit()
-        self.least = 0  # bytes of the neediest step so far: whoever can run that one can run all
-        self.untold = None
+        self.least = 0  # bytes of the neediest step so far: a limit that holds that one holds all
+        self.unreported = None
         self.state = None
 
     def options_of(self, options):
@@ -71,21 +72,30 @@ class Admission:
             session.plan()  # or says why there is no plan
         points = session.points()
         if points[0][0] > self.least:
-            self.untold = points, session.fixed_bytes
-        self.tell()
+            self.unreported = points, session.fixed_bytes
+        self.report()
 
-    def tell(self):
-        """What is still to be told; work in other threads may have to end first."""
-        if self.untold is None:
+    def report(self):
+        """What is not reported yet; work in other threads may have to end first."""
+        if self.unreported is None:
             return
-        points, persistent = self.untold
-        if self.planners.tell(points, persistent, self.deepest):
-            self.least, self.untold = points[0][0], None
+        points, persistent = self.unreported
+        if self.planners.report(points, persistent, self.deepest):
+            self.least, self.unreported = points[0][0], None
 
     def look(self):
         """The bytes that the job may use from now on. Inside a hold, and between two steps."""
+        self.warn()
         self.limit = self.job.limit()
         return self.limit
+
+    def warn(self):
+        """Why memory did not go when the daemon asked for it, each reason once. It was asked for on another thread, or inside of a step."""
+        for problem in self.memory.take_problems():
+            warnings.warn(
+                f"regen: job '{self.job.name}' could not move its memory off the device for another job: {problem}. Jobs that wait for these "
+                "bytes go on waiting. Give the job more host memory (copies are pinned), or start it with `regen share run --deepest pause`: "
+                "then it is not asked", stacklevel=2)
 
     def pack(self, model, optimizer):
         """The state into one arena, where it may have to leave. Inside a hold; cheap when it is there already."""

@@ -22,7 +22,7 @@ def is_meeting(number):
 
 
 def members(group):
-    """The process group whose ranks plan together; None when there is nobody to plan with."""
+    """The process group whose ranks plan together; None when this process plans alone."""
     if group is None or not dist.is_available() or not dist.is_initialized():
         return None
     group = dist.group.WORLD if group == "default" else group
@@ -125,7 +125,7 @@ class DistributedSession(ModuleSession):
         return found
 
     def news(self, number):
-        """What rank 0 has to tell; it has taken what it tells of."""
+        """What rank 0 reports; it has taken the plan that it reports."""
         if not self.caller.is_known() or (self.search is not None and not self.search.ended):
             return {"state": "searching"}
         if not super().take_better_plan(number):

@@ -45,7 +45,7 @@ class ShapeCache(Generic[Entry]):
         """The entry of this shape. Outside of a hold: the daemon may have to make room for a new one."""
         if key in self.shapes:
             if self.admission is not None:
-                self.admission.tell()
+                self.admission.report()
             return self.shapes[key]
         self.release()  # measuring needs room, and quiet
         for other in self.shapes.values():

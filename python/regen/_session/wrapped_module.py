@@ -97,10 +97,10 @@ class ShapedModule:
         self.gradient_bytes = {r: size[storage_of[program["results"][r]["value"]]] for r, _, _ in self.captured.gradient_results}
 
     def coming_bytes(self):
-        """Gradients that are there already will be added to, or go before new ones come: which, only measuring tells."""
+        """Gradients that are there already will be added to, or go before new ones come: which of the two, only measuring shows."""
         fresh = 0
-        for result, kind, who in self.captured.gradient_results:
-            if kind == "input" or place_value(self.grad_places[who]).grad is None:
+        for result, kind, place in self.captured.gradient_results:
+            if kind == "input" or place_value(self.grad_places[place]).grad is None:
                 fresh += self.gradient_bytes[result]
         return Coming(self.output_bytes, self.tangent_bytes, fresh)
 
@@ -164,8 +164,8 @@ class ShapedModule:
             self.make_ready()
 
     def arrange_gradients(self):
-        """For each backward part, which gradients it completes: (result, "parameter" or "input", who)."""
-        kinds = {result: (kind, who) for result, kind, who in self.captured.gradient_results}
+        """For each backward part, which gradients it completes: (result, "parameter" or "input", its name or flat input)."""
+        kinds = {result: (kind, place) for result, kind, place in self.captured.gradient_results}
         step = self.session
         self.parts = [
             [(result, *kinds[result]) for result in step.results_of(part) if result in kinds]
@@ -192,7 +192,7 @@ class ShapedModule:
         self.last_call = weakref.ref(call)
         link = None
         for part in range(len(self.parts) - 1, -1, -1):
-            tensors = [place_value(self.grad_places[who]) if kind == "parameter" else flat[who] for _, kind, who in self.parts[part]]
+            tensors = [place_value(self.grad_places[place]) if kind == "parameter" else flat[place] for _, kind, place in self.parts[part]]
             link = BackwardPart.apply(call, part, link, *tensors)
         outputs = link if isinstance(link, tuple) else (link,)
         self.caller.after_forward(outputs)
@@ -239,7 +239,7 @@ class StepCall:
         self.tangents_given: frozenset[int] = frozenset()
 
     def __del__(self):
-        # Given up half-way, by an exception or because nobody wanted gradients: results are held no longer.
+        # Given up half-way, by an exception or because no gradients were needed: results are held no longer.
         shaped = self.shaped
         if self.state == "forward" and shaped.steps == self.number and shaped.session.compiled:
             shaped.session.forget()

@@ -127,7 +127,7 @@ class ExecutionDevice {
   virtual std::unique_ptr<CapturedWork> capture(const std::function<void()>& work) = 0;
   // While it lives, the calling thread is on a stream from which work can be captured: after what
   // its own stream has, and before what that gets later. Null where there is nothing to change.
-  // Libraries keep a workspace for each stream: who runs there must have been recorded there.
+  // Libraries keep a workspace for each stream: what runs there must have been recorded there.
   virtual std::unique_ptr<StreamScope> own_stream() = 0;
 
   // Libraries remember choices for each thread: cuDNN, which algorithm to take for a convolution.
@@ -141,7 +141,7 @@ class ExecutionDevice {
   virtual void forget_choices() = 0;
 };
 
-// "cpu", "cuda" (the first one) or "cuda:1". All who open the same device share it.
+// "cpu", "cuda" (the first one) or "cuda:1". All callers that open the same device share it.
 Result<std::shared_ptr<ExecutionDevice>> open_device(std::string_view name);
 
 }  // namespace regen::execute

@@ -27,7 +27,7 @@ class DeviceRing {
   virtual char* data() const = 0;
   virtual c10::Device device() const = 0;
 
-  // Returns when the bytes are on the device: whoever is told after that needs no event.
+  // Returns when the bytes are on the device: a reader that is notified after that needs no event.
   virtual Status copy_in(Bytes offset, const void* from, Bytes bytes) = 0;
   // Calls call(context), in a thread that must not use the device, when all that this thread's
   // present stream was given so far is done.

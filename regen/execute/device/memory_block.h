@@ -21,12 +21,12 @@ class Pages {
   // Memory for the whole block, with any contents. Refused when the device has no room; nothing has
   // changed then, and it may be tried again.
   virtual Status take() = 0;
-  // Nobody works on the memory. Refused where memory cannot go while its address stays.
+  // No queue works on the memory. Refused where memory cannot go while its address stays.
   virtual Status release() = 0;
 };
 
-// Given back when it goes. Who owns it makes sure that no queue still works on it (synchronize()
-// first when in doubt).
+// Given back when it is destroyed. The owner makes sure that no queue still works on it
+// (synchronize() first when in doubt).
 class MemoryBlock {
  public:
   using Free = void (*)(void* data, Bytes bytes);

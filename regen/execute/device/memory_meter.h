@@ -36,7 +36,7 @@ Status reset_memory_peak(c10::Device device);
 // Gives memory back to the driver that torch keeps without using it. On a CPU it keeps none.
 Status release_cached_memory(c10::Device device);
 
-// Arenas come from the system and not from torch, and are counted by whoever makes them.
+// Arenas come from the system and not from torch, and are counted by the code that makes them.
 void count_arena_bytes(Bytes difference);
 
 }  // namespace regen::execute

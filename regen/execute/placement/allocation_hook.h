@@ -58,7 +58,7 @@ Status enter_hook(AllocationHook& hook);
 // On the same thread.
 void leave_hook(AllocationHook& hook);
 
-// Deleter of placed memory: tells the hook of this thread, which is all there is to do.
+// Deleter of placed memory: it notifies the hook of this thread and does nothing else.
 void delete_placed(void* address);
 
 // For the CPU; those of CUDA are in cuda_backend.h.

@@ -75,7 +75,7 @@ class PlacementScope {
   // by reference until finish(); serve() again instead of that forgets a call that failed.
   void serve(std::span<const PlacedSlot> slots, std::string_view label,
              Unforeseen unforeseen = Unforeseen::kReserve);
-  // The operator has returned or thrown: passes on again. How many slots nobody asked for.
+  // The operator has returned or thrown: passes on again. Returns how many slots were not taken.
   std::size_t finish();
 
   // In the order of their first appearance; empty when all was as recorded.

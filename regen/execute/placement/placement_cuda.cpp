@@ -30,7 +30,7 @@ bool forget_raw(void* address) {
   return true;
 }
 
-void tell_freed(void* address) {
+void report_freed(void* address) {
   if (thread_hook != nullptr) thread_hook->freed(address);
 }
 
@@ -231,7 +231,7 @@ void* HookedCudaAllocator::raw_alloc_by(std::size_t bytes, const Forward& forwar
 }
 
 void HookedCudaAllocator::raw_delete(void* address) {
-  tell_freed(address);
+  report_freed(address);
   if (forget_raw(address) || Reserve::give(address)) return;
   previous()->raw_delete(address);
 }
@@ -241,7 +241,7 @@ void HookedCudaAllocator::delete_any(void* address) {
 }
 
 void HookedCudaAllocator::delete_recorded(void* address) {
-  tell_freed(address);
+  report_freed(address);
   hooked().previous()->raw_deleter()(address);
 }
 

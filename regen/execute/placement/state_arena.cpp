@@ -260,7 +260,7 @@ Result<bool> StateArena::adopt(std::vector<at::Tensor> tensors, std::vector<at::
   return true;
 }
 
-// Whoever still uses a storage that is no part of the state any more gets memory of torch's for it.
+// A storage that is no part of the state any more and is still in use gets memory from torch.
 void StateArena::vacate(const Slot& slot) const {
   if (slot.storage.use_count() == 1 || slot.storage.data() != address(slot)) return;
   const auto options = at::TensorOptions().dtype(at::kByte).device(device_->torch_device());

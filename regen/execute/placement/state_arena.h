@@ -43,7 +43,7 @@ class StateArena {
   bool away() const { return !arena_->present(); }
 
   // Into an arena of another device (or a new one of the same). Tensors are then on that device;
-  // views that the arena was not told of stay behind. When it fails, nothing has changed.
+  // views that the arena does not know of stay behind. When it fails, nothing has changed.
   Status move_to(std::shared_ptr<ExecutionDevice> device);
 
   // These tensors instead of those it was made with, some of which may have been replaced (by a

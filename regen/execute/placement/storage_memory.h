@@ -13,7 +13,7 @@ bool has_memory(const c10::Storage& storage);
 // process or its use of the GPU.
 bool refuses_access();
 
-// Whoever touches the tensors gets an error that says why, where refuses_access().
+// Where refuses_access(), an access to the tensors is then an error that says why.
 void take_memory_away(const c10::Storage& storage);
 void give_memory(const c10::Storage& storage, c10::DataPtr memory);
 

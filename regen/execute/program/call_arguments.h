@@ -1,5 +1,5 @@
 // The arguments of one call: every storage it touches, once, in order of appearance, and what
-// tells the call from others on the same device.
+// distinguishes the call from others on the same device.
 #pragma once
 
 #include <string>

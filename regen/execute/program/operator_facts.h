@@ -46,12 +46,12 @@ struct ShorterRun {
   std::vector<Taken> arguments;
 };
 // Of batch normalisation in training: with the statistics of the first run (results 1 and 2),
-// nothing has to be added up again. Whether that gives the same bits depends on who made the
-// kernels.
+// nothing has to be added up again. Whether that gives the same bits depends on the
+// library that the kernels are from.
 std::optional<ShorterRun> shorter_run(const Node& node);
 
 // Whether the kernel has read all that an element of its first result depends on before it writes
-// that element, as far as one can tell from outside (a trial must decide: overwriting.h).
+// that element, as far as it is known from outside (a trial must decide: overwriting.h).
 enum class OverwritingNature : std::uint8_t {
   kUnsafe,
   kElementwise,   // an element depends on the same elements of the arguments

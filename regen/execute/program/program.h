@@ -1,6 +1,6 @@
 // One training step as PyTorch operators (docs/reference/program-format.md), before any planning.
 //
-//   Storage  memory with a size; who brings it is its role
+//   Storage  memory with a size; its role says where it comes from
 //   Value    a tensor: a typed, strided view on a storage
 //   Node     a call of an operator on values, in the order plain PyTorch would run them
 #pragma once
@@ -63,7 +63,7 @@ struct Node {
   std::string overload;  // "" for the default one
   std::vector<Json> args;
   Json kwargs = Json::object();
-  std::vector<ValueId> outputs;  // none() where nobody reads the result
+  std::vector<ValueId> outputs;  // none() where the result is not read
   Phase phase = Phase::kForward;
   bool random = false;
   bool recomputable = true;

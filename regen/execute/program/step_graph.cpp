@@ -224,7 +224,7 @@ class StepGraphMaker {
     return storages;
   }
 
-  // The new value is read by nobody but the copy into the place it came from.
+  // The new value is read only by the copy into the place it came from.
   bool only_carried_back(const Node& node, const CarriedArgument& carried) const {
     if (carried.result >= node.outputs.size() || !node.outputs[carried.result].valid()) return true;
     if (carried.argument >= node.args.size()) return false;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kHold = 300e-6;  // longer than the host needs to launch any operator
 // Formulas that round differently differ in a third of all elements; fewer may agree by chance.
-constexpr std::int64_t kEnoughToTell = 1 << 16;
+constexpr std::int64_t kConclusiveItems = 1 << 16;
 
 at::Tensor view(const ValueSpec& value, const std::vector<at::Tensor>& memory,
                 const CallArguments& arguments) {
@@ -34,7 +34,7 @@ bool worth_a_trial(const c10::OperatorHandle& handle, const CallRecord& record) 
   if (nature == OverwritingNature::kElementwise) return true;
   std::int64_t items = 1;
   for (const std::int64_t size : record.results[0].sizes) items *= size;
-  return items >= kEnoughToTell;
+  return items >= kConclusiveItems;
 }
 
 bool is_index(c10::ScalarType type) {
@@ -84,7 +84,7 @@ std::optional<double> CallMeasurement::shorter_seconds(NodeId id,
   if (!shorter) return {};
   try {
     const std::vector<at::Tensor> results = call.run();
-    if (results[0].numel() < kEnoughToTell) return {};
+    if (results[0].numel() < kConclusiveItems) return {};
     torch::jit::Stack taken;
     for (const auto& [from_results, index] : shorter->arguments) {
       taken.push_back(from_results ? c10::IValue(results[index]) : arguments[index]);
@@ -151,7 +151,7 @@ Result<torch::jit::Stack> CallMeasurement::make_stack(NodeId id, const CallArgum
   return make_arguments(program_, id, handle.schema(), source);
 }
 
-// Indices first: whoever makes them is gone again before there is anything else.
+// Indices first: what makes them is freed before anything else is allocated.
 std::vector<at::Tensor> CallMeasurement::make_memory(const CallArguments& arguments,
                                                      bool real_indices) const {
   std::vector<at::Tensor> memory(arguments.storages().size());
@@ -198,7 +198,7 @@ at::Tensor CallMeasurement::result_of(NodeId id, std::size_t result) const {
     const auto items = static_cast<std::int64_t>(made.storage().nbytes()) / made.element_size();
     return at::empty({0}, made.options()).set_(made.storage(), 0, {items}, {1});
   } catch (const std::exception&) {
-    return {};  // whoever measures that node says why
+    return {};  // the measurement of that node says why
   }
 }
 

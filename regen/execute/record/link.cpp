@@ -33,7 +33,7 @@ class LinkMeter {
     Event end;
   };
 
-  // Pages that nobody has written are not memory yet.
+  // Pages that were never written are not memory yet.
   void touch() {
     device_.copy(Queue::kToDevice, arena_.data(), host_.data(), 2 * options_.bytes);
     device_.synchronize();

@@ -231,7 +231,7 @@ class Recorder {
     return made[allocation];
   }
 
-  // Results that nobody reads are freed when the call returns: workspace like any other.
+  // Results that are not read are freed when the call returns: workspace like any other.
   Status place_workspace(const std::vector<CallAllocation>& allocations,
                          const std::vector<StorageId>& made, NodeVariant& record) const {
     std::int64_t last = 1;

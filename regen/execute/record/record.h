@@ -61,7 +61,7 @@ struct Recording {
 };
 
 enum class Algorithms : std::uint8_t {
-  kDefault,  // what PyTorch takes if nobody interferes: the bits of a plain run
+  kDefault,  // what PyTorch takes by itself: the bits of a plain run
   kAny,      // whatever gives the same results up to rounding; see algorithm_search.h
 };
 // "default" or "any".

@@ -77,8 +77,8 @@ class RecordCache {
   // A file that is absent is an empty cache; one of another device or version is refused.
   static Result<RecordCache> load(const std::string& path, const std::string& device);
   // Adds to the file what it lacks, and takes over all that it has. Others may have measured the
-  // same calls at the same time: who wrote first is right, so that all who share the file have the
-  // same times; but a record that was looked for more (alternatives) replaces one that was not.
+  // same calls at the same time: the first to write is right, so that all processes that share the
+  // file have the same times; but a record with alternatives replaces one without.
   // True if a record was here with other times than it has now.
   Result<bool> save(const std::string& path, const std::string& device);
 

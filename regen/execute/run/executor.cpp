@@ -79,7 +79,7 @@ Result<std::unique_ptr<Executor>> Executor::compile(std::shared_ptr<const Record
 }
 
 Executor::~Executor() {
-  // Nobody may work on the memory that goes.
+  // No queue may work on the memory that goes.
   if (device_) device_->synchronize();
 }
 
@@ -197,8 +197,8 @@ Status Executor::run(std::size_t part) {
   return Error{status.error().code, status.error().message + updates};
 }
 
-// A step that knows of no alternatives runs as if nobody had ever chosen one; others refuse what
-// they do not want.
+// A step that knows of no alternatives runs as if none had ever been chosen; others refuse what
+// the plan does not take.
 void Executor::settle_choices() {
   if (!any_choice_) device_->forget_choices();
   if (other_choice_) device_->note_choices();
@@ -275,7 +275,7 @@ at::Tensor Executor::result(std::size_t index) {
   if (memory.defined()) {
     at::Tensor tensor = at::empty({0}, memory.options().dtype(value.dtype));
     tensor.set_(memory.storage(), value.offset, value.sizes, value.strides);
-    // Two gradients must not share memory: who accumulates into one would change the other.
+    // Two gradients must not share memory: accumulating into one would change the other.
     const bool gradient = program.results[index].kind == ResultKind::kGradient;
     const bool shared = gradient && given_[value.storage];
     given_[value.storage] = true;

@@ -5,7 +5,7 @@
 //   - a copy to the host starts after its source was made     (to-host queue waits for compute)
 //   - its source is not reused before the copy has ended      (release: compute waits for to-host)
 //   - a fetch does not write where compute still reads        (to-device queue waits for compute)
-//   - nobody reads a fetched tensor before it is there        (compute waits for to-device)
+//   - a fetched tensor is not read before it is there         (compute waits for to-device)
 // Where a plan takes another algorithm than the default one, the operator's first call makes the
 // choice: requests that are not those of the planned variant are refused until it comes to that
 // algorithm, which the library then remembers for the thread that runs operators. So a choice
@@ -19,8 +19,7 @@
 //
 // With a gate a step gives way between two quanta of work (quanta.h) and goes on exactly there:
 // nothing is run again, so that an update can be neither lost nor made twice. What is on
-// the device at a time is bounded (IssuedWork): whoever comes next shares it with no more than
-// that.
+// the device at a time is bounded (IssuedWork): the next job shares it with no more than that.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -111,7 +110,7 @@ class Executor {
   // A result of a part that has run in this step. With a boundary its memory is the caller's own
   // from now on; else it is a copy.
   at::Tensor result(std::size_t index);
-  // Lets go of what was bound and of results that nobody took.
+  // Lets go of what was bound and of results that were not taken.
   void forget();
 
   // Gives the arena's memory back to the device: what the rest of the step needs goes to one block

@@ -11,7 +11,7 @@
 namespace regen::execute {
 
 // One for each random op and one to return to, all from the start: what they take is then the same
-// at every moment, and what others take can be told by measuring.
+// at every moment, and what others take can be measured.
 void Executor::reserve_generators() {
   if (list_.num_random == 0) return;
   generators_.resize(list_.num_random + 1);

@@ -24,7 +24,8 @@ Status Executor::run_in_quanta(const Part& part, PlacementScope& placement) {
     const double seconds = std::accumulate(all.begin(), all.end(), 0.0);
     if (!await_room_for(seconds, gate_.get()) || !gate_->open()) {
       REGEN_TRY(pause());
-      await_room_for(seconds, nullptr);  // it has its turn: this quantum is run, whoever asks now
+      await_room_for(seconds,
+                     nullptr);  // it has its turn: this quantum is run, whatever is requested now
     }
     run_instructions(first, last, placement);
     issued_.issue(seconds, now_seconds());
@@ -44,9 +45,9 @@ bool Executor::await_room_for(double seconds, const Gate* gate) {
   return true;
 }
 
-// What is on the device ends beside the work of whoever comes next: to wait for it first would
-// leave the device without work until that one has heard of its turn. Whoever takes the memory away
-// meanwhile (spill()) waits for it.
+// What is on the device ends beside the work of the next job: to wait for it first would leave the
+// device without work until that job has received its turn. spill(), which takes the memory away
+// meanwhile, waits for it.
 Status Executor::pause() {
   const double begin = host_timing_ ? now_seconds() : 0;
   ++pauses_;

@@ -19,11 +19,11 @@
 
 namespace regen::execute {
 
-// Of predicted work that may be on the device when somebody asks for it, and the parts that this is
-// issued in: the more, the closer to it the device is kept.
+// Of predicted work that may be on the device when another job requests it, and the parts that this
+// is issued in: the more, the closer to it the device is kept.
 inline constexpr double kQuantumSeconds = 1e-3;
 inline constexpr int kNeighbourhoodParts = 4;
-// How many times that may be there while nobody can come who is in a hurry (Gate::hurried): enough
+// How many times that may be there while no more urgent job can come (Gate::hurried): enough
 // for the device to have work while the host goes from one step to the next.
 inline constexpr double kUnhurried = 4;
 

@@ -7,7 +7,7 @@
 // host, numbers that a schedule changes, and copies, which are on other queues.
 //
 // Invariant: a captured stretch is launched only while every address and number in it is as it was
-// when it was captured; who changes one calls forget().
+// when it was captured; a caller that changes one calls forget().
 #pragma once
 
 #include <cstddef>

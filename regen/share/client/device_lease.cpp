@@ -21,11 +21,11 @@ Nanoseconds clock_now() {
 Result<std::shared_ptr<DeviceLease>> DeviceLease::join(const ClientOptions& options,
                                                        const JobSpec& spec) {
   REGEN_ASSIGN(Client client, Client::connect(options, spec));
-  const std::shared_ptr<DeviceLease> holder(new DeviceLease(std::move(client)));
-  holder->wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!holder->wake_.valid()) return limit_reached("no descriptor left for the job's watcher");
-  holder->watcher_ = std::thread([raw = holder.get()] { raw->watch(); });
-  return holder;
+  const std::shared_ptr<DeviceLease> lease(new DeviceLease(std::move(client)));
+  lease->wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!lease->wake_.valid()) return limit_reached("no descriptor left for the job's watcher");
+  lease->watcher_ = std::thread([raw = lease.get()] { raw->watch(); });
+  return lease;
 }
 
 // The watcher sleeps on a word that only the daemon can change, so it is woken until it has heard.
@@ -47,7 +47,7 @@ Status DeviceLease::begin() {
   const std::lock_guard lock(mutex_);
   if (users_ == 0) {
     ++uses_;  // a device that is about to be given back is kept
-    if (rest_began_ > 0) habit_.rested(clock_now() - rest_began_);
+    if (rest_began_ > 0) idle_predictor_.rested(clock_now() - rest_began_);
     if (!client_.keep_going()) REGEN_TRY(acquire());
     REGEN_TRY(come_back());
     work_began_ = clock_now();
@@ -67,7 +67,7 @@ void DeviceLease::end(const ReleaseOptions& release_options) {
   const std::lock_guard lock(mutex_);
   if (--users_ > 0) return;
   rest_began_ = clock_now();
-  habit_.worked(rest_began_ - work_began_);
+  idle_predictor_.worked(rest_began_ - work_began_);
   release_options_ = release_options;
   if (!should_give_back()) return;
   if (release_options.gives_back && !release_options.finish) {
@@ -90,8 +90,8 @@ Status DeviceLease::wait() {
 void DeviceLease::abandon() {
   abandoned_ = true;
   client_.abandon();
-  // Whoever sleeps on the connection keeps it open. In a child that is the parent's thread, which
-  // goes back to sleep.
+  // A thread that sleeps on the connection keeps it open. In a child that is the parent's thread,
+  // which goes back to sleep.
   ::eventfd_write(wake_.number(), 1);
 }
 
@@ -124,7 +124,8 @@ void DeviceLease::watch() {
 bool DeviceLease::should_give_back() const {
   if (!client_.holding() || client_.calm()) return false;
   const bool asked = !client_.keep_going();
-  return asked || release_options_.gives_back || clock_now() - rest_began_ >= habit_.patience();
+  return asked || release_options_.gives_back ||
+         clock_now() - rest_began_ >= idle_predictor_.patience();
 }
 
 void DeviceLease::give_back(std::unique_lock<std::mutex>& lock) {
@@ -154,7 +155,7 @@ void DeviceLease::set_memory(std::shared_ptr<MovableMemory> memory) {
   client_.on_make_room([this](Depth depth) { return make_room(depth); });
 }
 
-Result<bool> DeviceLease::tell(const Curve& curve) {
+Result<bool> DeviceLease::report_curve(const Curve& curve) {
   const std::lock_guard lock(mutex_);
   if (users_ > 0) return false;
   ++uses_;

@@ -57,19 +57,19 @@ class DeviceLease final : public Gate {
   // A piece of work that gives way: one at a time.
   class Run {
    public:
-    explicit Run(DeviceLease& holder) : holder_(holder), alone_(holder.running_) {}
+    explicit Run(DeviceLease& lease) : lease_(lease), alone_(lease.running_) {}
     ~Run() {
-      if (begun_) holder_.end(release_options);
+      if (begun_) lease_.end(release_options);
     }
     Status begin() {
-      const Status status = holder_.begin();
+      const Status status = lease_.begin();
       begun_ = status.ok();
       return status;
     }
     ReleaseOptions release_options;
 
    private:
-    DeviceLease& holder_;
+    DeviceLease& lease_;
     std::unique_lock<std::mutex> alone_;
     bool begun_ = false;
   };
@@ -78,11 +78,11 @@ class DeviceLease final : public Gate {
   bool hurried() const override { return !client_.outranks_all(); }
   Status wait() override;
 
-  // Required before a curve passed to tell() declares that the job can spill or leave.
+  // Required before a curve passed to report_curve() declares that the job can spill or leave.
   void set_memory(std::shared_ptr<MovableMemory> memory);
   // Reports what the job needs, once it has planned (Client::update). False, without a report,
   // while work is under way: the device would have to be given back.
-  Result<bool> tell(const Curve& curve);
+  Result<bool> report_curve(const Curve& curve);
   // Between two steps, inside of begin() and end(): how many bytes the job may use, and that it
   // does (Client::byte_limit, Client::confirm).
   Bytes byte_limit();
@@ -124,7 +124,7 @@ class DeviceLease final : public Gate {
   std::uint64_t uses_ = 0;  // beginnings so far
   Nanoseconds rest_began_ = 0;
   Nanoseconds work_began_ = 0;  // later by what was waited for in the middle of it
-  IdlePredictor habit_;
+  IdlePredictor idle_predictor_;
   ReleaseOptions release_options_;
   std::shared_ptr<MovableMemory> memory_;
   bool away_ = false;       // memory was moved out of the way and has not come back

@@ -9,7 +9,7 @@
 namespace regen::share {
 namespace {
 
-// Whoever does not read its answers is not read from either.
+// A client that does not read its answers is not read from either.
 constexpr std::size_t kMostAnswers = 16;
 constexpr std::size_t kMostHttpBytes = 8192;
 constexpr std::string_view kHttpStart = "GET ";

@@ -53,11 +53,11 @@ void Daemon::expect_former_jobs() {
   for (const JobTableEntry& entry : read_job_table(options_.socket + ".jobs")) {
     const auto job = scheduler_.expect(entry, clock_now());
     if (!job.ok()) continue;  // another device, or less memory, than the former daemon had
-    log(who(*job) + " expected back");
+    log(label(*job) + " expected back");
     absent_[entry.identity] = {*job, when_ended(entry.process, [this, identity = entry.identity] {
                                  const auto gone = absent_.extract(identity);
                                  if (gone.empty()) return;
-                                 log(who(gone.mapped().job) + " has ended");
+                                 log(label(gone.mapped().job) + " has ended");
                                  scheduler_.remove(gone.mapped().job, clock_now());
                                  carry_out_orders();
                                })};

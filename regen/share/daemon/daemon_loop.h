@@ -87,7 +87,7 @@ class Daemon : public Connection::Listener {
   static Nanoseconds clock_now();
   DaemonStatus status() const;
   // "job 'a' (process 7)", for the log.
-  std::string who(JobId job) const;
+  std::string label(JobId job) const;
   void log(const std::string& line) const {
     if (options_.log) options_.log(line);
   }

@@ -70,7 +70,7 @@ void Daemon::register_job(Connection& connection, const JobSpec& spec) {
   client.process = when_ended(connection.process(), [weak = connection.weak_from_this()] {
     if (const ConnectionPointer gone = weak.lock()) gone->close();
   });
-  if (!scheduler_.admitted(*job)) log(who(*job) + " waits for memory");
+  if (!scheduler_.admitted(*job)) log(label(*job) + " waits for memory");
 }
 
 Status Daemon::on_request(Client& client, const Message& message) {
@@ -141,7 +141,7 @@ Status Daemon::change_job(const Message& message) {
 void Daemon::on_closed(Connection& connection) {
   const auto found = clients_.find(&connection);
   if (found != clients_.end()) {
-    log(who(found->second.job) + " left");
+    log(label(found->second.job) + " left");
     forget(connection);
     job_table_changed_ = true;
     if (!stopping_) {
@@ -236,7 +236,7 @@ void Daemon::carry_out(const Order& order, Connection& connection, Client& clien
 
 void Daemon::welcome(Connection& connection, Client& client) {
   client.admitted = true;
-  log(who(client.job) + " admitted");
+  log(label(client.job) + " admitted");
   std::vector<Descriptor> files;
   files.push_back(client.page.take_descriptor());
   files.push_back(use_.share());
@@ -252,13 +252,13 @@ void Daemon::welcome(Connection& connection, Client& client) {
 void Daemon::on_hung(Client& client) {
   const int signal = ++client.hung == 1 ? SIGTERM : SIGKILL;
   const bool kill = options_.kill_hung && client.process.known();
-  log(who(client.job) + " has not given way for " +
+  log(label(client.job) + " has not given way for " +
       format_exact(to_seconds(options_.holder_patience * client.hung)) + " s" +
       (kill ? signal == SIGTERM ? ", asked to end" : ", killed" : ""));
   if (kill) client.process.send_signal(signal);
 }
 
-std::string Daemon::who(JobId job) const {
+std::string Daemon::label(JobId job) const {
   return "job " + in_quotes(scheduler_.spec(job).name) + " (process " +
          std::to_string(scheduler_.process(job)) + ")";
 }

@@ -70,7 +70,7 @@ FeedGuests::FeedGuests(asio::io_context& loop, Descriptor listener, Terms terms,
     : terms_(std::move(terms)),
       loop_(loop),
       listener_(loop, listener.release()),
-      nobody_(loop),
+      first_consumer_deadline_(loop),
       stuck_(loop),
       books_(books),
       mark_(mark) {
@@ -109,8 +109,8 @@ void FeedGuests::watch_for_stuck(bool stuck) {
 }
 
 void FeedGuests::wait_for_first() {
-  nobody_.expires_after(std::chrono::nanoseconds(terms_.patience));
-  nobody_.async_wait([this](asio::error_code cancelled) {
+  first_consumer_deadline_.expires_after(std::chrono::nanoseconds(terms_.patience));
+  first_consumer_deadline_.async_wait([this](asio::error_code cancelled) {
     if (!cancelled) books_.end();
   });
 }
@@ -155,7 +155,7 @@ void FeedGuests::read(ConsumerId id, const Shared& guest) {
 void FeedGuests::on_readable(ConsumerId id, const Shared& guest) {
   FeedFrame frame;
   const auto arrival = guest->socket.receive(frame, true);
-  // Who comes while the last one goes is to look for another producer.
+  // A consumer that comes while the last one goes has to look for another producer.
   const bool late = !guest->known && books_.over();
   if (late || (arrival.ok() && *arrival == Arrival::kGone)) return close(id);
   Status done;
@@ -197,7 +197,7 @@ Status FeedGuests::hello(ConsumerId id, Guest& guest, const FeedFrame& frame) {
   if (!guest.socket.send(answer, terms_.memory)) return bad_input("does not listen");
   guest.known = true;
   guest.patience.cancel();
-  nobody_.cancel();
+  first_consumer_deadline_.cancel();
   books_.with([&](FeedQueue& queue) {
     if (frame.resumes) {
       queue.add(id, frame.policy, frame.position);

@@ -51,7 +51,7 @@ class FeedGuests {
   Terms terms_;
   asio::io_context& loop_;
   asio::posix::stream_descriptor listener_;
-  asio::steady_timer nobody_;  // no consumer has come yet
+  asio::steady_timer first_consumer_deadline_;
   asio::steady_timer stuck_;
   FeedBooks& books_;
   FeedMark& mark_;

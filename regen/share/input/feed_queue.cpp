@@ -143,7 +143,7 @@ std::optional<std::uint32_t> FeedQueue::free_slot() {
   return best;
 }
 
-bool FeedQueue::somebody_is_out() const {
+bool FeedQueue::a_consumer_waits() const {
   return std::any_of(consumers_.begin(), consumers_.end(), [this](const auto& entry) {
     const Consumer& consumer = entry.second;
     return !consumer.left && consumer.queue.empty() && consumer.next == cursor_;
@@ -152,7 +152,7 @@ bool FeedQueue::somebody_is_out() const {
 
 // The oldest batch that only waits in queues of consumers that may lose it.
 std::optional<std::uint32_t> FeedQueue::take_from_slow() {
-  if (!somebody_is_out()) return std::nullopt;
+  if (!a_consumer_waits()) return std::nullopt;
   for (const FeedItem& item : history_) {
     if (item.kind != Kind::kBatch || !still_there(item)) continue;
     std::vector<Consumer*> losers;
@@ -172,7 +172,7 @@ std::optional<std::uint32_t> FeedQueue::take_from_slow() {
 // Batches that wait in queues further on can be made again, so that a consumer that came back with
 // an earlier position need not wait until those ahead of it have read.
 std::optional<std::uint32_t> FeedQueue::take_back() {
-  if (!somebody_is_out()) return std::nullopt;
+  if (!a_consumer_waits()) return std::nullopt;
   std::optional<std::uint32_t> slot;
   while (!slot) {
     std::optional<Position> last;

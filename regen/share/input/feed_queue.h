@@ -157,7 +157,7 @@ class FeedQueue {
   void shorten(Consumer& consumer, Position end);
   static void lose_oldest(Consumer& consumer);
   static std::deque<FeedItem>::iterator oldest_batch(Consumer& consumer);
-  bool somebody_is_out() const;
+  bool a_consumer_waits() const;
   void put(const FeedItem& item);
   void drop_queue(Consumer& consumer);
   void deliver(ConsumerId id, Consumer& consumer);

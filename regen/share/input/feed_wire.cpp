@@ -109,7 +109,7 @@ FeedSocket::FeedSocket(Descriptor socket) : socket_(std::move(socket)) {
 
 Result<FeedSocket> FeedSocket::connect(const std::string& path) {
   REGEN_ASSIGN(Descriptor connected, connect_to(path, SOCK_SEQPACKET, {"producer"}));
-  // Somebody else may have made the folder first.
+  // Another user may have made the folder first.
   const uid_t owner = peer_of(connected.number()).uid;
   if (owner != ::getuid() && owner != 0) {
     return bad_input("the producer at " + in_quotes(path) + " is of user " + std::to_string(owner) +

@@ -17,7 +17,7 @@ namespace regen::share {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
-static_assert(kCalm == FUTEX_WAITERS, "or the kernel would wake nobody for a killed daemon");
+static_assert(kCalm == FUTEX_WAITERS, "or the kernel would wake no client of a killed daemon");
 
 Error page_error(const char* what) {
   return limit_reached(std::string("cannot make the page of a client: ") + what + ": " +

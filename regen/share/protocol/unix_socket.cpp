@@ -12,13 +12,13 @@ namespace {
 
 using Control = std::array<char, CMSG_SPACE(kMostDescriptors * sizeof(int))>;
 
-Error not_connected(const std::string& path, const Expected& who) {
+Error not_connected(const std::string& path, const Expected& peer) {
   const std::string reason = std::strerror(errno);
   if (errno == EACCES || errno == EPERM || errno == EPROTOTYPE) {
     return bad_input("may not use the socket " + in_quotes(path) + ": " + reason);
   }
-  return missing("no " + who.name + " at " + in_quotes(path) + ": " + reason +
-                 (who.remedy.empty() ? "" : ", expected " + who.remedy));
+  return missing("no " + peer.name + " at " + in_quotes(path) + ": " + reason +
+                 (peer.remedy.empty() ? "" : ", expected " + peer.remedy));
 }
 
 void put_descriptors(msghdr& head, std::span<const int> descriptors) {
@@ -58,13 +58,13 @@ ssize_t after_signals(Call call) {
 
 }  // namespace
 
-Result<Descriptor> connect_to(const std::string& path, int type, const Expected& who) {
+Result<Descriptor> connect_to(const std::string& path, int type, const Expected& peer) {
   REGEN_ASSIGN(const sockaddr_un address, socket_address(path));
   Descriptor socket(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
-  if (!socket.valid()) return not_connected(path, who);
+  if (!socket.valid()) return not_connected(path, peer);
   const auto* where = reinterpret_cast<const sockaddr*>(&address);
   if (after_signals([&] { return ::connect(socket.number(), where, sizeof address); }) != 0) {
-    return not_connected(path, who);
+    return not_connected(path, peer);
   }
   return socket;
 }

@@ -24,7 +24,7 @@ struct Expected {
 };
 
 // ErrorCode::kMissing when no process listens there.
-Result<Descriptor> connect_to(const std::string& path, int type, const Expected& who);
+Result<Descriptor> connect_to(const std::string& path, int type, const Expected& peer);
 
 // The process and the user that listened, or connected; all zero where the kernel does not say.
 ucred peer_of(int socket);

@@ -152,7 +152,7 @@ Demands kept(const std::vector<Demand>& jobs, const std::vector<bool>& away) {
   return result;
 }
 
-// Who goes first: lowest priority, then the last to come.
+// The first to leave: lowest priority, then the last to come.
 std::vector<std::size_t> order_of_leaving(const std::vector<Demand>& jobs) {
   std::vector<std::size_t> order;
   for (std::size_t i = jobs.size(); i-- > 0;) {

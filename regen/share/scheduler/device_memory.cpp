@@ -75,7 +75,7 @@ Status DeviceMemory::readmit(JobId id, const Demand& demand, Depth deepest, Byte
   job.held = job.used = held;
   if (held > free()) {
     return infeasible("it has " + format_grouped(held) + " bytes there, expected at most the " +
-                      format_grouped(free()) + " that nobody else has");
+                      format_grouped(free()) + " that no other job has");
   }
   if (!all_can_return(job, full)) {
     if (deepest != Depth::kLeave) {
@@ -95,16 +95,16 @@ Status DeviceMemory::change(JobId id, const Demand& demand, Depth deepest) {
   Job changed = jobs_.at(id);
   changed.demand = demand;
   changed.deepest = deepest;
-  changed.told_updated = false;
+  changed.update_confirmed = false;
   REGEN_ASSIGN(const auto places, places_with(id, &changed));
   Job& present = jobs_.at(id);
   std::swap(present, changed);
-  // Somebody in the middle of a step, with its memory on the host, must still be able to end it.
+  // A job in the middle of a step, with its memory on the host, must still be able to end it.
   if (!present.away && !all_can_return(present, present.full)) {
     std::swap(present, changed);
     return infeasible("its parked bytes grow from " + format_grouped(parked(present)) + " to " +
                       format_grouped(parked_bytes(demand, present.full)) +
-                      ", expected no more than leave room for those who take turns");
+                      ", expected no more than leave room for the jobs that take turns");
   }
   take_places(places);
   return {};
@@ -211,7 +211,7 @@ void DeviceMemory::ask(JobId id, Job& job, Depth depth) {
   dirty_ = true;
 }
 
-void DeviceMemory::tell_limit(JobId id, Job& job, Bytes bytes) {
+void DeviceMemory::announce_limit(JobId id, Job& job, Bytes bytes) {
   if (bytes != job.limit.bytes) job.limit.generation = (job.limit.generation + 1) % kGenerations;
   job.limit.bytes = bytes;
   orders_.push_back({id, Order::Kind::kLimit, job.limit});
@@ -234,7 +234,7 @@ void DeviceMemory::settle() {
     put_away();
     admit();
     grow();
-    tell_depths();
+    announce_depths();
   }
   note_changes();
 }
@@ -248,7 +248,7 @@ void DeviceMemory::come_back() {
 void DeviceMemory::shrink() {
   for (auto& [id, job] : jobs_) {
     if (job.admitted && !job.place.away && job.place.limit < job.limit.bytes) {
-      tell_limit(id, job, job.place.limit);
+      announce_limit(id, job, job.place.limit);
     }
   }
 }
@@ -280,7 +280,7 @@ void DeviceMemory::admit() {
     job.admitted = true;
     job.full = full;
     job.held = needs;
-    tell_limit(id, job, full);
+    announce_limit(id, job, full);
     orders_.push_back({id, Order::Kind::kAdmit});
   }
 }
@@ -294,18 +294,18 @@ void DeviceMemory::grow() {
       if (!resident || secure(full - job.held, job)) {
         if (resident) job.held = full;
         job.full = full;
-        tell_limit(id, job, job.place.limit);
+        announce_limit(id, job, job.place.limit);
       }
     }
-    if (!job.told_updated && job.limit.bytes >= least_bytes(job.demand)) {
-      job.told_updated = true;
+    if (!job.update_confirmed && job.limit.bytes >= least_bytes(job.demand)) {
+      job.update_confirmed = true;
       orders_.push_back({id, Order::Kind::kUpdated});
     }
   }
 }
 
 // A job that goes idle should not block the jobs that take turns.
-void DeviceMemory::tell_depths() {
+void DeviceMemory::announce_depths() {
   Bytes all = 0;
   for (const auto& [id, job] : jobs_) {
     if (!job.away) all += job.admitted ? job.full : job.place.limit;

@@ -101,7 +101,7 @@ class DeviceMemory {
     Bytes held = 0;   // of those, on the device
     Bytes used = 0;
     bool away = false;
-    bool told_updated = true;
+    bool update_confirmed = true;
     std::optional<Depth> asked;  // to make room, and has not answered
     Access seen_access = Access::kReady;
     std::int64_t seen_urgency = 0;
@@ -116,13 +116,13 @@ class DeviceMemory {
   bool all_can_return(const Job& instead, Bytes full) const;
   bool secure(Bytes need, const Job& beneficiary);
   void ask(JobId id, Job& job, Depth depth);
-  void tell_limit(JobId id, Job& job, Bytes bytes);
+  void announce_limit(JobId id, Job& job, Bytes bytes);
   void come_back();
   void shrink();
   void put_away();
   void admit();
   void grow();
-  void tell_depths();
+  void announce_depths();
   void note_changes();
 
   Bytes capacity_;

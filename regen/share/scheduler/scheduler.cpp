@@ -328,7 +328,7 @@ Error Scheduler::expiry(JobId id, Nanoseconds now) const {
                        format_exact(to_seconds(now - job.added)) + " s for memory on device " +
                        in_quotes(devices_[job.device].spec.name) +
                        ", expected others to give theirs back: " +
-                       (debtors.empty() ? "nobody was asked" : on_one_line(debtors, 300)));
+                       (debtors.empty() ? "no job was asked" : on_one_line(debtors, 300)));
 }
 
 JobStatus Scheduler::job_status(JobId id, const JobEntry& job, Nanoseconds now) const {

@@ -59,11 +59,11 @@ class Simulator {
     fleet_.job(job).remaining -= worked;
     replay_.jobs[job].used += worked;
     replay_.busy[fleet_.index_of(device)] += worked;
-    if (fleet_.job(job).remaining > 0) tell_rank(device, job);
+    if (fleet_.job(job).remaining > 0) report_rank(device, job);
   }
 
   // What a job is worth changes with its work; only the queues by rank listen.
-  void tell_rank(FleetDevice& device, std::size_t job) {
+  void report_rank(FleetDevice& device, std::size_t job) {
     device.turns->set_rank(JobId(job), fleet_.rank(job), now_);
   }
 
@@ -82,7 +82,7 @@ class Simulator {
   void give_way(FleetDevice& device) {
     const std::size_t job = *std::exchange(device.holder, std::nullopt);
     device.yields_at.reset();
-    // Who has not begun loses nothing.
+    // A job that has not begun loses nothing.
     if (now_ > device.granted) ++replay_.jobs[job].preemptions;
     device.turns->yield(JobId(job), now_);
   }
@@ -146,7 +146,7 @@ class Simulator {
     if (++state.requests_done == fleet_.spec(job).steps) return true;
     if (!state.pending.empty()) {
       state.remaining = fleet_.step_time(job);
-      tell_rank(device, job);
+      report_rank(device, job);
       return false;
     }
     device.holder.reset();
@@ -173,7 +173,7 @@ class Simulator {
       state.remaining = fleet_.step_time(job);
       device.turns->want(JobId(job), fleet_.rank(job), now_);
     } else {
-      tell_rank(device, job);
+      report_rank(device, job);
     }
     settle(device);
   }
@@ -210,7 +210,7 @@ class Simulator {
     count(device);
     fleet_.divide(device);
     for (const std::size_t job : device.jobs) {
-      if (!fleet_.inference(job) || !fleet_.job(job).pending.empty()) tell_rank(device, job);
+      if (!fleet_.inference(job) || !fleet_.job(job).pending.empty()) report_rank(device, job);
     }
     settle(device);
   }

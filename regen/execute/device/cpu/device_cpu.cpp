@@ -65,7 +65,7 @@ class ArenaRoom {
   Bytes used_ = 0;
 };
 
-// While the pages are away, whoever touches them is stopped by the system.
+// While the pages are away, an access to them is stopped by the system.
 class CpuPages final : public Pages {
  public:
   CpuPages(std::shared_ptr<ArenaRoom> room, void* data, Bytes bytes, ArenaKind kind)

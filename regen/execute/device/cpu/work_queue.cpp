@@ -134,7 +134,7 @@ void WorkQueue::perform(Work& work) {
     *work.seconds = now_seconds();
     return;
   }
-  // After an error nothing more is done until somebody has seen it, as on a GPU.
+  // After an error nothing more is done until a caller has read it, as on a GPU.
   if (failed_.load(std::memory_order_acquire)) return;
   if (work.call) return work.call();
   if (bytes_per_second_ > 0) {

@@ -56,7 +56,7 @@ class WorkQueue {
   const double bytes_per_second_;
   mutable std::mutex mutex_;
   std::condition_variable more_;      // for the thread: work, or the end
-  std::condition_variable progress_;  // for those who wait: done_ has grown
+  std::condition_variable progress_;  // for waiting threads: done_ has grown
   std::vector<Work> pending_;
   std::uint64_t enqueued_ = 0;
   std::atomic<std::uint64_t> done_{0};

@@ -1,4 +1,4 @@
-// One thread that does work for others, who wait for it.
+// One thread that does work for other threads, which wait for it.
 #pragma once
 
 #include <atomic>

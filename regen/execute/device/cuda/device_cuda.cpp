@@ -1,6 +1,6 @@
 // A CUDA device: the copy queues are two streams of high priority, so that a copy starts as soon as
 // a copy engine is free. The compute queue is the caller's current stream. Nothing can be captured
-// from the default stream: who wants to works on a stream of the device's own (own_stream()).
+// from the default stream: a caller that captures uses a stream of the device's own (own_stream()).
 #include <ATen/Context.h>
 #include <ATen/cuda/Sleep.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -32,9 +32,9 @@ namespace {
 
 constexpr double kCyclesPerSecond = 2e9;  // roughly; only for how long a queue is held up
 constexpr Bytes kAlignment = 512;         // as torch's caching allocator rounds
-// To be woken by the driver takes up to a tenth of a millisecond, as long as many operators do: so
-// who waits looks all the time from so long before the expected end until so long after it, and
-// naps for so long at other times.
+// To be woken by the driver takes up to a tenth of a millisecond, as long as many operators do. So
+// a waiting thread polls without a pause from this long before the expected end until this long
+// after it, and sleeps for this long between two polls at other times.
 constexpr double kNearSeconds = 200e-6;
 constexpr double kLookSeconds = 600e-6;
 constexpr double kNapSeconds = 100e-6;

@@ -15,7 +15,7 @@ constexpr int kBusIdBytes = 32;
 constexpr Bytes kSharedUnit = Bytes{2} << 20;
 
 Error cuda_error(const char* what, cudaError_t code) {
-  (void)cudaGetLastError();  // it is reported here, not by the next call of somebody else
+  (void)cudaGetLastError();  // it is reported here, not by the next call of another caller
   return missing(std::string("shared input on a GPU: ") + what + ": " + cudaGetErrorString(code));
 }
 

@@ -22,7 +22,7 @@ EventRing::~EventRing() {
 std::uint64_t EventRing::record(cudaStream_t stream) {
   if (next_ - oldest_ == events_.size()) make_room();
   cudaEvent_t& event = events_[next_ % events_.size()];
-  // Who waits for one on the host sleeps; for waits between queues the flag changes nothing.
+  // A thread that waits for one on the host sleeps; between queues the flag changes nothing.
   constexpr unsigned kFlags = cudaEventDisableTiming | cudaEventBlockingSync;
   if (event == nullptr) C10_CUDA_CHECK(cudaEventCreateWithFlags(&event, kFlags));
   C10_CUDA_CHECK(cudaEventRecord(event, stream));

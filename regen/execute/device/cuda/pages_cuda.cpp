@@ -175,7 +175,7 @@ class FixedPages final : public Pages {
 
 Result<MemoryBlock> allocate_paged_cuda(c10::DeviceIndex index, Bytes bytes) {
   const c10::cuda::CUDAGuard guard(index);
-  static_cast<void>(cudaFree(nullptr));  // makes the card's context, if nobody has yet
+  static_cast<void>(cudaFree(nullptr));  // makes the card's context, if there is none yet
   const Driver& driver = Driver::get();
   if (!driver.missing_function.empty())
     return missing("this CUDA driver has no " + driver.missing_function);
