@@ -49,7 +49,8 @@ message(STATUS "torch ${REGEN_TORCH_VERSION} (CUDA: ${REGEN_TORCH_CUDA}) in ${RE
 set(torch_lib ${REGEN_TORCH_FOLDER}/lib)
 add_library(regen_torch INTERFACE IMPORTED GLOBAL)
 target_include_directories(regen_torch SYSTEM INTERFACE ${REGEN_TORCH_FOLDER}/include)
-target_compile_definitions(regen_torch INTERFACE _GLIBCXX_USE_CXX11_ABI=${REGEN_TORCH_ABI})
+# The second: torch's own headers include the operators that they need, not all 2,700 of them.
+target_compile_definitions(regen_torch INTERFACE _GLIBCXX_USE_CXX11_ABI=${REGEN_TORCH_ABI} AT_PER_OPERATOR_HEADERS)
 target_link_options(regen_torch INTERFACE -Wl,-rpath,${torch_lib})
 # Kernels register themselves when their library is loaded: it must stay although nothing of it is called.
 set(torch_libraries ${torch_lib}/libtorch.so ${torch_lib}/libtorch_cpu.so ${torch_lib}/libc10.so)

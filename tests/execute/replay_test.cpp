@@ -1,6 +1,27 @@
 // Real operators with every allocation at a chosen address: bitwise the same results.
-#include <ATen/ATen.h>
 #include <ATen/Context.h>
+#include <ATen/ops/_scaled_dot_product_attention_math.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/embedding_dense_backward.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/max_pool2d_with_indices.h>
+#include <ATen/ops/max_pool2d_with_indices_backward.h>
+#include <ATen/ops/native_batch_norm.h>
+#include <ATen/ops/native_batch_norm_backward.h>
+#include <ATen/ops/native_dropout.h>
+#include <ATen/ops/native_layer_norm.h>
+#include <ATen/ops/nll_loss_forward.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/sort.h>
+#include <ATen/ops/sum.h>
+#include <ATen/ops/topk.h>
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <span>
 
 #include "regen/base/random.h"
 
@@ -17,14 +18,14 @@ TEST(StageBytes, IsWhatGoingThroughAllOpsGives) {
     StageBytes stages(plain);
     for (int i = 0; i < 50; ++i) {
       const auto size = static_cast<std::int64_t>(plain.size());
-      const auto first = random.between(0, size - 1);
-      const auto last = random.between(first + 1, size);
-      const auto range = std::ranges::subrange(plain.begin() + first, plain.begin() + last);
-      EXPECT_EQ(stages.most(static_cast<std::size_t>(first), static_cast<std::size_t>(last)),
-                std::ranges::max(range));
+      const auto first = static_cast<std::size_t>(random.between(0, size - 1));
+      const auto last =
+          static_cast<std::size_t>(random.between(static_cast<std::int64_t>(first) + 1, size));
+      const auto range = std::span(plain).subspan(first, last - first);
+      EXPECT_EQ(stages.most(first, last), std::ranges::max(range));
       const Bytes change = random.between(-50, 50);
       for (Bytes& bytes : range) bytes += change;
-      stages.add(static_cast<std::size_t>(first), static_cast<std::size_t>(last), change);
+      stages.add(first, last, change);
       const auto most = std::ranges::max_element(plain);
       EXPECT_EQ(stages.peak().first, *most);
       EXPECT_EQ(stages.peak().second, most - plain.begin());

@@ -1,7 +1,8 @@
 // Memory that a job moves out of the way of others, and errors on the way.
 #include "regen/session/job_memory.h"
 
-#include <ATen/Functions.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,8 +1,9 @@
 #include "regen/execute/run/direct_step.h"
 
-#include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/DispatchKeySet.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
 

@@ -131,8 +131,7 @@ std::vector<TensorId> Implementations::wanted_of(OpId op,
     }
   }
   std::ranges::sort(wanted);
-  const auto repeated = std::ranges::unique(wanted);
-  wanted.erase(repeated.begin(), repeated.end());
+  wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
   return wanted;
 }
 

@@ -86,8 +86,7 @@ void MonetPool::drop_copies() {
   const auto same = [](const Member& a, const Member& b) {
     return a.schedule.storage == b.schedule.storage;
   };
-  const auto copies = std::ranges::unique(members_, same);
-  members_.erase(copies.begin(), copies.end());
+  members_.erase(std::unique(members_.begin(), members_.end(), same), members_.end());
   while (members_.size() > kMostMembers) members_.pop_back();
 }
 

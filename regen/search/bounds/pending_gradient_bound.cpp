@@ -96,8 +96,8 @@ class PendingGradients {
       if (waits(v)) before.waiting.push_back(v);
     }
     std::ranges::sort(before.waiting);
-    const auto twice = std::ranges::unique(before.waiting);
-    before.waiting.erase(twice.begin(), twice.end());
+    before.waiting.erase(std::unique(before.waiting.begin(), before.waiting.end()),
+                         before.waiting.end());
     reach(std::move(before), std::max(peak, memory(op, after.waiting)));
   }
 

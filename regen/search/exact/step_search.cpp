@@ -4,7 +4,6 @@
 #include <bit>
 #include <limits>
 #include <queue>
-#include <ranges>
 #include <tuple>
 #include <unordered_map>
 
@@ -486,8 +485,8 @@ class StepSearch {
       plan.steps.push_back(Step::release(stages_.tensor[ValueId(v)]));
     };
     Mask device = 0;
-    for (const std::uint32_t at : std::views::reverse(way)) {
-      const Part& part = parts_[at];
+    for (auto at = way.rbegin(); at != way.rend(); ++at) {
+      const Part& part = parts_[*at];
       each_bit(part.released, release);
       plan.steps.push_back(part.step);
       device &= ~part.released;

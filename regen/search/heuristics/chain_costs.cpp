@@ -265,8 +265,7 @@ class CostMaker {
     std::ranges::sort(made);
     std::erase_if(needed, [&](TensorId t) { return std::ranges::binary_search(made, t); });
     std::ranges::sort(needed);
-    const auto repeated = std::ranges::unique(needed);
-    needed.erase(repeated.begin(), repeated.end());
+    needed.erase(std::unique(needed.begin(), needed.end()), needed.end());
     return needed;
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "regen/base/tolerance.h"
@@ -25,9 +26,9 @@ constexpr std::uint32_t kNoStage = std::numeric_limits<std::uint32_t>::max();
 
 // In ascending order.
 std::span<const OpId> runs_of_stage(const IntervalPlan& plan, std::uint32_t stage) {
-  const auto found = std::ranges::equal_range(plan.stage, stage);
-  return std::span(plan.ops).subspan(static_cast<std::size_t>(found.begin() - plan.stage.begin()),
-                                     found.size());
+  const auto begin = std::ranges::lower_bound(plan.stage, stage) - plan.stage.begin();
+  const auto end = std::ranges::upper_bound(plan.stage, stage) - plan.stage.begin();
+  return {plan.ops.begin() + begin, plan.ops.begin() + end};
 }
 
 void shuffle(std::vector<std::size_t>& order, Random& random) {

@@ -58,8 +58,7 @@ std::vector<std::string> every_name() {
     names.push_back(name_of(row));
   }
   std::ranges::sort(names);
-  const auto rest = std::ranges::unique(names);
-  names.erase(rest.begin(), rest.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
 

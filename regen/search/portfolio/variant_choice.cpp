@@ -88,14 +88,12 @@ class QuickChoice {
       }
     }
     std::ranges::sort(sizes, std::ranges::greater{});
-    const auto rest = std::ranges::unique(sizes);
-    sizes.erase(rest.begin(), rest.end());
+    sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
     std::vector<Bytes> some;
     for (std::size_t i = 0; i < kMostCaps; ++i) {
       some.push_back(sizes[i * (sizes.size() - 1) / (kMostCaps - 1)]);
     }
-    const auto repeated = std::ranges::unique(some);
-    some.erase(repeated.begin(), repeated.end());
+    some.erase(std::unique(some.begin(), some.end()), some.end());
     return some;
   }
 
