@@ -105,7 +105,7 @@ def section_planning():
     return f"""## Planning
 `auto` against the best of every other planner at 12 budgets of each network, 10 s for `auto` ({sources("auto_against_all")}):
 
-{table(["networks", "rows", "better", "equal", "only `auto` has a plan", "worse", "missed", "worst"], counts)}{ablation()}
+{table(["networks", "rows", "better", "equal", "only `auto` has a plan", "worse", "missed", "worst"], counts)}{ablation()}{before_after()}
 
 `checkmate`, {machines("exact_gaps")} ({sources("exact_gaps")}): budgets from what every plan needs to what keeping everything takes.
 
@@ -144,6 +144,20 @@ def ablation():
             idle.append(f"`{name}`")
     return (f"\n\nSwitched off in {len(whole)} cases ({sources('ablation')}), cases that get worse by more than 0.05 %: "
             f"{', '.join(lost) or 'none'}. Without effect, and never the maker of a first plan, a final plan or a bound: {', '.join(idle) or 'none'}.")
+
+
+def before_after():
+    """How `auto` compares with itself before its decisions became one model: one paragraph."""
+    rows = latest(read("before_after"), "network", "budget_share", "device")
+    parts = []
+    for device, name in (("", "without a link"), ("v100-32", "over a V100's link")):
+        cases = where(rows, device=device)
+        ratios = sorted(float(row["ratio"]) for row in cases if row["ratio"])
+        better, worse = [ratio for ratio in ratios if ratio < 0.9995], [ratio for ratio in ratios if ratio > 1.0005]
+        missed = sum(bool(row["before_cost"]) and not row["after_cost"] for row in cases)
+        median = f", the median by {100 * (worse[len(worse) // 2] - 1):.2f} %" if worse else ""
+        parts.append(f"{name} {len(better)} of {len(cases)} cases are better by more than 0.05 %, {len(worse)} worse{median}, {missed} missed")
+    return f"\n\nAgainst `auto` of commit edc5024, 1 s on one core for each of both ({sources('before_after')}): {'; '.join(parts)}."
 
 
 def section_published():
