@@ -257,8 +257,7 @@ TEST(Chain, TheSequenceForOthersKeepsTheBudget) {
   const auto schedule = chain_schedule(graph, budget, std::nullopt, effort);
   ASSERT_TRUE(schedule.ok()) << schedule.error().message;
   EXPECT_LE(simulate(graph, plan_from_sequence(graph, schedule->sequence))->peak_bytes, budget);
-  const auto none =
-      chain_schedule(graph, graph.fixed_bytes() + all / 100, std::nullopt, effort);
+  const auto none = chain_schedule(graph, graph.fixed_bytes() + all / 100, std::nullopt, effort);
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error().code, ErrorCode::kLimit);
 }

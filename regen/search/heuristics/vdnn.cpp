@@ -7,8 +7,8 @@
 
 #include "regen/search/build/checkpoint_plan.h"
 #include "regen/search/build/movement.h"
-#include "regen/search/build/sequence.h"
 #include "regen/search/build/resting_values.h"
+#include "regen/search/build/sequence.h"
 #include "regen/search/judge.h"
 #include "regen/search/planner_list.h"
 

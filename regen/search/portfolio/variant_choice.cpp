@@ -137,8 +137,8 @@ class QuickChoice {
     REGEN_ASSIGN(VariantView view, VariantView::make(graph_, std::move(chosen)));
     QuickPlan quick = quick_plan(problem_, view.graph(), effort_);
     // Without a plan the choice that could need less is the better one.
-    const Worth worth = quick.plan ? Worth(quick.cost(), 0, 0)
-                                   : Worth(kNoCost, quick.bound, workspaces(view));
+    const Worth worth =
+        quick.plan ? Worth(quick.cost(), 0, 0) : Worth(kNoCost, quick.bound, workspaces(view));
     if (view_ && worth >= worth_) return {};
     worth_ = worth;
     stage_bytes_ = quick.plan ? std::move(quick.plan->stage_bytes) : std::vector<Bytes>();
