@@ -19,11 +19,6 @@ import time
 HERE = pathlib.Path(__file__).resolve().parents[1]
 # What a phase is made of: (module of regen, name in it), in the order of a start; the names of version 0.1 too. A checkout has one or the other.
 PHASES = {
-    "dynamo": [("_capture.dynamo_graph", "_dynamo_graph_capture_for_export"), ("dynamo_graph", "_dynamo_graph_capture_for_export")],
-    "key": [("_capture.capture_cache", "graph_key"), ("capture_cache", "graph_key")],
-    "load": [("_capture.capture_cache", "kept"), ("capture_cache", "kept")],
-    "joint trace": [("_capture.joint_graph", "aot_export_joint_with_descriptors"), ("joint_graph", "aot_export_joint_with_descriptors")],
-    "store": [("_capture.capture_cache", "keep"), ("capture_cache", "keep")],
     "capture": [("_step", "capture_step"), ("_wrap", "capture"), ("step", "capture_step"), ("wrap", "capture")],
     "measure": [("_session.session", "Session.__init__"), ("runner", "Runner.record")],
     "plan": [("_session.session", "Session.plan"), ("runner", "Runner.plan")],
@@ -38,8 +33,7 @@ def timed(function, phase, seconds):
             made = function(*args, **kwargs)
         finally:
             seconds[phase] = seconds.get(phase, 0.0) + time.perf_counter() - begin
-        # Dynamo hands out a function that does the work.
-        return timed(made, phase, seconds) if phase == "dynamo" and callable(made) and not hasattr(made, "graph") else made
+        return made
 
     return call
 

@@ -1,9 +1,10 @@
 """MiniMalloc's instances A to E packed by regen and, where its program is at hand, by MiniMalloc in the same run.
 
-    .venv/bin/python benchmarks/packing.py [--minimalloc PROGRAM] [--repeats N] [--append]
+    .venv/bin/python benchmarks/packing.py [--minimalloc PROGRAM] [--repeats N] [--most S] [--append]
 
 Both are timed from outside, start of the process included, in turns; the median counts. Every layout is checked: no two lifetimes that meet share
-an address, and none ends above the capacity. --append adds the rows to results/packing.csv. Without --minimalloc, third_party/minimalloc/minimalloc
+an address, and none ends above the capacity. MiniMalloc has --most seconds for an instance; where it does not end in time, it is not asked again and
+its row says "over N". --append adds the rows to results/packing.csv. Without --minimalloc, third_party/minimalloc/minimalloc
 is taken; where that is missing too, the rows say so.
 """
 
@@ -23,7 +24,7 @@ import results_data as data
 from results_measure import REFERENCE, REGEN, provenance
 
 CAPACITY = 1048576
-SECONDS = 120  # the most that one packing may take
+SECONDS = 120  # the most that one packing of ours may take
 
 
 def overlap(rows):
@@ -40,10 +41,14 @@ def overlap(rows):
     return None
 
 
-def packed(name, command, output):
-    """Seconds of one run; a layout that is missing or wrong ends the benchmark."""
+def packed(name, command, output, most=SECONDS):
+    """Seconds of one run, None where it took longer than the most; a layout that is missing or wrong ends the benchmark."""
+    output.unlink(missing_ok=True)
     begin = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=most, check=False)
+    except subprocess.TimeoutExpired:
+        return None
     seconds = time.perf_counter() - begin
     if done.returncode != 0 or not output.exists():
         sys.exit(f"packing: {name} failed with status {done.returncode}: {done.stderr.strip()[:200]}")
@@ -59,7 +64,15 @@ def height(output):
         return max(int(row["offset"]) + int(row["size"]) for row in csv.DictReader(file))
 
 
-def measure(instance, peer, repeats, folder):
+def beside(peer_times, most):
+    """The columns of the peer."""
+    if not peer_times:
+        return {"peer": "minimalloc", "peer_source": "not built here: its sources are not at hand"}
+    known = None not in peer_times
+    return {"peer": "minimalloc", "peer_seconds": f"{statistics.median(peer_times):.4f}" if known else f"over {most:g}", "peer_source": "same run"}
+
+
+def measure(instance, peer, repeats, most, folder):
     path = REFERENCE / "minimalloc" / f"{instance}.{CAPACITY}.csv"
     if not path.exists():
         sys.exit(f"packing: {path.name} is not in {REFERENCE}: set REGEN_REFERENCE_DATA to the folder that holds minimalloc/")
@@ -67,30 +80,30 @@ def measure(instance, peer, repeats, folder):
     times, peer_times = [], []
     for _ in range(repeats):
         times.append(packed("regen", [REGEN, "pack", path, "--capacity", str(CAPACITY), "-o", ours], ours))
-        if peer:
-            command = [peer, f"--capacity={CAPACITY}", f"--input={path}", f"--output={theirs}", f"--timeout={SECONDS}s"]
-            peer_times.append(packed("minimalloc", command, theirs))
+        if times[-1] is None:
+            sys.exit(f"packing: regen took more than {SECONDS} s for {instance}")
+        if peer and None not in peer_times:
+            command = [peer, f"--capacity={CAPACITY}", f"--input={path}", f"--output={theirs}"]
+            peer_times.append(packed("minimalloc", command, theirs, most))
     with open(path, encoding="utf-8") as file:
         items = sum(1 for _ in file) - 1
-    beside = {"peer": "minimalloc", "peer_source": "not built here: its sources are not at hand"}
-    if peer:
-        beside |= {"peer_seconds": f"{statistics.median(peer_times):.4f}", "peer_source": "same run"}
-    command = f"benchmarks/packing.py --repeats {repeats}" + (" --minimalloc PROGRAM" if peer else "")
+    command = f"benchmarks/packing.py --repeats {repeats} --most {most:g}" + (" --minimalloc PROGRAM" if peer else "")
     return {"instance": instance, "items": items, "capacity": CAPACITY, "status": "packed", "height": height(ours),
-            "seconds": f"{statistics.median(times):.4f}", **beside, **provenance(command)}  # fmt: skip
+            "seconds": f"{statistics.median(times):.4f}", **beside(peer_times, most), **provenance(command)}  # fmt: skip
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minimalloc", type=pathlib.Path, default=ROOT / "third_party/minimalloc/minimalloc")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--most", type=float, default=120, metavar="S", help="seconds that MiniMalloc has for an instance (120)")
     parser.add_argument("--append", action="store_true", help="add the rows to results/packing.csv")
     arguments = parser.parse_args()
     if arguments.repeats < 1:
         parser.error(f"--repeats is {arguments.repeats}, expected at least 1")
     peer = arguments.minimalloc if arguments.minimalloc.exists() else None
     with tempfile.TemporaryDirectory() as folder:
-        rows = [measure(instance, peer, arguments.repeats, pathlib.Path(folder)) for instance in "ABCDE"]
+        rows = [measure(instance, peer, arguments.repeats, arguments.most, pathlib.Path(folder)) for instance in "ABCDE"]
     print(f"instance  items    height   regen s  minimalloc s  (median of {arguments.repeats})")
     for row in rows:
         print(f"{row['instance']:8}  {row['items']:5}  {row['height']:8}  {row['seconds']:>8}  {row.get('peer_seconds', row['peer_source']):>12}")

@@ -18,7 +18,7 @@ function(regen_layers list)
         cmake_language(CALL regen_use_${library} ${folder})
       endforeach()
       regen_note_torch_free(${folder} "${below}" "${libraries}")
-      regen_precompile_folder(${folder} "${libraries}")
+      regen_unities(regen_${folder})
     endif()
   endforeach()
   get_property(torch_free GLOBAL PROPERTY REGEN_TORCH_FREE)
@@ -94,6 +94,7 @@ function(regen_test_program name)
   target_link_libraries(${name}_test PRIVATE ${ARGN} GTest::gtest GTest::gmock GTest::gtest_main)
   # What is slow in a test is the code under test; the rest need not be optimised fully.
   target_compile_options(${name}_test PRIVATE $<$<CONFIG:Release>:-O1>)
+  regen_unities(${name}_test)
 endfunction()
 
 # regen_test(NAME) registers NAME_test with ctest, one entry for each test case.

@@ -6,8 +6,7 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
                     -Wno-missing-field-initializers)
-# Not in builds for users: other compilers have other warnings, and with precompiled headers g++ 12 warns inside the
-# standard library.
+# Not in builds for users: other compilers have other warnings.
 if(REGEN_WERROR)
   add_compile_options(-Werror)
 endif()
@@ -21,6 +20,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_G
   add_compile_options(-Wno-maybe-uninitialized)
 endif()
 
+if(REGEN_SANITIZE OR REGEN_TSAN)
+  add_compile_definitions(REGEN_SANITIZED)
+endif()
 if(REGEN_SANITIZE)
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)

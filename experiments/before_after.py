@@ -15,6 +15,11 @@ compares on random graphs with these seeds (tests/support/programs/write_random_
 
 asks for the time to a first plan instead: the shortest limit of a series within which each build has one. The trace of a search
 would not do, since older builds write none.
+
+    python experiments/before_after.py --before /path/to/old/regen --after /path/to/old/regen --after-seed 1
+
+compares a build with itself: how far two runs of the same search differ. A limit in seconds cuts a random search; differences
+between builds mean something only beyond these.
 """
 
 import csv
@@ -46,16 +51,16 @@ def run(binary, *arguments):
     return answer or {"status": refusal[:80]}, round(used.ru_maxrss / 1024)
 
 
-def plan(binary, case, arguments, seconds):
+def plan(binary, case, arguments, seconds, seed=0):
     device = ["--device", arguments.device] if arguments.device else []
     answer, mib = run(binary, "plan", case["graph"], "--planner", arguments.planner, "--budget", case["budget_bytes"],
-                      "--time-limit", seconds, *device)
+                      "--time-limit", seconds, *(["--seed", seed] if seed else []), *device)
     return answer["status"], answer["cost"] if common.found(answer) else None, mib
 
 
 def compare(case, arguments):
     before = plan(arguments.before, case, arguments, arguments.seconds)
-    after = plan(arguments.after, case, arguments, arguments.seconds)
+    after = plan(arguments.after, case, arguments, arguments.seconds, arguments.after_seed)
     ratio = after[1] / before[1] if before[1] and after[1] else None
     return dict(zip(COLUMNS[5:11], [*before, *after], strict=True)) | {"ratio": ratio}
 
@@ -134,6 +139,8 @@ def command_of(arguments):
         options.append(f"--device {arguments.device}")
     if arguments.first:
         options.append("--first")
+    if arguments.after_seed:
+        options.append(f"--after-seed {arguments.after_seed}")
     return "experiments/before_after.py " + " ".join(options)
 
 
@@ -150,11 +157,14 @@ def main():
     parser.add_argument("--seconds", type=float, default=3, help="of each search (3)")
     parser.add_argument("--device", help="whose roofline and link count (default: flop, and nothing moves)")
     parser.add_argument("--first", action="store_true", help="the time to a first plan instead; into before_after_first.csv")
+    parser.add_argument("--after-seed", type=int, default=0, metavar="N", help="of the newer build's search (0)")
+    parser.add_argument("--name", default="", help="of the CSV: before_after_NAME.csv")
     parser.add_argument("--machine", default="unknown", help="for the column of the CSV")
     parser.add_argument("--resume", action="store_true", help="go on with the CSV of a run that was ended")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    path = arguments.out / ("before_after_first.csv" if arguments.first else "before_after.csv")
+    name = arguments.name or ("first" if arguments.first else "")
+    path = arguments.out / f"before_after{'_' if name else ''}{name}.csv"
     columns, measure, summary = (FIRST_COLUMNS, first_plans, report_first) if arguments.first else (COLUMNS, compare, report)
     rows = []
     if arguments.resume and path.exists():

@@ -1,55 +1,40 @@
 #!/usr/bin/env bash
 # Formatting, clang-tidy, ruff and pyright; the first complaint of each ends in status 1 after all have run.
-#   tools/lint.sh             clang-tidy over the folders that need no torch (minutes)
-#   tools/lint.sh quick       without clang-tidy (what CI runs)
-#   tools/lint.sh all         over every source, tests and those with torch's headers included (long)
-#   tools/lint.sh COMMIT      over the sources that differ from that commit
-# Needs a configured build (compile_commands.json in build).
+#   tools/lint.sh             clang-tidy over every source (what CI runs)
+#   tools/lint.sh quick       without clang-tidy
+#   tools/lint.sh COMMIT      clang-tidy over the sources that differ from that commit
+# Needs the set-up.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-what=${1:-torch-free}
+what=${1:-all}
 jobs=${JOBS:-$(nproc)}
 status=0
 
-begin() { echo "lint: $1"; started=$SECONDS; }
-end() { # STATUS NAME
-  echo "lint: $2 $([ "$1" -eq 0 ] && echo clean || echo FAILED), $((SECONDS - started)) s"
-  [ "$1" -eq 0 ] || status=1
+# check NAME COMMAND..: runs it and says how it ended.
+check() {
+  local name=$1 begin=$SECONDS
+  shift
+  if "$@"; then
+    echo "lint: $name clean, $((SECONDS - begin)) s"
+  else
+    echo "lint: $name FAILED, $((SECONDS - begin)) s"
+    status=1
+  fi
 }
 
-# The sources in the database that clang-tidy is to read: absolute paths, as run-clang-tidy matches them.
-tidy_sources() {
+formatted() { git ls-files '*.h' '*.cpp' | xargs clang-format-14 --dry-run -Werror; }
+# Configures a build that is never built: it lists each source by itself, where the others list unities.
+tidy() {
+  cmake --preset lint > build-lint.log 2>&1 || { cat build-lint.log; return 1; }
+  mv build-lint.log build-lint/configure.log
   case "$what" in
-    all) git ls-files 'regen/*.cpp' 'cli/*.cpp' 'python/*.cpp' 'tests/*.cpp' ;;
-    torch-free) git ls-files 'regen/*.cpp' | grep -v -E '^regen/(execute|session)/' ;;
-    *) git diff --name-only --diff-filter=d "$what" -- 'regen/*.cpp' 'cli/*.cpp' 'python/*.cpp' 'tests/*.cpp' ;;
-  esac | grep -v '^tests/consumer/' | sed "s|^|$PWD/|"
+    all) .venv/bin/python tools/tidy.py --jobs "$jobs" ;;
+    *) .venv/bin/python tools/tidy.py --jobs "$jobs" --since "$what" ;;
+  esac
 }
 
-begin clang-format
-git ls-files '*.h' '*.cpp' | xargs clang-format-14 --dry-run -Werror
-end $? clang-format
-
-if [ "$what" != quick ]; then
-begin "clang-tidy ($what)"
-sources=$(tidy_sources)
-if [ -n "$sources" ]; then
-  # A name twice in the database (a source of two targets) is read twice; the flags of g++ that clang lacks are ignored.
-  # shellcheck disable=SC2086
-  run-clang-tidy-14 -quiet -p build -j "$jobs" -extra-arg=-Wno-unknown-warning-option $sources > build/clang-tidy.log 2>&1
-  tidy=$?
-  grep -E -A4 '(error|warning): .*\[[a-z]' build/clang-tidy.log
-else
-  tidy=0
-fi
-end $tidy clang-tidy
-fi
-
-begin ruff
-.venv/bin/ruff check -q .
-end $? ruff
-
-begin pyright
-PYRIGHT_PYTHON_IGNORE_WARNINGS=1 .venv/bin/pyright
-end $? pyright
+check clang-format formatted
+check ruff .venv/bin/ruff check -q .
+check pyright env PYRIGHT_PYTHON_IGNORE_WARNINGS=1 .venv/bin/pyright
+[ "$what" = quick ] || check clang-tidy tidy
 exit $status

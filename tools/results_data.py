@@ -11,6 +11,7 @@ PROVENANCE = ["commit", "machine", "date", "command"]
 SUBJECTS = {
     "auto_against_all": "`auto` against the best of all other planners: counts of rows per run",
     "before_after": "`auto` of two builds beside each other (`experiments/before_after.py`), network by network",
+    "before_after_first": "the same two builds: the shortest limit within which each has a plan",
     "checks": "comparisons with oracles, fuzzing, CUDA test runs, fault injection",
     "equality": "bitwise comparison of planned and plain training on the CPU",
     "exact_gaps": "`checkmate` budget by budget: proven optima, gaps, seconds",

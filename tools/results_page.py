@@ -150,8 +150,9 @@ def before_after():
     """How `auto` compares with itself before its decisions became one model: one paragraph."""
     rows = latest(read("before_after"), "network", "budget_share", "device")
     parts = []
-    for device, name in (("", "without a link"), ("v100-32", "over a V100's link")):
-        cases = where(rows, device=device)
+    random = [row for row in rows if row["network"].startswith("random_")]
+    zoo = [row for row in rows if row not in random]
+    for cases, name in ((where(zoo, device=""), "without a link"), (where(zoo, device="v100-32"), "over a V100's link"), (random, "on random graphs")):
         ratios = sorted(float(row["ratio"]) for row in cases if row["ratio"])
         better, worse = [ratio for ratio in ratios if ratio < 0.9995], [ratio for ratio in ratios if ratio > 1.0005]
         missed = sum(bool(row["before_cost"]) and not row["after_cost"] for row in cases)

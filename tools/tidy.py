@@ -1,12 +1,12 @@
 """clang-tidy over the C++ sources, many of them in one unity.
 
-    tools/tidy.py                  every source of build/compile_commands.json
+    tools/tidy.py                  every source of build-lint/compile_commands.json
     tools/tidy.py --since COMMIT   those that differ from that commit
     tools/tidy.py FILE ..          these
 
 Most of the time of clang-tidy goes into headers: it parses them and walks through them again for every source (20 s for a
 source that includes torch). In a unity this is done once for all its sources. A unity that does not compile is halved,
-down to single sources. Needs a configured build.
+down to single sources. Needs `cmake --preset lint`, which knows each source by itself.
 """
 
 import argparse
@@ -25,7 +25,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import unities
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BUILD = ROOT / "build"
+BUILD = ROOT / "build-lint"
 MOST_LINES = 8000  # of sources in one unity: 1.5 GB of memory with torch's headers, and enough unities for two cores
 
 
@@ -91,7 +91,8 @@ def check(paths, flags, options):
     command = ["clang-tidy-14", "--quiet", *options, str(file), "--", *all_flags, "-w", "-ferror-limit=0"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if "[clang-diagnostic-error]" in run.stdout and len(paths) > 1:
-        print(f"tidy: {file.name} is halved, because it does not compile:", *split(run.stdout)[:1], flush=True)
+        reason = next(finding for finding in split(run.stdout) if "[clang-diagnostic-error]" in finding)
+        print(f"tidy: {file.name} is halved, because it does not compile: {reason}", flush=True)
         half = len(paths) // 2
         return check(paths[:half], flags, options) + check(paths[half:], flags, options)
     if options:
@@ -120,10 +121,13 @@ def main():
         return
     (BUILD / "tidy").mkdir(exist_ok=True)
     options = ["--enable-check-profile"] if arguments.profile else []
+    findings = set()
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        results = list(pool.map(lambda paths: check(paths, flags, options), groups))
-    findings = sorted({finding.replace(f"{ROOT}/", "") for found in results for finding in found})
-    print(*findings, sep="\n")
+        for found in pool.map(lambda paths: check(paths, flags, options), groups):
+            new = {finding.replace(f"{ROOT}/", "") for finding in found} - findings  # one in a header is found in many unities
+            findings |= new
+            if new:
+                print(*sorted(new), sep="\n", flush=True)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(f"tidy: {len(findings)} findings; {sum(map(len, groups))} sources in {len(groups)} unities, "
           f"{used.ru_utime + used.ru_stime:.0f} s of CPU time, {used.ru_maxrss >> 10} MiB at most")

@@ -3,29 +3,38 @@
     tools/unities.py LINES FILE ..   one line for each unity of at most so many lines: its files, separated by semicolons
 
 Two sources cannot stand in one unity where a name that is local to one of them (static, or in an anonymous namespace) means
-something else in the other. Names are looked for in the text, which clang-format has formatted. tools/tidy.py and
-cmake/unity.cmake use this.
+something else in the other, or in a header that only the other includes. Names are looked for in the text, which clang-format
+has formatted. tools/tidy.py and cmake/unity.cmake use this.
 """
 
+import functools
 import pathlib
 import re
 import sys
 from dataclasses import dataclass
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
 
 @dataclass
 class Source:
-    """A file, its size, the names that are local to it and the other names that it uses."""
+    """A file, its size, the names that are local to it, the other names that it uses, and the headers of ours that it includes."""
 
     path: str
     lines: int
     local: set[str]
     used: set[str]
+    headers: frozenset[pathlib.Path]
 
 
 def clash(one, other):
     """Whether a name that is local to one source means something else in the other."""
-    return bool(one.local & (other.local | other.used) or other.local & one.used)
+    return bool(one.local & (other.local | other.used) or other.local & one.used or hidden(one, other) or hidden(other, one))
+
+
+def hidden(one, other):
+    """Whether a header that only the other source includes uses a name that is local to the one."""
+    return any(one.local & names_in(header) for header in other.headers - one.headers)
 
 
 def without_text(code):
@@ -61,13 +70,30 @@ def defined_name(line):
     return found[1]
 
 
+def used_names(code):
+    """Calls, types and constants. A variable of a function hides what has its name elsewhere."""
+    return set(re.findall(r"(?<![\w.>])(?:[a-z_]\w*(?=\()|[A-Z]\w*|k[A-Z]\w*)", code))
+
+
+@functools.cache
+def names_in(header):
+    return used_names(without_text(header.read_text()))
+
+
+@functools.cache
+def headers_of(file):
+    """The headers of ours that a file includes, those that they include among them."""
+    named = (ROOT / name for name in re.findall(r'^#include "([^"]+)"', file.read_text(), re.MULTILINE))
+    direct = [header for header in named if header.exists()]
+    return frozenset(direct).union(*(headers_of(header) for header in direct))
+
+
 def read(path, root="."):
     """A source, by its path from the root."""
-    code = without_text((pathlib.Path(root) / path).read_text())
+    file = pathlib.Path(root) / path
+    code = without_text(file.read_text())
     local = local_names(code)
-    # Calls, types and constants. A variable of a function hides what has its name elsewhere.
-    used = set(re.findall(r"(?<![\w.>])(?:[a-z_]\w*(?=\()|[A-Z]\w*|k[A-Z]\w*)", code)) - local
-    return Source(path, code.count("\n"), local, used)
+    return Source(path, code.count("\n"), local, used_names(code) - local, headers_of(file))
 
 
 def group(sources, most_lines, fit=lambda one, other: True):

@@ -96,9 +96,9 @@ std::string_view PlannerArguments::accounting_name() const {
   return as_artifact ? "checkmate" : "plain";
 }
 
-Status PlannerArguments::check(std::span<const std::string> names) const {
+Status PlannerArguments::check(std::span<const std::string> planners) const {
   std::vector<std::string_view> asked;
-  for (const std::string& name : names) {
+  for (const std::string& name : planners) {
     REGEN_ASSIGN(const search::Planner* planner, find_planner(name));
     asked.push_back(planner->name);
   }

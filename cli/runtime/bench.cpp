@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kHostTimeSteps = 10;
 
-struct Arguments {
+struct BenchArguments {
   ProgramArgument program;
   PlanArgument plan;
   RunOptions run{.warm_up = 3, .steps = 10};
@@ -115,7 +115,7 @@ std::string comparison_text(const PreparedStep& prepared, const Comparison& all)
                 {"unforeseen", format_count(all.planned.run.unforeseen(), "allocation")}});
 }
 
-Status compare(const Arguments& arguments, PreparedStep& prepared, const StepPlan& plan) {
+Status compare(const BenchArguments& arguments, PreparedStep& prepared, const StepPlan& plan) {
   REGEN_ASSIGN(const StepPlan everything, keep_all_plan(prepared));
   Comparison all{{"direct"}, {"keep_all", &everything}, {plan.plan().planner, &plan}, {}};
   REGEN_ASSIGN(all.direct.run, run_directly(prepared, arguments.run));
@@ -127,7 +127,8 @@ Status compare(const Arguments& arguments, PreparedStep& prepared, const StepPla
 }
 
 // Time and peak over 20 iterations after 10 that do not count.
-Status check_runtime(const Arguments& arguments, PreparedStep& prepared, const StepPlan& plan) {
+Status check_runtime(const BenchArguments& arguments, PreparedStep& prepared,
+                     const StepPlan& plan) {
   RunOptions options = arguments.run;
   options.warm_up = 10;
   options.steps = 20;
@@ -191,7 +192,7 @@ Result<StepPlan> keep_all_like(PreparedStep& prepared, const Plan& plan) {
 // a plan: all that they leave behind must have the same bits. Where the plan takes other algorithms
 // than by default, all of them take these: the bare operators come last, on a thread for which
 // they are remembered.
-Status check_diff(const Arguments& arguments, PreparedStep& prepared, const StepPlan& plan) {
+Status check_diff(const BenchArguments& arguments, PreparedStep& prepared, const StepPlan& plan) {
   RunOptions options = arguments.run;
   options.warm_up = 0;
   options.steps = 1;
@@ -224,8 +225,8 @@ Status check_diff(const Arguments& arguments, PreparedStep& prepared, const Step
                hex(checksum(kept.left)) + "\n");
 }
 
-Status run_bench(const Arguments& given) {
-  Arguments arguments = given;
+Status run_bench(const BenchArguments& given) {
+  BenchArguments arguments = given;
   arguments.run.seed = static_cast<std::uint64_t>(given.seed);
   REGEN_TRY(check_planner(arguments.plan));
   REGEN_ASSIGN(PreparedStep prepared, prepare_step(arguments.program, {}));
@@ -241,7 +242,7 @@ void add_bench(CLI::App& app, Action& action) {
   CLI::App& verb = add_verb(app, "bench", "Compare a captured step with and without a plan",
                             "  regen bench resnet50.program --budget 50%\n"
                             "  regen bench resnet50.program plan.json --check-diff");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<BenchArguments>();
   add_program(verb, arguments->program);
   add_plan_arguments(verb, arguments->plan);
   add_parsed(verb, "--steps", arguments->run.steps, whole_number(1, 1'000'000), "N",
@@ -257,7 +258,7 @@ void add_bench(CLI::App& app, Action& action) {
                 "Only whether one step under the plan gives the same bits; status 1 if not")
       ->excludes(runtime);
   add_json(verb, arguments->json);
-  set_action<Arguments>(verb, action, arguments, run_bench);
+  set_action<BenchArguments>(verb, action, arguments, run_bench);
 }
 
 }  // namespace regen::cli

@@ -14,7 +14,7 @@
 namespace regen::cli {
 namespace {
 
-struct Arguments {
+struct ProfileArguments {
   ProgramArgument program;
   std::string output;
   bool json = false;
@@ -111,7 +111,7 @@ std::string profile_text(const PreparedStep& prepared, const Profile& profile) {
                                " to the device, " + rate(link.both) + " both at once"}});
 }
 
-Status run_profile(const Arguments& arguments) {
+Status run_profile(const ProfileArguments& arguments) {
   REGEN_ASSIGN(const PreparedStep prepared,
                prepare_step(arguments.program, {.needs_data = false, .measures_link = true}));
   const Profile profile = make_profile(*prepared.recorded.step());
@@ -130,11 +130,11 @@ void add_profile(CLI::App& app, Action& action) {
   CLI::App& verb = add_verb(app, "profile", "Measure the ops of a captured step on a device",
                             "  regen profile resnet50.program -o resnet50.json\n"
                             "  regen plan resnet50.json --budget 4GiB -o plan.json");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ProfileArguments>();
   add_program(verb, arguments->program);
   add_output(verb, arguments->output, "Write the step as a graph with these costs here");
   add_json(verb, arguments->json);
-  set_action<Arguments>(verb, action, arguments, run_profile);
+  set_action<ProfileArguments>(verb, action, arguments, run_profile);
 }
 
 }  // namespace regen::cli

@@ -11,7 +11,7 @@
 namespace regen::cli {
 namespace {
 
-struct Arguments {
+struct RunArguments {
   ProgramArgument program;
   PlanArgument plan;
   RunOptions run;
@@ -108,7 +108,7 @@ std::string run_text(const PreparedStep& prepared, const StepPlan& plan, const M
   return facts(lines);
 }
 
-Status run_run(const Arguments& arguments) {
+Status run_run(const RunArguments& arguments) {
   REGEN_TRY(check_planner(arguments.plan));
   REGEN_ASSIGN(PreparedStep prepared, prepare_step(arguments.program, {}));
   REGEN_ASSIGN(const StepPlan plan, find_step_plan(prepared, arguments.plan));
@@ -131,7 +131,7 @@ void add_run(CLI::App& app, Action& action) {
   CLI::App& verb = add_verb(app, "run", "Run a captured step under a plan and measure it",
                             "  regen run resnet50.program --budget 50%\n"
                             "  regen run resnet50.program plan.json --trace timeline.json");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<RunArguments>();
   add_program(verb, arguments->program);
   add_plan_arguments(verb, arguments->plan);
   add_parsed(verb, "--steps", arguments->run.steps, whole_number(1, 1'000'000'000), "N",
@@ -145,7 +145,7 @@ void add_run(CLI::App& app, Action& action) {
       ->type_name("FILE");
   add_output(verb, arguments->output, "Write the plan here");
   add_json(verb, arguments->json);
-  set_action<Arguments>(verb, action, arguments, run_run);
+  set_action<RunArguments>(verb, action, arguments, run_run);
 }
 
 }  // namespace regen::cli

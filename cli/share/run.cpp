@@ -15,7 +15,7 @@
 namespace regen::cli {
 namespace {
 
-struct Arguments {
+struct ShareRunArguments {
   std::string socket;
   share::JobSpec spec;
   share::Depth deepest = share::Depth::kSpill;
@@ -47,7 +47,7 @@ Status become(const std::vector<std::string>& command) {
                  ", expected a program");
 }
 
-Status run_run(const Arguments& arguments) {
+Status run_run(const ShareRunArguments& arguments) {
   share::Enrolment enrolment{chosen_socket(arguments.socket), arguments.spec, arguments.deepest};
   if (enrolment.spec.name.empty()) {
     const std::string program = std::filesystem::path(arguments.command[0]).filename().string();
@@ -66,7 +66,7 @@ Status run_run(const Arguments& arguments) {
 void add_share_run(CLI::App& share, Action& action) {
   CLI::App& verb = add_verb(share, "run", "Start a program as a job that shares a device",
                             "  regen share run --priority 2 --memory 8GiB -- python infer.py");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ShareRunArguments>();
   share::JobSpec& spec = arguments->spec;
   add_socket(verb, arguments->socket);
   add_parsed(verb, "--name", spec.name, parse_name, "NAME", "For the status (default: COMMAND)");
@@ -85,7 +85,7 @@ void add_share_run(CLI::App& share, Action& action) {
   verb.add_option("COMMAND", arguments->command, "The program and its arguments, after --")
       ->required()
       ->type_name("");
-  set_action<Arguments>(verb, action, arguments, run_run);
+  set_action<ShareRunArguments>(verb, action, arguments, run_run);
 }
 
 }  // namespace regen::cli

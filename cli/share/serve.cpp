@@ -11,7 +11,7 @@
 namespace regen::cli {
 namespace {
 
-struct Arguments {
+struct ShareServeArguments {
   std::string socket;
   std::vector<std::string> devices;
   unsigned mode = share::DaemonOptions{}.mode;
@@ -67,7 +67,7 @@ share::DeviceSpec this_machine() {
   return {"cpu", Bytes{::sysconf(_SC_PHYS_PAGES)} * Bytes{::sysconf(_SC_PAGE_SIZE)}};
 }
 
-Result<share::DaemonOptions> daemon_options(const Arguments& arguments) {
+Result<share::DaemonOptions> daemon_options(const ShareServeArguments& arguments) {
   share::DaemonOptions options{.socket = chosen_socket(arguments.socket),
                                .mode = arguments.mode,
                                .turn = share::from_seconds(arguments.turn),
@@ -85,7 +85,7 @@ Result<share::DaemonOptions> daemon_options(const Arguments& arguments) {
   return options;
 }
 
-Status run_serve(const Arguments& arguments) {
+Status run_serve(const ShareServeArguments& arguments) {
   REGEN_ASSIGN(const share::DaemonOptions options, daemon_options(arguments));
   std::string devices;
   for (const share::DeviceSpec& device : options.devices) {
@@ -102,7 +102,7 @@ Status run_serve(const Arguments& arguments) {
 void add_share_serve(CLI::App& share, Action& action) {
   CLI::App& verb = add_verb(share, "serve", "Run the daemon that gives jobs their turns",
                             "  regen share serve --device gpu0:80GiB --device gpu1:80GiB");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ShareServeArguments>();
   add_socket(verb, arguments->socket);
   verb.add_option("--device", arguments->devices,
                   "A device and its memory, once for each (default: cpu with the machine's memory)")
@@ -124,7 +124,7 @@ void add_share_serve(CLI::App& share, Action& action) {
   verb.add_flag("--quiet", arguments->quiet, "No line on standard error for each event");
   add_parsed(verb, "--max-connections", arguments->max_connections, whole_number(1, 2000), "N",
              "Refuse more (default 1024)");
-  set_action<Arguments>(verb, action, arguments, run_serve);
+  set_action<ShareServeArguments>(verb, action, arguments, run_serve);
 }
 
 }  // namespace regen::cli

@@ -7,13 +7,13 @@
 namespace regen::cli {
 namespace {
 
-struct Arguments {
+struct ShareSetArguments {
   std::string socket;
   std::string job;
   share::JobChange change;
 };
 
-Status run_set(const Arguments& arguments) {
+Status run_set(const ShareSetArguments& arguments) {
   Json body = to_json(arguments.change);
   if (body.empty()) {
     return bad_input(
@@ -32,7 +32,7 @@ Status run_set(const Arguments& arguments) {
 void add_share_set(CLI::App& share, Action& action) {
   CLI::App& verb = add_verb(share, "set", "Change priority, weight or memory of a job that runs",
                             "  regen share set train --priority 1 --memory 20GiB");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ShareSetArguments>();
   add_socket(verb, arguments->socket);
   verb.add_option("JOB", arguments->job, "Its name, or its identity where names are not unique")
       ->required()
@@ -43,7 +43,7 @@ void add_share_set(CLI::App& share, Action& action) {
              "Share among jobs of the same priority");
   add_parsed(verb, "--memory", arguments->change.memory, parse_bytes, "BYTES",
              "What the job may use; it switches plans between two steps");
-  set_action<Arguments>(verb, action, arguments, run_set);
+  set_action<ShareSetArguments>(verb, action, arguments, run_set);
 }
 
 }  // namespace regen::cli

@@ -13,7 +13,7 @@ using share::Distribution;
 using share::Policy;
 using share::Summary;
 
-struct Arguments {
+struct ShareSimulateArguments {
   std::string trace;
   std::optional<std::int64_t> devices;
   std::optional<Bytes> memory;
@@ -51,7 +51,8 @@ Result<double> parse_quantum(std::string_view text) {
   return bad_input("bad time " + in_quotes(text) + ", expected seconds from 0 to 1000000");
 }
 
-share::SimulationOptions simulation_options(const Arguments& arguments, const share::Trace& trace) {
+share::SimulationOptions simulation_options(const ShareSimulateArguments& arguments,
+                                            const share::Trace& trace) {
   share::SimulationOptions options{.turn = share::from_seconds(arguments.turn),
                                    .quantum = share::from_seconds(arguments.quantum)};
   options.devices = arguments.devices.value_or(trace.devices.value_or(options.devices));
@@ -135,7 +136,7 @@ std::string csv_text(const std::vector<Summary>& summaries) {
   return text;
 }
 
-Status run_simulate(const Arguments& arguments) {
+Status run_simulate(const ShareSimulateArguments& arguments) {
   REGEN_ASSIGN(const std::string content, read_file(arguments.trace));
   REGEN_ASSIGN(const share::Trace trace, share::parse_trace(content, arguments.trace));
   share::SimulationOptions options = simulation_options(arguments, trace);
@@ -166,7 +167,7 @@ void add_share_simulate(CLI::App& share, Action& action) {
   CLI::App& verb = add_verb(share, "simulate", "Replay a trace of jobs under several policies",
                             "  regen share simulate trace.json --devices 100\n"
                             "  regen share simulate trace.csv --policies priority,fcfs --json");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ShareSimulateArguments>();
   arguments->policies = {Policy::kPriority, Policy::kFair, Policy::kDeadline, Policy::kShortest,
                          Policy::kFcfs};
   verb.add_option("TRACE", arguments->trace,
@@ -185,7 +186,7 @@ void add_share_simulate(CLI::App& share, Action& action) {
              "A holder gives way at the end of a quantum of this length (default 0: at once)");
   add_json(verb, arguments->json);
   verb.add_flag("--csv", arguments->csv, "Print a CSV table")->excludes(verb.get_option("--json"));
-  set_action<Arguments>(verb, action, arguments, run_simulate);
+  set_action<ShareSimulateArguments>(verb, action, arguments, run_simulate);
 }
 
 }  // namespace regen::cli

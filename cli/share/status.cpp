@@ -14,7 +14,7 @@
 namespace regen::cli {
 namespace {
 
-struct Arguments {
+struct ShareStatusArguments {
   std::string socket;
   bool json = false;
   bool prometheus = false;
@@ -31,12 +31,12 @@ Result<double> parse_interval(std::string_view text) {
                    "', expected seconds from 0.05 to 3600");
 }
 
-Result<Json> fetch(const Arguments& arguments) {
+Result<Json> fetch(const ShareStatusArguments& arguments) {
   return share::ask(chosen_socket(arguments.socket), {share::MessageType::kStatus, Json::object()},
                     share::MessageType::kReport);
 }
 
-Status show(const Arguments& arguments) {
+Status show(const ShareStatusArguments& arguments) {
   REGEN_ASSIGN(const Json report, fetch(arguments));
   if (arguments.json) return print_json(report);
   if (arguments.prometheus) return print(share::prometheus_text(report));
@@ -44,7 +44,7 @@ Status show(const Arguments& arguments) {
   return print((screen ? kClearScreen : "") + share_status_text(report));
 }
 
-Status run_status(const Arguments& arguments) {
+Status run_status(const ShareStatusArguments& arguments) {
   if (!arguments.watch) return show(arguments);
   InterruptGuard interrupt;
   while (!interrupt.interrupted()) {
@@ -63,7 +63,7 @@ Status run_status(const Arguments& arguments) {
 void add_share_status(CLI::App& share, Action& action) {
   CLI::App& verb = add_verb(share, "status", "Show jobs, shares, memory, waiting and preemptions",
                             "  regen share status --watch");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ShareStatusArguments>();
   add_socket(verb, arguments->socket);
   add_json(verb, arguments->json);
   verb.add_flag("--prometheus", arguments->prometheus, "Print metrics as Prometheus text")
@@ -71,7 +71,7 @@ void add_share_status(CLI::App& share, Action& action) {
   verb.add_flag("--watch", arguments->watch, "Show it again and again until Ctrl-C");
   add_parsed(verb, "--interval", arguments->interval, parse_interval, "SECONDS",
              "Between two showings (default 1)");
-  set_action<Arguments>(verb, action, arguments, run_status);
+  set_action<ShareStatusArguments>(verb, action, arguments, run_status);
 }
 
 }  // namespace regen::cli

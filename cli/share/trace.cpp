@@ -10,7 +10,7 @@
 namespace regen::cli {
 namespace {
 
-struct Arguments {
+struct ShareTraceArguments {
   share::TraceOptions options;
   std::int64_t seed = 0;
   std::string output = "-";
@@ -34,7 +34,7 @@ Result<double> parse_tail(std::string_view text) {
   return bad_input("bad tail " + in_quotes(text) + ", expected a number from 1.01 to 100, or none");
 }
 
-Status run_trace(const Arguments& arguments) {
+Status run_trace(const ShareTraceArguments& arguments) {
   share::TraceOptions options = arguments.options;
   options.seed = static_cast<std::uint64_t>(arguments.seed);
   REGEN_ASSIGN(const share::Trace trace, share::make_trace(options));
@@ -47,7 +47,7 @@ Status run_trace(const Arguments& arguments) {
 void add_share_trace(CLI::App& share, Action& action) {
   CLI::App& verb = add_verb(share, "trace", "Make up a trace of jobs for simulate",
                             "  regen share trace --jobs 1000 --devices 100 --seed 1 -o trace.json");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ShareTraceArguments>();
   share::TraceOptions& options = arguments->options;
   add_parsed(verb, "--jobs", options.jobs, whole_number(1, std::int64_t{share::kMaxTraceJobs}), "N",
              "How many (default 100)");
@@ -72,7 +72,7 @@ void add_share_trace(CLI::App& share, Action& action) {
              "Part of the jobs that have one (default 0.3)");
   verb.add_flag("--csv", arguments->csv, "CSV instead of JSON");
   add_output(verb, arguments->output, "Where to write it (default -: standard output)");
-  set_action<Arguments>(verb, action, arguments, run_trace);
+  set_action<ShareTraceArguments>(verb, action, arguments, run_trace);
 }
 
 }  // namespace regen::cli

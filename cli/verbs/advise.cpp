@@ -29,7 +29,7 @@ constexpr double kRowsFraction = 0.8;
 // Each plan that checks whether a batch fits gets a row's work divided by this.
 constexpr std::int64_t kBatchWorkDivisor = 10;
 
-struct Arguments {
+struct AdviseArguments {
   GraphArgument graph;
   std::string planner = "auto";
   std::int64_t points = 12;
@@ -56,7 +56,8 @@ struct Point {
 
 constexpr double kGib = 1024.0 * 1024 * 1024;
 
-Result<std::vector<Point>> even_budgets(const Arguments& arguments, const LoadedGraph& loaded) {
+Result<std::vector<Point>> even_budgets(const AdviseArguments& arguments,
+                                        const LoadedGraph& loaded) {
   const Bytes low = structural_bound(loaded.graph).bytes;
   REGEN_ASSIGN(const search::Outcome kept,
                search::solve(search::own_planner("keep_all"), {.graph = &loaded.graph}));
@@ -69,7 +70,7 @@ Result<std::vector<Point>> even_budgets(const Arguments& arguments, const Loaded
   return points;
 }
 
-Status solve_points(const Arguments& arguments, const LoadedGraph& loaded,
+Status solve_points(const AdviseArguments& arguments, const LoadedGraph& loaded,
                     const search::Planner& planner, const Limits& limits,
                     std::vector<Point>& points) {
   std::vector<std::optional<Result<search::Outcome>>> outcomes(points.size());
@@ -96,7 +97,7 @@ void carry_over(std::vector<Point>& points) {
   search::share_knowledge(ascending);
 }
 
-Status find_batches(const Arguments& arguments, const LoadedGraph& loaded,
+Status find_batches(const AdviseArguments& arguments, const LoadedGraph& loaded,
                     const BatchedGraph& batched, const search::Planner& planner,
                     const Limits& limits, std::vector<Point>& points) {
   if (!batched.graph_at) return {};
@@ -239,7 +240,7 @@ struct TableLimits {
 
 // --time-limit is for the whole table: rows are planned on all cores, batches one after the other.
 // --work-limit is for each row, so that the same call prints the same table.
-TableLimits table_limits(const Arguments& arguments, const std::atomic<bool>* interrupt) {
+TableLimits table_limits(const AdviseArguments& arguments, const std::atomic<bool>* interrupt) {
   TableLimits limits{.row = arguments.limits, .batch = arguments.limits};
   limits.row.interrupt = limits.batch.interrupt = interrupt;
   const Limits none;
@@ -257,7 +258,7 @@ TableLimits table_limits(const Arguments& arguments, const std::atomic<bool>* in
   return limits;
 }
 
-Status run_advise(const Arguments& arguments) {
+Status run_advise(const AdviseArguments& arguments) {
   REGEN_ASSIGN(const LoadedGraph loaded, load_graph(arguments.graph));
   REGEN_ASSIGN(const BatchedGraph batched, batched_graph(arguments.graph, loaded, arguments.batch));
   REGEN_TRY(arguments.options.check({{arguments.planner}}));
@@ -284,7 +285,7 @@ void add_advise(CLI::App& app, Action& action) {
       add_verb(app, "advise", "What memory buys: time and batch against budget, with the knees",
                "  regen advise zoo:resnet50@64 --device v100-16\n"
                "  regen advise graph.json --cost graph --points 20 --time-limit 2");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<AdviseArguments>();
   add_graph(verb, arguments->graph);
   verb.add_option("--planner", arguments->planner, "The planner (default auto)")->type_name("NAME");
   add_parsed(verb, "--points", arguments->points, whole_number(2, 1000), "N",

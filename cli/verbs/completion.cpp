@@ -17,7 +17,7 @@
 namespace regen::cli {
 namespace {
 
-struct Arguments {
+struct CompletionArguments {
   const CLI::App* app = nullptr;
   std::string shell;
 };
@@ -80,7 +80,7 @@ CompletionVerb describe(const CLI::App& verb) {
   return result;
 }
 
-Status run_completion(const Arguments& arguments) {
+Status run_completion(const CompletionArguments& arguments) {
   const std::vector<CompletionVerb> verbs = completion_verbs(*arguments.app);
   if (arguments.shell == "bash") return print(bash_completion(verbs));
   if (arguments.shell == "zsh") return print(zsh_completion(verbs));
@@ -109,13 +109,13 @@ void add_completion(CLI::App& app, Action& action) {
                             "  source <(regen completion bash)\n"
                             "  regen completion zsh > ~/.zfunc/_regen\n"
                             "  regen completion fish > ~/.config/fish/completions/regen.fish");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<CompletionArguments>();
   arguments->app = &app;
   add_parsed(verb, "SHELL", arguments->shell,
              one_of<std::string>({{"bash", "bash"}, {"zsh", "zsh"}, {"fish", "fish"}}), "",
              "bash, zsh or fish")
       ->required();
-  set_action<Arguments>(verb, action, arguments, run_completion);
+  set_action<CompletionArguments>(verb, action, arguments, run_completion);
 }
 
 }  // namespace regen::cli

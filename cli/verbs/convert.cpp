@@ -10,13 +10,13 @@
 namespace regen::cli {
 namespace {
 
-struct Arguments {
+struct ConvertArguments {
   GraphArgument graph;
   std::string output;
   std::optional<published::GraphFormat> format;
 };
 
-Status run_convert(const Arguments& arguments) {
+Status run_convert(const ConvertArguments& arguments) {
   const auto format =
       arguments.format ? arguments.format : published::format_of_path(arguments.output);
   if (!format) {
@@ -35,13 +35,13 @@ void add_convert(CLI::App& app, Action& action) {
   CLI::App& verb = add_verb(app, "convert", "Write a graph in another format",
                             "  regen convert zoo:resnet50@8 -o resnet50.json\n"
                             "  regen convert graph.txt -o graph.dot");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ConvertArguments>();
   add_graph(verb, arguments->graph);
   add_output(verb, arguments->output, "Write the graph here; - is standard output");
   verb.get_option("--output")->required();
   add_parsed(verb, "--to", arguments->format, published::parse_format, "FORMAT",
              "regen, lower-sets, monet or dot (default: by the file's extension)");
-  set_action<Arguments>(verb, action, arguments, run_convert);
+  set_action<ConvertArguments>(verb, action, arguments, run_convert);
 }
 
 }  // namespace regen::cli

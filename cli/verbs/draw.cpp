@@ -14,7 +14,7 @@
 namespace regen::cli {
 namespace {
 
-struct Arguments {
+struct DrawArguments {
   GraphArgument graph;
   std::string plan;
   BudgetArgument budget;
@@ -54,7 +54,7 @@ Status draw_graph(const Graph& graph, const std::string& format, const std::stri
                  std::to_string(child->status) + ": " + last_line(child->errors));
 }
 
-Status run_draw(const Arguments& arguments) {
+Status run_draw(const DrawArguments& arguments) {
   REGEN_ASSIGN(const std::string format, picture_format(arguments.output, {"svg", "png", "pdf"}));
   REGEN_ASSIGN(const LoadedGraph loaded, load_graph(arguments.graph));
   if (arguments.plan.empty()) return draw_graph(loaded.graph, format, arguments.output);
@@ -73,7 +73,7 @@ void add_draw(CLI::App& app, Action& action) {
   CLI::App& verb = add_verb(app, "draw", "Draw a graph, or a plan with its memory curve",
                             "  regen draw zoo:vgg19 -o vgg19.svg\n"
                             "  regen draw zoo:vgg19@64 plan.json --budget 6GiB -o plan.png");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<DrawArguments>();
   add_graph(verb, arguments->graph);
   verb.add_option("PLAN", arguments->plan, "A plan file; without it the graph is drawn")
       ->type_name("");
@@ -81,7 +81,7 @@ void add_draw(CLI::App& app, Action& action) {
   verb.remove_option(verb.get_option("--host-budget"));
   add_output(verb, arguments->output, "The picture: FILE.svg, FILE.png or FILE.pdf");
   verb.get_option("--output")->required();
-  set_action<Arguments>(verb, action, arguments, run_draw);
+  set_action<DrawArguments>(verb, action, arguments, run_draw);
 }
 
 }  // namespace regen::cli

@@ -17,7 +17,7 @@ namespace {
 // Of the two linear programs; some seconds. Counted, so that the same call says the same.
 constexpr std::int64_t kDefaultWork = 8'000'000;
 
-struct Arguments {
+struct ExplainArguments {
   GraphArgument graph;
   std::string plan;
   BudgetArgument budget;
@@ -29,7 +29,8 @@ struct Arguments {
   std::size_t max_rows() const { return static_cast<std::size_t>(rows); }
 };
 
-search::ShadowPrice price_at(const Arguments& arguments, const LoadedGraph& loaded, Bytes budget) {
+search::ShadowPrice price_at(const ExplainArguments& arguments, const LoadedGraph& loaded,
+                             Bytes budget) {
   Effort effort(limits_or(arguments.limits, kDefaultWork));
   return search::price_memory(loaded.graph, loaded.link, budget, arguments.more, effort);
 }
@@ -40,8 +41,8 @@ struct WhyNotBetter {
   Json json;
 };
 
-WhyNotBetter why_not_better(const Arguments& arguments, const LoadedGraph& loaded, const Plan& plan,
-                            Bytes budget) {
+WhyNotBetter why_not_better(const ExplainArguments& arguments, const LoadedGraph& loaded,
+                            const Plan& plan, Bytes budget) {
   const auto simulation = simulate(loaded.graph, plan, {.link = loaded.link});
   if (!simulation.ok()) {  // it moves tensors, and at which speed was not said
     return {"not known: " + simulation.error().message + ", expected --device NAME\n", nullptr};
@@ -52,7 +53,7 @@ WhyNotBetter why_not_better(const Arguments& arguments, const LoadedGraph& loade
   return {price_text(priced, arguments.max_rows()), nullptr};
 }
 
-Status explain_plan(const Arguments& arguments, const LoadedGraph& loaded,
+Status explain_plan(const ExplainArguments& arguments, const LoadedGraph& loaded,
                     const std::optional<Bytes>& budget) {
   const Graph& graph = loaded.graph;
   REGEN_ASSIGN(const Plan plan, load_valid_plan(arguments.plan, graph));
@@ -72,7 +73,7 @@ Status explain_plan(const Arguments& arguments, const LoadedGraph& loaded,
   return print_json(json);
 }
 
-Status explain_budget(const Arguments& arguments, const LoadedGraph& loaded, Bytes budget) {
+Status explain_budget(const ExplainArguments& arguments, const LoadedGraph& loaded, Bytes budget) {
   const Graph& graph = loaded.graph;
   const Infeasibility verdict = explain_infeasible(graph, budget);
   Json json{{"budget_bytes", budget},
@@ -92,7 +93,7 @@ Status explain_budget(const Arguments& arguments, const LoadedGraph& loaded, Byt
   return print_json(json);
 }
 
-Status run_explain(const Arguments& arguments) {
+Status run_explain(const ExplainArguments& arguments) {
   REGEN_ASSIGN(const LoadedGraph loaded, load_graph(arguments.graph));
   REGEN_ASSIGN(const std::optional<Bytes> budget, resolve_budget(arguments.budget, loaded));
   if (!arguments.plan.empty()) return explain_plan(arguments, loaded, budget);
@@ -109,7 +110,7 @@ void add_explain(CLI::App& app, Action& action) {
       add_verb(app, "explain", "Say what fills the memory, why no plan fits, or why none is better",
                "  regen explain zoo:vgg19@64 plan.json\n"
                "  regen explain zoo:vgg19@64 --budget 4.5GiB --device v100-16");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ExplainArguments>();
   add_graph(verb, arguments->graph);
   verb.add_option("PLAN", arguments->plan, "A plan file; without it the bounds are explained")
       ->type_name("");
@@ -121,7 +122,7 @@ void add_explain(CLI::App& app, Action& action) {
              "How many tensors and ops are listed (default 20)");
   add_limits(verb, arguments->limits);
   add_json(verb, arguments->json);
-  set_action<Arguments>(verb, action, arguments, run_explain);
+  set_action<ExplainArguments>(verb, action, arguments, run_explain);
 }
 
 }  // namespace regen::cli

@@ -18,7 +18,7 @@
 namespace regen::cli {
 namespace {
 
-struct Arguments {
+struct MaxBatchArguments {
   GraphArgument graph;
   std::string memory;
   std::vector<std::string> planners{"keep_all", "chen_sqrt", "chen_greedy"};
@@ -51,7 +51,7 @@ Result<std::string> model_name(const std::string& text) {
   return summary.name;
 }
 
-Result<Bytes> memory_bytes(const Arguments& arguments) {
+Result<Bytes> memory_bytes(const MaxBatchArguments& arguments) {
   if (arguments.memory == "device") {
     if (!arguments.graph.device) {
       return bad_input("--memory: 'device' without a device, expected --device NAME as well");
@@ -71,8 +71,8 @@ Result<Link> link_of(const GraphArgument& argument, const std::string& model) {
   return loaded.link;
 }
 
-Result<search::MaxBatchProblem> make_problem(const Arguments& arguments, const std::string& model,
-                                             Bytes memory) {
+Result<search::MaxBatchProblem> make_problem(const MaxBatchArguments& arguments,
+                                             const std::string& model, Bytes memory) {
   search::MaxBatchProblem problem{.memory = memory, .options = arguments.options.resolved()};
   problem.graph_at = zoo_at_batch(arguments.graph, model);
   REGEN_ASSIGN(problem.link, link_of(arguments.graph, model));
@@ -82,7 +82,7 @@ Result<search::MaxBatchProblem> make_problem(const Arguments& arguments, const s
   return problem;
 }
 
-Result<std::vector<search::MaxBatchAnswer>> solve_all(const Arguments& arguments,
+Result<std::vector<search::MaxBatchAnswer>> solve_all(const MaxBatchArguments& arguments,
                                                       search::MaxBatchProblem problem) {
   const InterruptGuard guard;
   problem.limits.interrupt = guard.flag();
@@ -159,7 +159,7 @@ Status verdict(const std::string& model, Bytes memory, const search::BatchGrid& 
   return limit_reached("none of the planners can train " + what);
 }
 
-Status run_max_batch(const Arguments& arguments) {
+Status run_max_batch(const MaxBatchArguments& arguments) {
   REGEN_TRY(arguments.options.check(arguments.planners));
   REGEN_ASSIGN(const std::string model, model_name(arguments.graph.text));
   REGEN_ASSIGN(const Bytes memory, memory_bytes(arguments));
@@ -181,7 +181,7 @@ void add_max_batch(CLI::App& app, Action& action) {
       app, "max-batch", "The largest batch that each planner can train",
       "  regen max-batch zoo:vgg19 --memory 16e9 --planners keep_all,chen_sqrt,chen_greedy\n"
       "  regen max-batch zoo:vgg19 --memory 16e9 --accounting checkmate --grid 4:8 --json");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<MaxBatchArguments>();
   verb.add_option("MODEL", arguments->graph.text, "zoo:NAME")->required()->type_name("");
   verb.add_option("--memory", arguments->memory, "Device bytes: 16e9, 80GiB, or device")
       ->required()
@@ -198,7 +198,7 @@ void add_max_batch(CLI::App& app, Action& action) {
   add_limits(verb, arguments->limits);
   add_threads(verb, arguments->threads);
   add_json(verb, arguments->json);
-  set_action<Arguments>(verb, action, arguments, run_max_batch);
+  set_action<MaxBatchArguments>(verb, action, arguments, run_max_batch);
 }
 
 }  // namespace regen::cli

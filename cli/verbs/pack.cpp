@@ -12,7 +12,7 @@
 namespace regen::cli {
 namespace {
 
-struct Arguments {
+struct PackArguments {
   std::string input;
   std::optional<Bytes> capacity;
   Bytes alignment = 1;
@@ -37,7 +37,7 @@ const char* status_name(PackStatus status) {
   return "unknown";
 }
 
-PackOptions pack_options(const Arguments& arguments) {
+PackOptions pack_options(const PackArguments& arguments) {
   PackOptions options{.capacity = arguments.capacity, .alignment = arguments.alignment};
   if (arguments.capacity) options.limits.work = kPatientWork;
   if (arguments.work_limit) options.limits.work = *arguments.work_limit;
@@ -45,7 +45,8 @@ PackOptions pack_options(const Arguments& arguments) {
   return options;
 }
 
-Json packing_json(const Arguments& arguments, const LifetimeTable& table, const Packing& packing) {
+Json packing_json(const PackArguments& arguments, const LifetimeTable& table,
+                  const Packing& packing) {
   return {{"status", status_name(packing.status)},
           {"items", table.lifetimes.size()},
           {"capacity", arguments.capacity ? Json(*arguments.capacity) : Json(nullptr)},
@@ -65,7 +66,7 @@ std::string packing_text(const LifetimeTable& table, const Packing& packing) {
        {"time", format_cost(packing.seconds, CostUnit::kSecond)}});
 }
 
-Status verdict(const Arguments& arguments, const Packing& packing) {
+Status verdict(const PackArguments& arguments, const Packing& packing) {
   if (packing.status == PackStatus::kPacked) return {};
   const std::string capacity = format_grouped(*arguments.capacity);
   if (packing.status == PackStatus::kInfeasible) {
@@ -79,11 +80,11 @@ Status verdict(const Arguments& arguments, const Packing& packing) {
                        format_grouped(packing.lower_bound) + " are needed");
 }
 
-Status run_pack(const Arguments& arguments) {
+Status run_pack(const PackArguments& arguments) {
   REGEN_ASSIGN(const std::string content, read_file(arguments.input));
   REGEN_ASSIGN(const LifetimeTable table, parse_lifetimes_csv(content, arguments.input));
   REGEN_ASSIGN(const Packing packing, pack(table.lifetimes, pack_options(arguments)));
-  const Status status = verdict(arguments, packing);
+  Status status = verdict(arguments, packing);
   if (status.ok() && !arguments.output.empty()) {
     REGEN_TRY(write_file(arguments.output, format_lifetimes_csv(table, packing.offsets)));
   }
@@ -101,7 +102,7 @@ Status run_pack(const Arguments& arguments) {
 void add_pack(CLI::App& app, Action& action) {
   CLI::App& verb = add_verb(app, "pack", "Give static addresses to lifetimes",
                             "  regen pack lifetimes.csv --capacity 1MiB -o offsets.csv");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<PackArguments>();
   verb.add_option("FILE", arguments->input, "CSV with the columns id,lower,upper,size")
       ->required()
       ->type_name("");
@@ -116,7 +117,7 @@ void add_pack(CLI::App& app, Action& action) {
              "Stop the search after this time");
   add_output(verb, arguments->output, "Write the CSV with offsets here; - is standard output");
   add_json(verb, arguments->json);
-  set_action<Arguments>(verb, action, arguments, run_pack);
+  set_action<PackArguments>(verb, action, arguments, run_pack);
 }
 
 }  // namespace regen::cli

@@ -21,7 +21,7 @@
 namespace regen::cli {
 namespace {
 
-struct Arguments {
+struct PlanArguments {
   GraphArgument graph;
   BudgetArgument budget;
   Limits limits;
@@ -159,7 +159,7 @@ Error no_plan_error(const Graph& graph, const Report& report) {
 }
 
 // Ctrl-C is one more limit: the best plan so far is the answer, and the note says why it is.
-Result<search::Outcome> solve_until_interrupted(const Arguments& arguments,
+Result<search::Outcome> solve_until_interrupted(const PlanArguments& arguments,
                                                 const search::Problem& problem) {
   const InterruptGuard guard;
   Limits limits = arguments.limits;
@@ -177,7 +177,7 @@ Result<search::Outcome> solve_until_interrupted(const Arguments& arguments,
   return outcome;
 }
 
-Result<Report> solve_problem(const Arguments& arguments, const LoadedGraph& loaded) {
+Result<Report> solve_problem(const PlanArguments& arguments, const LoadedGraph& loaded) {
   Report report{.accounting = arguments.options.accounting_name()};
   REGEN_ASSIGN(report.budget, resolve_budget(arguments.budget, loaded));
   SearchLog log(loaded.graph.cost_unit(), arguments.progress);
@@ -195,7 +195,7 @@ Result<Report> solve_problem(const Arguments& arguments, const LoadedGraph& load
   return report;
 }
 
-Status run_plan(const Arguments& arguments) {
+Status run_plan(const PlanArguments& arguments) {
   REGEN_TRY(arguments.options.check({{arguments.planner}}));
   if (arguments.explain_search && arguments.planner != "auto") {
     return bad_input("--explain-search: planner " + arguments.planner +
@@ -232,7 +232,7 @@ void add_plan(CLI::App& app, Action& action) {
       add_verb(app, "plan", "Plan a training step within a budget and judge the plan",
                "  regen plan zoo:vgg19@64 --budget 6GiB -o plan.json\n"
                "  regen plan graph.json --activation-budget 500MB --planner chen_sqrt");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<PlanArguments>();
   add_graph(verb, arguments->graph);
   add_budget(verb, arguments->budget);
   verb.add_option("--planner", arguments->planner, "The planner (default auto)")->type_name("NAME");
@@ -253,7 +253,7 @@ void add_plan(CLI::App& app, Action& action) {
                   "Write it as matrices R, S, P, Q into this folder; one tensor an op")
       ->type_name("DIR");
   add_json(verb, arguments->json);
-  set_action<Arguments>(verb, action, arguments, run_plan);
+  set_action<PlanArguments>(verb, action, arguments, run_plan);
 }
 
 }  // namespace regen::cli

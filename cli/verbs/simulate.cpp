@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
 
-struct Arguments {
+struct SimulateArguments {
   GraphArgument graph;
   std::string plan;
   std::string trace;
@@ -63,7 +63,7 @@ std::string simulation_text(const Graph& graph, const Plan& plan, const Simulati
   });
 }
 
-Status run_simulate(const Arguments& arguments) {
+Status run_simulate(const SimulateArguments& arguments) {
   REGEN_ASSIGN(const LoadedGraph loaded, load_graph(arguments.graph));
   if (!std::filesystem::is_directory(arguments.plan)) {
     REGEN_ASSIGN(const std::string text, read_file(arguments.plan, kMaxFileBytes));
@@ -94,7 +94,7 @@ void add_simulate(CLI::App& app, Action& action) {
   CLI::App& verb =
       add_verb(app, "simulate", "Run a plan in the simulator: cost, stalls and memory",
                "  regen simulate zoo:vgg19@64 plan.json --device v100-16 --trace timeline.json");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<SimulateArguments>();
   add_graph(verb, arguments->graph);
   verb.add_option("PLAN", arguments->plan,
                   "A plan file, a folder of matrices R, S, P, Q, or a schedule of orders")
@@ -105,7 +105,7 @@ void add_simulate(CLI::App& app, Action& action) {
       ->type_name("FILE");
   add_output(verb, arguments->output, "Write the plan here as a plan file; - is standard output");
   add_json(verb, arguments->json);
-  set_action<Arguments>(verb, action, arguments, run_simulate);
+  set_action<SimulateArguments>(verb, action, arguments, run_simulate);
 }
 
 }  // namespace regen::cli

@@ -24,7 +24,7 @@
 namespace regen::cli {
 namespace {
 
-struct Arguments {
+struct SweepArguments {
   GraphArgument graph;
   std::vector<std::string> planners{"keep_all", "chen_sqrt", "chen_greedy"};
   BudgetRange budgets;
@@ -39,7 +39,7 @@ struct Arguments {
   bool json = false;
 };
 
-search::Problem problem_for(const Arguments& arguments, const LoadedGraph& loaded) {
+search::Problem problem_for(const SweepArguments& arguments, const LoadedGraph& loaded) {
   return {.graph = &loaded.graph,
           .link = loaded.link,
           .options = arguments.options.resolved(),
@@ -48,15 +48,16 @@ search::Problem problem_for(const Arguments& arguments, const LoadedGraph& loade
 }
 
 // From what every plan needs to what keeping everything takes.
-Result<std::vector<Bytes>> automatic_points(const Arguments& arguments, const LoadedGraph& loaded,
-                                            std::int64_t count) {
+Result<std::vector<Bytes>> automatic_points(const SweepArguments& arguments,
+                                            const LoadedGraph& loaded, std::int64_t count) {
   const Bytes low = structural_bound(loaded.graph).bytes;
   REGEN_ASSIGN(const search::Outcome keep_all,
                search::solve(search::own_planner("keep_all"), problem_for(arguments, loaded)));
   return even_points(low, std::max(low, keep_all.simulation.peak_bytes), count);
 }
 
-Result<std::vector<Bytes>> budget_points(const Arguments& arguments, const LoadedGraph& loaded) {
+Result<std::vector<Bytes>> budget_points(const SweepArguments& arguments,
+                                         const LoadedGraph& loaded) {
   const BudgetRange range = arguments.activation_budgets.value_or(arguments.budgets);
   if (range.automatic()) return automatic_points(arguments, loaded, range.count);
   const Bytes offset = arguments.activation_budgets ? loaded.graph.fixed_bytes() : 0;
@@ -64,7 +65,7 @@ Result<std::vector<Bytes>> budget_points(const Arguments& arguments, const Loade
 }
 
 // By their names in the registry; ratios need the reference among them.
-Result<std::vector<std::string>> planner_names(const Arguments& arguments) {
+Result<std::vector<std::string>> planner_names(const SweepArguments& arguments) {
   std::vector<std::string> names;
   for (const std::string& name : arguments.planners) {
     REGEN_ASSIGN(const search::Planner* entry, find_planner(name));
@@ -79,7 +80,7 @@ Result<std::vector<std::string>> planner_names(const Arguments& arguments) {
   return names;
 }
 
-Status solve_point(const Arguments& arguments, const LoadedGraph& loaded, const Limits& limits,
+Status solve_point(const SweepArguments& arguments, const LoadedGraph& loaded, const Limits& limits,
                    SweepPoint& point) {
   search::Problem problem = problem_for(arguments, loaded);
   problem.budget = point.budget;
@@ -97,7 +98,8 @@ Status solve_point(const Arguments& arguments, const LoadedGraph& loaded, const 
 }
 
 // After Ctrl-C the points under way end with what they have and the others stay unknown.
-Result<std::vector<SweepPoint>> solve_points(const Arguments& arguments, const LoadedGraph& loaded,
+Result<std::vector<SweepPoint>> solve_points(const SweepArguments& arguments,
+                                             const LoadedGraph& loaded,
                                              const std::vector<Bytes>& budgets) {
   std::vector<SweepPoint> points;
   REGEN_ASSIGN(const std::vector<std::string> planners, planner_names(arguments));
@@ -142,7 +144,7 @@ Json plot_data(const LoadedGraph& loaded, const std::vector<SweepPoint>& points)
   return data;
 }
 
-Status print_points(const Arguments& arguments, const std::vector<SweepPoint>& points) {
+Status print_points(const SweepArguments& arguments, const std::vector<SweepPoint>& points) {
   std::vector<RatioRow> rows;
   std::string reference;
   if (arguments.ratios) {
@@ -175,7 +177,7 @@ Status interrupted_verdict(const std::vector<SweepPoint>& points) {
   return {};
 }
 
-Status run_sweep(const Arguments& arguments) {
+Status run_sweep(const SweepArguments& arguments) {
   std::string format;
   if (!arguments.plot.empty()) {
     REGEN_ASSIGN(format, picture_format(arguments.plot, {"png", "svg", "pdf", "html"}));
@@ -197,7 +199,7 @@ void add_sweep(CLI::App& app, Action& action) {
       add_verb(app, "sweep", "Cost against budget for several planners, as CSV and as a plot",
                "  regen sweep zoo:vgg16@256 --planners keep_all,chen_sqrt,chen_greedy --budgets "
                "12e9:24e9:25 --device v100-16 -o vgg16.csv --plot vgg16.png");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<SweepArguments>();
   add_graph(verb, arguments->graph);
   add_parsed(verb, "--planners", arguments->planners, split_list, "P,..",
              "Planners to compare (default keep_all,chen_sqrt,chen_greedy)");
@@ -221,7 +223,7 @@ void add_sweep(CLI::App& app, Action& action) {
                   "Draw cost ratio against peak GB: FILE.png, .svg, .pdf or .html")
       ->type_name("FILE");
   add_json(verb, arguments->json);
-  set_action<Arguments>(verb, action, arguments, run_sweep);
+  set_action<SweepArguments>(verb, action, arguments, run_sweep);
 }
 
 }  // namespace regen::cli

@@ -9,7 +9,7 @@
 namespace regen::cli {
 namespace {
 
-struct Arguments {
+struct ValidateArguments {
   GraphArgument graph;
   std::string plan;
   BudgetArgument budget;
@@ -25,7 +25,7 @@ Json accepted_json(const Validation& validation, const std::optional<Bytes>& bud
           {"budget_bytes", budget ? Json(*budget) : Json(nullptr)}};
 }
 
-Status run_validate(const Arguments& arguments) {
+Status run_validate(const ValidateArguments& arguments) {
   REGEN_ASSIGN(const LoadedGraph loaded, load_graph(arguments.graph));
   REGEN_ASSIGN(const Plan plan, load_plan(arguments.plan, loaded.graph));
   REGEN_ASSIGN(const std::optional<Bytes> budget, resolve_budget(arguments.budget, loaded));
@@ -49,14 +49,14 @@ Status run_validate(const Arguments& arguments) {
 void add_validate(CLI::App& app, Action& action) {
   CLI::App& verb = add_verb(app, "validate", "Check that a plan is allowed and keeps its budget",
                             "  regen validate zoo:vgg19@64 plan.json --budget 6GiB");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ValidateArguments>();
   add_graph(verb, arguments->graph);
   verb.add_option("PLAN", arguments->plan, "A plan file, or a folder of matrices")
       ->required()
       ->type_name("");
   add_budget(verb, arguments->budget);
   add_json(verb, arguments->json);
-  set_action<Arguments>(verb, action, arguments, run_validate);
+  set_action<ValidateArguments>(verb, action, arguments, run_validate);
 }
 
 }  // namespace regen::cli

@@ -12,7 +12,7 @@
 namespace regen::cli {
 namespace {
 
-struct Arguments {
+struct ZooArguments {
   std::string name;
   std::optional<std::int64_t> batch;
   GraphArgument graph;
@@ -21,11 +21,11 @@ struct Arguments {
   bool json = false;
 };
 
-const char* backward_name(const Arguments& arguments) {
+const char* backward_name(const ZooArguments& arguments) {
   return arguments.graph.backward == BackwardStyle::kExact ? "exact" : "checkmate";
 }
 
-Json summary_json(const ZooSummary& summary, const Arguments& arguments, std::int64_t batch) {
+Json summary_json(const ZooSummary& summary, const ZooArguments& arguments, std::int64_t batch) {
   return {{"name", summary.name},
           {"family", summary.family},
           {"input", summary.input},
@@ -47,7 +47,7 @@ bool is_pattern(const ZooInfo& info) {
   return info.name.find(":N") != std::string::npos;
 }
 
-Status list_models(const Arguments& arguments) {
+Status list_models(const ZooArguments& arguments) {
   const std::int64_t batch = arguments.batch.value_or(1);
   const ZooOptions options = zoo_options(arguments.graph, batch);
   Json array = Json::array();
@@ -72,7 +72,7 @@ Status list_models(const Arguments& arguments) {
   return arguments.json ? print_json(array) : print(table.text());
 }
 
-Status show_model(const ZooSummary& summary, const Arguments& arguments, std::int64_t batch) {
+Status show_model(const ZooSummary& summary, const ZooArguments& arguments, std::int64_t batch) {
   if (arguments.json) return print_json(summary_json(summary, arguments, batch));
   return print(facts({
       {"model", summary.name + " (" + summary.family + "), input " + summary.input + ", batch " +
@@ -88,7 +88,7 @@ Status show_model(const ZooSummary& summary, const Arguments& arguments, std::in
   }));
 }
 
-Status run_zoo(const Arguments& arguments) {
+Status run_zoo(const ZooArguments& arguments) {
   if (arguments.name.empty()) {
     if (arguments.output.empty()) return list_models(arguments);
     return bad_input("zoo: no model for '" + arguments.output +
@@ -119,7 +119,7 @@ void add_zoo(CLI::App& app, Action& action) {
                             "  regen zoo\n"
                             "  regen zoo vgg19 --batch 32 --json\n"
                             "  regen zoo gpt2_small --backward exact -o gpt2.json");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ZooArguments>();
   verb.add_option("NAME", arguments->name, "The model; without it all are listed")->type_name("");
   add_parsed(verb, "--batch", arguments->batch, whole_number(1, kMaxBatch), "N",
              "Samples in one step (default 1)");
@@ -128,7 +128,7 @@ void add_zoo(CLI::App& app, Action& action) {
   add_parsed(verb, "--to", arguments->format, published::parse_format, "FORMAT",
              "regen, lower-sets, monet or dot (default: by the file's extension, else regen)");
   add_json(verb, arguments->json);
-  set_action<Arguments>(verb, action, arguments, run_zoo);
+  set_action<ZooArguments>(verb, action, arguments, run_zoo);
 }
 
 }  // namespace regen::cli

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten
 
+from regen._capture.traced.outputs import loss_of
 from regen._session.report import PlanReport
 from regen._session.wrapped_module import GRADIENT_CHUNK
 from regen._wrap import wrap
@@ -62,7 +63,7 @@ def check(
         improve: search for a better plan while the steps run: True (20 s), False, or seconds; None: True on a GPU.
         plan_file: a plan that was written by `save_plan`, in place of a search.
         link: bytes per second to the host, to the device and both together; None: measured.
-        cache: folder for measurements, plans and captured graphs; None: REGEN_CACHE or ~/.cache/regen; False: none.
+        cache: folder for measurements and plans; None: REGEN_CACHE or ~/.cache/regen; False: none.
         algorithms: "default": those of plain PyTorch, so its bits; "any": faster or smaller ones too.
         cuda_graphs: on a GPU, launch stretches that are the same in every step as a whole.
         releasable: the arena's memory can be given back and taken again: `spill()`, `restore()`.
@@ -97,9 +98,11 @@ def one_step(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, An
     torch.manual_seed(seed)
     for parameter in model.parameters():
         parameter.grad = None
-    outputs, _ = tree_flatten(model(*args, **kwargs))
+    returned = model(*args, **kwargs)
+    outputs, _ = tree_flatten(returned)
     tensors = [o for o in outputs if isinstance(o, torch.Tensor)]
-    differentiable = [o for o in tensors if o.requires_grad]
+    loss = loss_of(returned)
+    differentiable = [o for o in tensors if o.requires_grad] if loss is None else [loss]
     # Any gradient will do as long as it is not the same for all elements.
     torch.autograd.backward(differentiable, [ramp(o) for o in differentiable])
     left = {f"output {i}": o.detach().clone() for i, o in enumerate(tensors)}

@@ -78,7 +78,7 @@ def will_it_fit(
         work_limit: counted work for the first plan, which gives the same plan on every machine; 0: not counted.
         plan_file: a plan that was written by `save_plan`, in place of a search.
         link: bytes per second to the host, to the device and both together; None: measured.
-        cache: folder for measurements, plans and captured graphs; None: REGEN_CACHE or ~/.cache/regen; False: none.
+        cache: folder for measurements and plans; None: REGEN_CACHE or ~/.cache/regen; False: none.
         algorithms: "default": those of plain PyTorch, so its bits; "any": faster or smaller ones too.
         cuda_graphs: on a GPU, launch stretches that are the same in every step as a whole.
         releasable: as in `regen.wrap`.
@@ -96,7 +96,7 @@ def will_it_fit(
         improve=False, plan_file=plan_file, link=link, cache=cache,
         algorithms=algorithms, cuda_graphs=cuda_graphs, releasable=releasable)
     with torch.enable_grad():
-        captured = capture(plain, args, kwargs, cache=options.cache)
+        captured = capture(plain, args, kwargs)
     caller = CallerMemory(reserve, device_of(model))
     with same_random_numbers(model):
         session = ModuleSession(captured, options, caller)

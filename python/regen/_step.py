@@ -1,12 +1,12 @@
 """`regen.step`: forward pass, loss, backward pass, clipping and update as one plan."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils._pytree import tree_flatten
 
+from regen._capture.arguments import flatten_arguments
 from regen._capture.capture import Captured, capture_step
 from regen._session.admission import Admission, admission_of
 from regen._session.job import hold
@@ -28,6 +28,7 @@ def step(
     args: Any,
     budget: Budget = None,
     *,
+    kwargs: Mapping[str, Any] | None = None,
     clip_grad_norm: float | None = None,
     clip_grad_value: float | None = None,
     early: bool = True,
@@ -50,8 +51,8 @@ def step(
         step = regen.step(model, loss_fn, optimizer, (x, y), budget="6GiB")
         for x, y in batches: loss = step(x, y)
 
-    The loss is `loss_fn(model(*args[:-1]), args[-1])`, or what the model returns when `loss_fn` is None. Gradients
-    exist only inside the step, so `.grad` stays as it is.
+    The loss is `loss_fn(model(*args[:-1]), args[-1])`, or what the model returns when `loss_fn` is None: a number, or something with a
+    `loss`. Gradients exist only inside the step, so `.grad` stays as it is.
 
     Args:
         model: the module to train.
@@ -60,6 +61,7 @@ def step(
         args: a sample batch.
         budget: bytes of the device for all of the step: "6GiB", 16e9, a fraction of the unplanned peak such as 0.5, or "auto" (what is
             free). None: what a job of `regen share run` was admitted with.
+        kwargs: further inputs of the model by name, of the sample batch.
         clip_grad_norm: clip the norm of all gradients, as `torch.nn.utils.clip_grad_norm_` does.
         clip_grad_value: clip every gradient, as `torch.nn.utils.clip_grad_value_` does.
         early: update each parameter as soon as its old value is not read any more; False: all at the end.
@@ -70,7 +72,7 @@ def step(
         improve: search for a better plan while the steps run: True (20 s), False, or seconds; None: True on a GPU.
         plan_file: a plan that was written by `save_plan`, in place of a search.
         link: bytes per second to the host, to the device and both together; None: measured.
-        cache: folder for measurements, plans and captured graphs; None: REGEN_CACHE or ~/.cache/regen; False: none.
+        cache: folder for measurements and plans; None: REGEN_CACHE or ~/.cache/regen; False: none.
         algorithms: "default": those of plain PyTorch, so its bits; "any": faster or smaller ones too.
         cuda_graphs: on a GPU, launch stretches that are the same in every step as a whole.
         releasable: the arena's memory can be given back and taken again: `spill()`, `restore()`.
@@ -90,7 +92,7 @@ def step(
         improve=improve, plan_file=plan_file, link=link, cache=cache,
         algorithms=algorithms, cuda_graphs=cuda_graphs,
         releasable=releasable, quantum=quantum, debug=debug)
-    return TrainingStep(model, loss_fn, optimizer, args, options, StepCapture(clip_grad_norm, clip_grad_value, early))
+    return TrainingStep(model, loss_fn, optimizer, args, options, StepCapture(clip_grad_norm, clip_grad_value, early), dict(kwargs or {}))
 
 
 class StepCapture(NamedTuple):
@@ -115,24 +117,25 @@ class TrainingStep(ShapeCache["ShapedStep"]):
         args: Any,
         options: Options,
         capture_options: StepCapture,
+        kwargs: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(admission_of(self))
         self.model, self.loss_fn, self.optimizer = model, loss_fn, optimizer
         self.options = options if self.admission is None else self.admission.options_of(options)
         self.capture_options = capture_options
         self.fraction_of: int | None = None
-        self.prepare(args)
+        self.prepare(args, kwargs or {})
 
     @property
     def regen(self) -> "TrainingStep":
         """Itself: `step.regen.plan` as `model.regen.plan`."""
         return self
 
-    def prepare(self, args: Any) -> None:
+    def prepare(self, args: Any, kwargs: dict[str, Any]) -> None:
         """Plans the step of a sample batch, and takes the arena."""
         args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
         try:
-            shaped = self.shape_for(args)
+            shaped, _ = self.shape_for(args, kwargs)
             with hold():
                 self.activate(shaped)
         except Exception:
@@ -140,11 +143,12 @@ class TrainingStep(ShapeCache["ShapedStep"]):
                 shaped.let_go()
             raise
 
-    def __call__(self, *args: Any) -> torch.Tensor:
+    def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Trains the model by one step.
 
         Args:
             args: a batch, as the sample was. One of another shape is planned when it first comes.
+            kwargs: by name.
 
         Returns:
             The loss.
@@ -153,10 +157,10 @@ class TrainingStep(ShapeCache["ShapedStep"]):
             BudgetError: no plan keeps the budget for a batch of this shape.
             UsageError: a parameter or the optimizer's state is not what it was.
         """
-        shaped = self.shape_for(args)
+        shaped, inputs = self.shape_for(args, kwargs)
         with hold():
             self.activate(shaped)
-            return shaped.run(args)
+            return shaped.run(inputs)
 
     def pack_state(self) -> None:
         """Where a job's state may have to leave: into one arena."""
@@ -185,14 +189,15 @@ class TrainingStep(ShapeCache["ShapedStep"]):
         if self.active is not None:
             self.active.session.restore()
 
-    def shape_for(self, args: tuple[Any, ...]) -> "ShapedStep":
-        """The captured step for a batch of this shape."""
-        return self.shape_of(signature(self.model, *tree_flatten(args)), lambda: self.make_shape(args))
+    def shape_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple["ShapedStep", list[Any]]:
+        """(the captured step for a batch, the program's inputs)."""
+        flat, spec = flatten_arguments(args, kwargs)
+        return self.shape_of(signature(self.model, flat, spec), lambda: self.make_shape(args, kwargs), flat)
 
-    def make_shape(self, args: tuple[Any, ...]) -> "ShapedStep":
+    def make_shape(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "ShapedStep":
         """Captures, records and plans."""
         captured = capture_step(
-            self.model, self.loss_fn, self.optimizer, args, cache=self.options.cache, **self.capture_options._asdict())
+            self.model, self.loss_fn, self.optimizer, args, kwargs=kwargs, **self.capture_options._asdict())
         made = ShapedStep(captured, self.options, self.model, self.optimizer, self.fraction_of, self.admission)
         self.fraction_of = made.session.fraction_of  # the first sample's, also for other shapes
         return made
@@ -211,7 +216,7 @@ class ShapedStep:
         admission: Admission | None,
     ) -> None:
         self.captured = captured
-        self.optimizer = optimizer
+        self.model, self.optimizer = model, optimizer
         self.session = Session(captured, options, fraction_of=fraction_of, admission=admission)
         self.meter = StepMeter(self.session.device)
         self.steps = 0
@@ -224,6 +229,10 @@ class ShapedStep:
             self.captured.updates.undo(self.optimizer)
         self.captured.tensors = {}
         self.bindings.let_go()
+
+    def admit(self, flat: Sequence[Any]) -> list[Any] | None:
+        """The program's inputs for a batch; None: it needs another capture."""
+        return self.captured.with_derived(flat, lambda storage: self.bindings.tensor_of(self.captured, storage))
 
     def make_ready(self) -> None:
         """Inside a hold."""
@@ -243,9 +252,8 @@ class ShapedStep:
     def report(self) -> PlanReport:
         return PlanReport(self.session, self.meter.peak_bytes, self.meter.seconds)
 
-    def run(self, args: tuple[Any, ...]) -> torch.Tensor:
-        """Inside a hold."""
-        flat, _ = tree_flatten((args, {}))
+    def run(self, flat: list[Any]) -> torch.Tensor:
+        """Inside a hold. `flat`: the program's inputs."""
         step = self.session
         self.bindings.bind(step, flat)
         if self.captured.program["scalars"]:
@@ -256,9 +264,11 @@ class ShapedStep:
         self.captured.advance(self.optimizer)
         if self.captured.program["scalars"]:
             self.captured.scalars(self.optimizer)  # most likely the next step's: found while the device works
-        loss = step.result(self.captured.output_results[0])
+        results = {r: step.result(r) for r in self.captured.output_results}
+        if self.captured.assignments:
+            self.captured.assign(self.model, results, flat)
         self.meter.end()
-        return loss
+        return results[self.captured.output_results[0]]
 
 
 class OptimizerState:

@@ -2,15 +2,16 @@
 
 import contextlib
 import copy
+import functools
 import os
 import warnings
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, SupportsIndex, cast
 
 import torch
-from torch.utils._pytree import TreeSpec, tree_flatten
 
 from regen import _runtime
+from regen._capture.arguments import ArgumentSpec, flatten_arguments
 from regen._capture.capture import capture, device_of
 from regen._session import distributed
 from regen._session.admission import admission_of
@@ -68,7 +69,7 @@ def wrap(
         improve: search for a better plan while the steps run: True (20 s), False, or seconds; None: True on a GPU.
         plan_file: a plan that was written by `save_plan`, in place of a search.
         link: bytes per second to the host, to the device and both together; None: measured.
-        cache: folder for measurements, plans and captured graphs; None: REGEN_CACHE or ~/.cache/regen; False: none.
+        cache: folder for measurements and plans; None: REGEN_CACHE or ~/.cache/regen; False: none.
         algorithms: "default": those of plain PyTorch, so its bits; "any": faster or smaller ones too.
         cuda_graphs: on a GPU, launch stretches that are the same in every step as a whole.
         releasable: the arena's memory can be given back and taken again at its address.
@@ -103,9 +104,19 @@ def wrapped_copy(model: torch.nn.Module, state: "ModuleSessions") -> "WrappedMod
     if "forward" in vars(model):
         raise CaptureError(f"cannot wrap {kind.__name__}: its forward was replaced on the object; expected a method of its class")
     wrapped = copy.copy(model)
-    wrapped.__class__ = type(kind.__name__, (WrappedModule, kind), {"__module__": kind.__module__, "plain_kind": kind})
+    wrapped.__class__ = type(
+        kind.__name__, (WrappedModule, kind), {"__module__": kind.__module__, "plain_kind": kind, "forward": forward_like(kind)})
     object.__setattr__(wrapped, "regen", state)
     return cast(WrappedModule, wrapped)
+
+
+def forward_like(kind: type[torch.nn.Module]) -> Callable[..., Any]:
+    """With the signature of the model's own: libraries look there for the names of its arguments."""
+    @functools.wraps(kind.forward)
+    def forward(self: "WrappedModule", *args: Any, **kwargs: Any) -> Any:
+        return WrappedModule.forward(self, *args, **kwargs)
+
+    return forward
 
 
 class WrappedModule(torch.nn.Module):
@@ -160,8 +171,8 @@ class ModuleSessions(ShapeCache[ShapedModule]):
     def prepare(self, model: WrappedModule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Plans the sample's step with the other ranks, and takes the arena."""
         group = distributed.members(self.group)
-        key = signature(model, *tree_flatten((args, kwargs)))
-        shaped = self.shape_for(model, args, kwargs, key, group)
+        flat, spec = flatten_arguments(args, kwargs)
+        shaped, _ = self.shape_for(model, args, kwargs, flat, spec, group)
         self.activate(shaped)
         self.shared = shaped if group is not None else None
         shaped.caller.start(shaped.present_bytes())
@@ -173,8 +184,8 @@ class ModuleSessions(ShapeCache[ShapedModule]):
         self.passes += 1
         if self.shared is not None and distributed.is_meeting(self.passes):
             self.shared.meet(self.passes)
-        flat, spec = tree_flatten((args, kwargs))
-        shaped = self.shape_for(model, args, kwargs, signature(model, flat, spec))
+        flat, spec = flatten_arguments(args, kwargs)
+        shaped, inputs = self.shape_for(model, args, kwargs, flat, spec)
         self.activate(shaped)
         caller = shaped.caller
         caller.start(shaped.present_bytes())
@@ -183,23 +194,28 @@ class ModuleSessions(ShapeCache[ShapedModule]):
             self.shared.agree_on_room()
         shaped.make_room()
         caller.begin_step(shaped.own_bytes)
-        return shaped.forward(flat)
+        return shaped.forward(inputs)
 
     def shape_for(
-        self, model: WrappedModule, args: tuple[Any, ...], kwargs: dict[str, Any], key: Hashable, group: Any = None
-    ) -> ShapedModule:
-        """The captured passes for inputs of this shape."""
-        return self.shape_of(key, lambda: self.make_shape(model, args, kwargs, group))
+        self, model: WrappedModule, args: tuple[Any, ...], kwargs: dict[str, Any], flat: list[Any], spec: ArgumentSpec, group: Any = None
+    ) -> tuple[ShapedModule, list[Any]]:
+        """(the captured passes for a batch, the program's inputs)."""
+        key = signature(model, flat, spec)
+        return self.shape_of(key, lambda: self.make_shape(model, args, kwargs, group, self.is_outgrown(key)), flat)
 
-    def make_shape(self, model: WrappedModule, args: tuple[Any, ...], kwargs: dict[str, Any], group: Any) -> ShapedModule:
-        """Captures and records; plans with the ranks of the group."""
+    def is_outgrown(self, key: Hashable) -> bool:
+        """Have gradients arrived for outputs other than the loss, in a step of this shape?"""
+        return any(entry.outgrown for (shape, _), entry in self.shapes.items() if shape == key)
+
+    def make_shape(self, model: WrappedModule, args: tuple[Any, ...], kwargs: dict[str, Any], group: Any, all_outputs: bool) -> ShapedModule:
+        """Captures and records; plans with the ranks of the group. `all_outputs`: gradients may arrive for all, not for the loss alone."""
         if self.caller is None:
             self.caller = CallerMemory(self.options.reserve, device_of(model))
             admission_of(self, adapts=False)  # what the caller holds beside a plan does not follow a limit
         plain = plain_view(model)
         warn_of_hooks(plain)
         with torch.enable_grad():
-            captured = capture(plain, args, kwargs, cache=self.options.cache)
+            captured = capture(plain, args, kwargs, tangents="all" if all_outputs else "loss")
         with same_random_numbers(model):
             session = ModuleSession(captured, self.options, self.caller) if group is None else distributed.DistributedSession(
                 captured, self.options, self.caller, group)
@@ -241,10 +257,20 @@ def warn_of_hooks(plain: torch.nn.Module) -> None:
             "but they are not called at each step", stacklevel=2)
 
 
-def signature(model: torch.nn.Module, leaves: list[Any], spec: TreeSpec) -> Hashable:
+def signature(model: torch.nn.Module, leaves: list[Any], spec: ArgumentSpec) -> Hashable:
     """What a captured program depends on: its arguments, modules with their mode and hooks, which parameters train."""
+    objects = {position for position, _, _ in spec.objects}
     described = tuple(
-        (x.shape, x.dtype, x.stride(), x.device, x.requires_grad) if isinstance(x, torch.Tensor) else x for x in leaves)
+        (x.shape, x.dtype, x.stride(), x.device, x.requires_grad) if isinstance(x, torch.Tensor) else None if i in objects else x
+        for i, x in enumerate(leaves))
     autocast = tuple(
         (kind, torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind))
-    return described, spec, _runtime.module_structure(model), autocast
+    return described, sharing(leaves), spec, _runtime.module_structure(model), autocast
+
+
+def sharing(leaves: list[Any]) -> tuple[tuple[int, int], ...]:
+    """For each tensor, the first that is the same, and the first that shares its memory."""
+    tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
+    first, storage = {}, {}
+    return tuple(
+        (first.setdefault(id(x), i), storage.setdefault(x.untyped_storage()._cdata, i)) for i, x in enumerate(tensors))

@@ -75,7 +75,7 @@ class Options:
         improve: search for a better plan while the steps run: True, False, or for so many seconds; None: on a GPU.
         plan_file: a plan that was written by `save_plan`, in place of a search.
         link: bytes per second to the host, to the device and both together; None: measured.
-        cache: folder for measurements, plans and captured graphs; None: REGEN_CACHE or ~/.cache/regen; False: none.
+        cache: folder for measurements and plans; None: REGEN_CACHE or ~/.cache/regen; False: none.
         algorithms: "default": those of plain PyTorch, so its bits; "any": faster or smaller ones too.
         cuda_graphs: on a GPU, launch stretches that are the same in every step as a whole (CUDA graphs).
         releasable: the arena's memory can be given back and taken again: `spill()`, `restore()`.

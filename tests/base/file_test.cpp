@@ -13,7 +13,7 @@
 namespace regen {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 class FileTest : public FreshFolderTest {
  protected:

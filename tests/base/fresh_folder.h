@@ -9,10 +9,10 @@
 
 namespace regen {
 
-class FreshFolderTest : public testing::Test {
+class FreshFolderTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string name = testing::TempDir() + "regen_test_XXXXXX";
+    std::string name = ::testing::TempDir() + "regen_test_XXXXXX";
     ASSERT_NE(mkdtemp(name.data()), nullptr);
     folder_ = name;
   }

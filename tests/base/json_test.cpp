@@ -7,7 +7,7 @@
 namespace regen {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string error_of(std::string_view text) {
   const auto json = parse_json(text, "f");

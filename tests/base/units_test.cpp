@@ -11,7 +11,7 @@
 namespace regen {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 struct Form {
   const char* text;

@@ -10,7 +10,7 @@
 namespace regen {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // One operation, one byte a second; matrix work in fp16 twice, in fp32 as fast as the rest.
 Device unit_device() {

@@ -11,7 +11,7 @@
 namespace regen {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // conv with the variants gemm and fft, then two ops that are both named relu.
 Graph small_graph() {
@@ -121,7 +121,7 @@ TEST(CostTable, ReadsBackWhatItWrites) {
 }
 
 TEST(CostTable, IsReadFromTheFileOfASpec) {
-  const std::string path = testing::TempDir() + "/small_table.json";
+  const std::string path = ::testing::TempDir() + "/small_table.json";
   ASSERT_TRUE(write_file(path, write_cost_table(small_table())).ok());
   const auto model = make_cost_model("table:" + path);
   ASSERT_TRUE(model.ok()) << model.error().message;

@@ -12,8 +12,8 @@
 namespace regen {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Everything is one: a byte takes a second, an operation takes a second.
 Device unit_device() {
@@ -94,7 +94,7 @@ TEST(Device, LinkAndLaunchMayBeAbsentFromAFile) {
 }
 
 TEST(Device, IsFoundByPath) {
-  const std::string path = testing::TempDir() + "/unit_device.json";
+  const std::string path = ::testing::TempDir() + "/unit_device.json";
   ASSERT_TRUE(write_file(path, write_device(unit_device())).ok());
   const auto device = find_device(path);
   ASSERT_TRUE(device.ok()) << device.error().message;

@@ -28,8 +28,8 @@
 namespace regen::execute {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 constexpr Bytes kMiB = 1 << 20;
 constexpr Bytes kReserve = 1 << 14;
@@ -237,7 +237,7 @@ TEST(AlgorithmSearch, GivenCapsAreFollowedOrNotAtAll) {
 }
 
 TEST(AlgorithmSearch, TheCacheKeepsAlternatives) {
-  const std::string path = testing::TempDir() + "regen_alternatives.json";
+  const std::string path = ::testing::TempDir() + "regen_alternatives.json";
   std::filesystem::remove(path);
   RecordCache cache;
   Chain chain(choosy_chain(3), Algorithms::kAny, {}, &cache);
@@ -382,7 +382,7 @@ TEST(AlgorithmChoice, APlanThatSplitsAGroupIsRefused) {
 TEST(AlgorithmChoice, AnOperatorThatNeverComesToThePlannedOneIsReported) {
   RecordCache cache;
   Chain measured(choosy_chain(2, 0), Algorithms::kAny, {}, &cache);
-  const std::string path = testing::TempDir() + "regen_changed_alternatives.json";
+  const std::string path = ::testing::TempDir() + "regen_changed_alternatives.json";
   std::filesystem::remove(path);
   ASSERT_TRUE(cache.save(path, "here").ok());
   std::string text = *read_file(path);

@@ -23,7 +23,7 @@ namespace {
 
 constexpr Bytes kMany = Bytes{256} << 20;
 
-class Cuda : public testing::Test {
+class Cuda : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!at::hasCUDA()) GTEST_SKIP() << "torch sees no GPU";
@@ -55,7 +55,7 @@ TEST_F(Cuda, AnArenaThatDoesNotFitIsRefusedAndNothingIsBroken) {
   const auto refused = device_->allocate_arena(device_->memory().value().total * 2);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kLimit);
-  EXPECT_THAT(refused.error().message, testing::HasSubstr("are free"));
+  EXPECT_THAT(refused.error().message, ::testing::HasSubstr("are free"));
   EXPECT_TRUE(device_->allocate_arena(1 << 20).ok());
   device_->synchronize();
 }

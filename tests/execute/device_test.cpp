@@ -17,7 +17,7 @@
 namespace regen::execute {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(OpenDevice, SharesTheCpu) {
   const auto a = open_device("cpu");

@@ -18,7 +18,7 @@ MemoryUse use() {
   return memory_use(c10::kCPU).value();
 }
 
-class Meter : public testing::Test {
+class Meter : public ::testing::Test {
  protected:
   Meter() {
     EXPECT_TRUE(install_memory_meter().ok());

@@ -19,8 +19,8 @@
 namespace regen::execute {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 // Says that it treats each element by itself, and does not: the first is read for the last.
 at::Tensor turned(const at::Tensor& x) {
@@ -184,7 +184,7 @@ TEST(Overwriting, OtherLayoutsAndRepeatedArgumentsAreLeftAlone) {
 TEST(Overwriting, TheCacheKnowsIt) {
   RecordCache cache;
   const Recorded first(one_call("aten::relu"), &cache);
-  const std::string path = testing::TempDir() + "regen_overwriting.json";
+  const std::string path = ::testing::TempDir() + "regen_overwriting.json";
   std::filesystem::remove(path);
   ASSERT_TRUE(cache.save(path, "here").ok());
   RecordCache loaded = *RecordCache::load(path, "here");

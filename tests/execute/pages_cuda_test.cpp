@@ -19,7 +19,7 @@ namespace {
 constexpr Bytes kPage = Bytes{2} << 20;
 constexpr Bytes kMany = Bytes{512} << 20;
 
-class CudaPages : public testing::Test {
+class CudaPages : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!at::hasCUDA()) GTEST_SKIP() << "torch sees no GPU";
@@ -83,7 +83,7 @@ TEST_F(CudaPages, WhatDoesNotFitIsRefusedAndCanBeAskedForAgain) {
       device_->allocate_arena(device_->memory().value().total * 2, ArenaKind::kReleasable);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kLimit);
-  EXPECT_THAT(refused.error().message, testing::HasSubstr("are free"));
+  EXPECT_THAT(refused.error().message, ::testing::HasSubstr("are free"));
   const Bytes half = free() / 2 / kPage * kPage;
   MemoryBlock first = device_->allocate_arena(half, ArenaKind::kReleasable).value();
   ASSERT_TRUE(first.release_pages().ok());

@@ -10,7 +10,7 @@
 namespace regen::execute {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // Every op is a quantum of its own.
 constexpr double kEachOp = 1e-12;
@@ -155,7 +155,7 @@ Plan tight_plan(PausedStep& fixture, const Kind& kind) {
   return *outcome->plan;
 }
 
-class PauseTest : public testing::TestWithParam<std::tuple<std::size_t, bool>> {
+class PauseTest : public ::testing::TestWithParam<std::tuple<std::size_t, bool>> {
  protected:
   const Kind& kind() const { return kKinds[std::get<0>(GetParam())]; }
   ChainOptions options() const {
@@ -309,7 +309,7 @@ TEST_P(PauseTest, WhoWaitsForTheDeviceGivesWayToo) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Plans, PauseTest,
-                         testing::Combine(testing::Range(0UL, 3UL), testing::Bool()),
+                         ::testing::Combine(::testing::Range(0UL, 3UL), ::testing::Bool()),
                          [](const auto& test) {
                            return std::string(kKinds[std::get<0>(test.param)].name) +
                                   (std::get<1>(test.param) ? "_two_parts" : "_whole_step");

@@ -15,8 +15,8 @@
 namespace regen::execute {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 // A tensor of that many bytes, which is one allocation.
 at::Tensor bytes(int64_t count) {
@@ -26,7 +26,7 @@ const void* address(const at::Tensor& tensor) {
   return tensor.storage().data();
 }
 
-class Placement : public testing::Test {
+class Placement : public ::testing::Test {
  protected:
   PlacementScope enter() { return PlacementScope::enter(c10::kCPU, reserve_).value(); }
   bool in_reserve(const at::Tensor& tensor) const {

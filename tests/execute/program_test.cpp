@@ -14,7 +14,7 @@
 namespace regen::execute {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 Program everything() {
   Program program =
@@ -45,7 +45,7 @@ void PrintTo(const Mistake& one, std::ostream* out) {
   *out << one.name;
 }
 
-class ProgramMistakes : public testing::TestWithParam<Mistake> {};
+class ProgramMistakes : public ::testing::TestWithParam<Mistake> {};
 
 TEST_P(ProgramMistakes, AreRefusedWhereTheyAre) {
   Json json = Json::parse(write_program(everything()));
@@ -59,7 +59,7 @@ TEST_P(ProgramMistakes, AreRefusedWhereTheyAre) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, ProgramMistakes,
-    testing::ValuesIn(std::vector<Mistake>{
+    ::testing::ValuesIn(std::vector<Mistake>{
         {"Format", [](Json& j) { j["format"] = "regen-plan"; }, "format"},
         {"Version", [](Json& j) { j["version"] = 99; }, "99"},
         {"UnknownField", [](Json& j) { j["nodez"] = 1; }, "nodez"},

@@ -198,7 +198,7 @@ void expect_bitwise_equal(const Tensors& a, const Tensors& b) {
   }
 }
 
-class Replay : public testing::TestWithParam<std::tuple<std::string, Case>> {
+class Replay : public ::testing::TestWithParam<std::tuple<std::string, Case>> {
  protected:
   Replay() : device_(open_device(std::get<0>(GetParam())).value()) {
     at::globalContext().setDeterministicCuDNN(true);
@@ -304,7 +304,8 @@ TEST_P(Replay, IsBitwiseEqualWhenLifetimesShareAddresses) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Operators, Replay,
-                         testing::Combine(testing::ValuesIn(devices()), testing::ValuesIn(cases())),
+                         ::testing::Combine(::testing::ValuesIn(devices()),
+                                            ::testing::ValuesIn(cases())),
                          [](const auto& test) {
                            return std::get<0>(test.param) + "_" + std::get<1>(test.param).name;
                          });

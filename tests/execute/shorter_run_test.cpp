@@ -52,7 +52,7 @@ TORCH_LIBRARY_IMPL(aten, CPU, library) {
   library.impl("batch_norm_elemt", with_statistics);
 }
 
-class ShorterRuns : public testing::Test {
+class ShorterRuns : public ::testing::Test {
  protected:
   void SetUp() override { shorter = {}; }
 

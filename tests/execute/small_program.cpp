@@ -191,7 +191,7 @@ Program make_chain(const ChainOptions& options) {
 }
 
 std::string save_program(Program program, const std::string& name) {
-  const std::string folder = testing::TempDir() + "regen_" + name;
+  const std::string folder = ::testing::TempDir() + "regen_" + name;
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
   std::ofstream data(folder + "/data.bin", std::ios::binary);

@@ -12,7 +12,7 @@
 namespace regen::execute {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(ReleasableArena, ComesBackAtItsAddressWithoutItsContents) {
   const auto device = make_cpu_device();
@@ -146,7 +146,7 @@ struct Case {
   bool tight;
 };
 
-class Spill : public testing::TestWithParam<Case> {
+class Spill : public ::testing::TestWithParam<Case> {
  protected:
   Plan plan(SpillFixture& fixture) const {
     const Case& c = GetParam();
@@ -205,14 +205,14 @@ TEST_P(Spill, CopiesNoMoreThanWhatThePlanKeeps) {
 
 INSTANTIATE_TEST_SUITE_P(
     Plans, Spill,
-    testing::Values(Case{"keep_all", {.layers = 4, .dropout = true}, "keep_all", false},
-                    Case{"update", {.layers = 3, .update = true}, "keep_all", false},
-                    Case{"recompute", {.layers = 5, .dropout = true}, "checkmate", true},
-                    Case{"batch_norm", {.layers = 4, .batch_norm = true}, "checkmate", true},
-                    Case{"moves", {.layers = 5}, "vdnn", false},
-                    Case{"boundary", {.layers = 4, .boundary = true}, "checkmate", true},
-                    Case{"auto", {.layers = 5, .dropout = true, .update = true}, "auto", true}),
-    [](const testing::TestParamInfo<Case>& which) { return which.param.name; });
+    ::testing::Values(Case{"keep_all", {.layers = 4, .dropout = true}, "keep_all", false},
+                      Case{"update", {.layers = 3, .update = true}, "keep_all", false},
+                      Case{"recompute", {.layers = 5, .dropout = true}, "checkmate", true},
+                      Case{"batch_norm", {.layers = 4, .batch_norm = true}, "checkmate", true},
+                      Case{"moves", {.layers = 5}, "vdnn", false},
+                      Case{"boundary", {.layers = 4, .boundary = true}, "checkmate", true},
+                      Case{"auto", {.layers = 5, .dropout = true, .update = true}, "auto", true}),
+    [](const ::testing::TestParamInfo<Case>& which) { return which.param.name; });
 
 TEST(SpillBetweenParts, TheBackwardPassGoesOnInPlace) {
   SpillFixture fixture({.layers = 4, .boundary = true});

@@ -21,7 +21,7 @@
 namespace regen::execute {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 struct State {
   State() {
@@ -53,7 +53,7 @@ struct State {
   at::Tensor step_copy;
 };
 
-class StateArenaTest : public testing::Test {
+class StateArenaTest : public ::testing::Test {
  protected:
   std::unique_ptr<StateArena> pack(const State& state) {
     auto packed = StateArena::pack(state.tensors(), {state.step}, device_);

@@ -32,7 +32,7 @@ class StepFixture {
   explicit StepFixture(Program program, const CpuDeviceOptions& device = {},
                        const RecordOptions& options = {.repeats = 1})
       : device_(make_cpu_device(device)) {
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
     folder_ = save_program(std::move(program), std::string(test->name()) + "_step");
     program_ = *load_program(folder_);
     data_.emplace(*ProgramData::load(folder_, program_, c10::kCPU));

@@ -29,7 +29,7 @@
 namespace regen::execute {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 class Fixture : public StepFixture {
  public:
@@ -39,7 +39,7 @@ class Fixture : public StepFixture {
 
 // Of a file that no earlier run has left.
 std::string fresh_path(const std::string& name) {
-  std::string path = testing::TempDir() + name;
+  std::string path = ::testing::TempDir() + name;
   std::filesystem::remove(path);
   return path;
 }
@@ -265,7 +265,7 @@ void PrintTo(const PlanCase& one, std::ostream* out) {
   *out << one.name;
 }
 
-class EveryPlan : public testing::TestWithParam<PlanCase> {};
+class EveryPlan : public ::testing::TestWithParam<PlanCase> {};
 
 TEST_P(EveryPlan, KeepingEverythingEqualsDirectCalls) {
   Fixture fixture(GetParam().options);
@@ -294,7 +294,7 @@ TEST_P(EveryPlan, SlowCopiesChangeNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EveryPlan,
-                         testing::ValuesIn(std::vector<PlanCase>{
+                         ::testing::ValuesIn(std::vector<PlanCase>{
                              {"Plain", {.layers = 6}},
                              {"Dropout", {.layers = 6, .dropout = true}},
                              {"BatchNorm", {.layers = 6, .batch_norm = true}},

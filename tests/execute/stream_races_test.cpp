@@ -12,7 +12,7 @@
 namespace regen::execute {
 namespace {
 
-class StreamRaces : public testing::TestWithParam<bool> {
+class StreamRaces : public ::testing::TestWithParam<bool> {
  protected:
   bool guarded() const { return GetParam(); }
   void set(std::string& buffer, const std::string& text) { buffer.replace(0, text.size(), text); }
@@ -88,7 +88,7 @@ TEST_P(StreamRaces, AFetchWaitsForTheOffloadBeforeIt) {
   EXPECT_EQ(host_, guarded() ? "old content" : "fetched one");
 }
 
-INSTANTIATE_TEST_SUITE_P(Guards, StreamRaces, testing::Bool(),
+INSTANTIATE_TEST_SUITE_P(Guards, StreamRaces, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "there" : "left_out"; });
 
 // On the plain CPU device, where operators run on the caller's thread, a slow copy is overtaken in

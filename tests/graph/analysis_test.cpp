@@ -99,7 +99,7 @@ TEST(OpGraph, ListsMakersInArgumentOrderWithoutRepetition) {
 
 TEST(OpGraph, ForwardPartLeavesOutLossAndBackward) {
   GraphBuilder builder("step");
-  const auto add = [&](Phase phase, std::vector<TensorId> inputs) {
+  const auto add = [&](Phase phase, const std::vector<TensorId>& inputs) {
     return builder.add_simple_op("op", "op", phase, inputs, 1, TensorKind::kActivation, 1);
   };
   const TensorId a = add(Phase::kForward, {});

@@ -8,8 +8,8 @@
 namespace regen {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -22,7 +22,7 @@ std::vector<std::size_t> indices(std::span<const TensorId> list) {
 
 // A builder with an input x (0, 64 bytes), a parameter w (1, 8 bytes) and h (2, 64 bytes) made from
 // both by op 'f', for tests of what is added next.
-class BuilderTest : public testing::Test {
+class BuilderTest : public ::testing::Test {
  protected:
   BuilderTest() : builder_("g") {
     x_ = builder_.add_tensor({.name = "x", .bytes = 64, .kind = TensorKind::kInput});

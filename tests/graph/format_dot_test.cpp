@@ -10,8 +10,8 @@
 namespace regen {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(FormatDot, DrawsOpsAndEdges) {
   GraphBuilder builder("g");

@@ -6,8 +6,8 @@
 namespace regen {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 using Edges = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
 
@@ -32,7 +32,7 @@ TEST(FormatOrder, FindsACycleBehindATail) {
   ASSERT_EQ(sorted.cycle.size(), 3u);
   const Edges edges{{1, 2}, {2, 3}, {3, 1}};
   for (std::size_t i = 0; i < 3; ++i) {
-    EXPECT_THAT(edges, testing::Contains(std::pair(sorted.cycle[i], sorted.cycle[(i + 1) % 3])));
+    EXPECT_THAT(edges, ::testing::Contains(std::pair(sorted.cycle[i], sorted.cycle[(i + 1) % 3])));
   }
 }
 

@@ -12,7 +12,7 @@
 namespace regen {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // x -> relu (two variants, one with a mask) -> y -> relu_backward -> dx, plus an update.
 Graph rich_graph() {

@@ -76,7 +76,7 @@ constexpr Published kPublished[] = {
     {"diffusion_unet", 22 * 10 + 14 + 16 * 27 + 3 * 3 + 12 + 7, 859'520'964, 0},
 };
 
-class Modern : public testing::TestWithParam<Published> {};
+class Modern : public ::testing::TestWithParam<Published> {};
 
 TEST_P(Modern, HasPublishedSize) {
   const LayerGraph net = layers_of(GetParam().name);
@@ -149,7 +149,7 @@ TEST_P(Modern, BuildsWithExactBackward) {
   EXPECT_EQ(gradients, 4 * GetParam().parameters);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Modern, testing::ValuesIn(kPublished),
+INSTANTIATE_TEST_SUITE_P(Models, Modern, ::testing::ValuesIn(kPublished),
                          [](const auto& model) { return std::string(model.param.name); });
 
 TEST(ModernModels, TableIsCoveredByTheTests) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "regen/graph/builder.h"
 
 namespace regen {
@@ -76,7 +78,9 @@ class ValidateTest : public ::testing::Test {
     EXPECT_EQ(result.error().message.find('\n'), std::string::npos);
     return result.error().message;
   }
-  std::string refuse(std::vector<Step> steps) const { return refuse(Plan{.steps = steps}); }
+  std::string refuse(std::vector<Step> steps) const {
+    return refuse(Plan{.steps = std::move(steps)});
+  }
 
   Example example_;
 };

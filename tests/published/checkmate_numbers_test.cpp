@@ -38,7 +38,7 @@ struct Row {
   Bytes peak;
 };
 
-class Vgg19Rows : public testing::TestWithParam<Row> {};
+class Vgg19Rows : public ::testing::TestWithParam<Row> {};
 
 TEST_P(Vgg19Rows, CostAndPeakAreThePublishedOnes) {
   const Graph graph = zoo("VGG19");
@@ -49,13 +49,13 @@ TEST_P(Vgg19Rows, CostAndPeakAreThePublishedOnes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Reference, Vgg19Rows,
-                         testing::Values(Row{"keep_all", 58'896'187'392.0, 81'723'296},
-                                         Row{"keep_all_ap", 58'896'187'392.0, 81'723'296},
-                                         Row{"chen_sqrt", 72'512'667'648.0, 69'447'584},
-                                         Row{"chen_sqrt_noap", 72'512'667'648.0, 69'447'584},
-                                         Row{"chen_greedy", 71'005'863'936.0, 51'380'224},
-                                         Row{"chen_greedy_noap", 71'005'863'936.0, 51'380'224},
-                                         Row{"last_node", 389'852'987'392.0, 51'380'224}),
+                         ::testing::Values(Row{"keep_all", 58'896'187'392.0, 81'723'296},
+                                           Row{"keep_all_ap", 58'896'187'392.0, 81'723'296},
+                                           Row{"chen_sqrt", 72'512'667'648.0, 69'447'584},
+                                           Row{"chen_sqrt_noap", 72'512'667'648.0, 69'447'584},
+                                           Row{"chen_greedy", 71'005'863'936.0, 51'380'224},
+                                           Row{"chen_greedy_noap", 71'005'863'936.0, 51'380'224},
+                                           Row{"last_node", 389'852'987'392.0, 51'380'224}),
                          [](const auto& row) { return std::string(row.param.planner); });
 
 // The artifact's own table gives 108,266,881,024; our schedule is optimal, so it may be cheaper.
@@ -109,7 +109,7 @@ struct ChainRow {
   Bytes peak;
 };
 
-class UnitChains : public testing::TestWithParam<ChainRow> {};
+class UnitChains : public ::testing::TestWithParam<ChainRow> {};
 
 TEST_P(UnitChains, CostAndPeakAreThePublishedOnes) {
   const ChainRow& row = GetParam();
@@ -121,12 +121,12 @@ TEST_P(UnitChains, CostAndPeakAreThePublishedOnes) {
 
 INSTANTIATE_TEST_SUITE_P(
     Reference, UnitChains,
-    testing::Values(ChainRow{4, "keep_all", 9, 6}, ChainRow{4, "chen_sqrt", 11, 5},
-                    ChainRow{4, "last_node", 19, 3}, ChainRow{8, "keep_all", 17, 10},
-                    ChainRow{8, "chen_sqrt", 21, 7}, ChainRow{8, "last_node", 53, 3},
-                    ChainRow{16, "keep_all", 33, 18}, ChainRow{16, "chen_sqrt", 45, 10},
-                    ChainRow{16, "last_node", 169, 3}, ChainRow{32, "keep_all", 65, 34},
-                    ChainRow{32, "chen_sqrt", 89, 14}, ChainRow{32, "last_node", 593, 3}),
+    ::testing::Values(ChainRow{4, "keep_all", 9, 6}, ChainRow{4, "chen_sqrt", 11, 5},
+                      ChainRow{4, "last_node", 19, 3}, ChainRow{8, "keep_all", 17, 10},
+                      ChainRow{8, "chen_sqrt", 21, 7}, ChainRow{8, "last_node", 53, 3},
+                      ChainRow{16, "keep_all", 33, 18}, ChainRow{16, "chen_sqrt", 45, 10},
+                      ChainRow{16, "last_node", 169, 3}, ChainRow{32, "keep_all", 65, 34},
+                      ChainRow{32, "chen_sqrt", 89, 14}, ChainRow{32, "last_node", 593, 3}),
     [](const auto& row) {
       return std::string(row.param.planner) + "_" + std::to_string(row.param.length);
     });

@@ -6,7 +6,7 @@
 namespace regen::published {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 using Numbers = std::vector<std::size_t>;
 
 constexpr auto kMinusOne = static_cast<std::size_t>(-1);
@@ -44,7 +44,8 @@ TEST(CPythonIntSet, WalksAsCPythonDoes) {
         450, 579,  1737, 2895, 4053, 1115, 2273, 3431, 493,  1651, 2809, 3967}},
   };
   for (const Case& c : cases) {
-    EXPECT_EQ(set_of(c.inserted).iteration_order(), c.walked) << testing::PrintToString(c.inserted);
+    EXPECT_EQ(set_of(c.inserted).iteration_order(), c.walked)
+        << ::testing::PrintToString(c.inserted);
   }
 }
 

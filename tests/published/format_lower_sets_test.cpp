@@ -10,8 +10,8 @@
 namespace regen::published {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 // x -Conv-> a -ReLU-> b, loss = Add(a, b): the gradient of a has two makers. The blocks are not
 // in topological order.
@@ -295,7 +295,7 @@ TEST(FormatLowerSets, SaysWhereATruncatedTextEnds) {
   const std::string text = kSmall;
   // Cut anywhere before the last line: always one line that names the source, never a crash.
   for (std::size_t size = 0; size + 12 < text.size(); ++size) {
-    EXPECT_THAT(error_of(text.substr(0, size)), testing::StartsWith("g.txt: ")) << size;
+    EXPECT_THAT(error_of(text.substr(0, size)), ::testing::StartsWith("g.txt: ")) << size;
   }
   EXPECT_EQ(error_of(text.substr(0, text.find("backward\n1 2"))),
             "g.txt: line 27: the text ends, expected backward");
@@ -332,7 +332,7 @@ void PrintTo(const PublishedGraph& graph, std::ostream* out) {
   *out << graph.name;
 }
 
-class PublishedLowerSets : public testing::TestWithParam<PublishedGraph> {
+class PublishedLowerSets : public ::testing::TestWithParam<PublishedGraph> {
  protected:
   void SetUp() override {
     const std::string path = "computational_graphs/cg_" + std::string(GetParam().name) + ".txt";
@@ -377,14 +377,14 @@ TEST_P(PublishedLowerSets, SurvivesTheWayThroughAGraph) {
 // The table of the published graphs: variables, #V, edges, activation and parameter bytes, T(V).
 INSTANTIATE_TEST_SUITE_P(
     All, PublishedLowerSets,
-    testing::Values(PublishedGraph{"vgg19", {86, 46, 45, 4'004'508'676, 574'668'960, 190}},
-                    PublishedGraph{"unet", {108, 60, 63, 11'781'604'356, 124'401'416, 231}},
-                    PublishedGraph{"googlenet", {266, 134, 162, 1'273'252'884, 53'513'120, 665}},
-                    PublishedGraph{"resnet50", {340, 176, 191, 4'605'604'868, 102'228'384, 653}},
-                    PublishedGraph{"pspnet", {727, 385, 422, 7'343'443'000, 282'017'672, 1411}},
-                    PublishedGraph{"resnet152", {986, 516, 565, 9'974'838'276, 240'771'488, 1911}},
-                    PublishedGraph{"densenet",
-                                   {1054, 568, 645, 11'661'796'356, 114'724'000, 2008}}),
+    ::testing::Values(
+        PublishedGraph{"vgg19", {86, 46, 45, 4'004'508'676, 574'668'960, 190}},
+        PublishedGraph{"unet", {108, 60, 63, 11'781'604'356, 124'401'416, 231}},
+        PublishedGraph{"googlenet", {266, 134, 162, 1'273'252'884, 53'513'120, 665}},
+        PublishedGraph{"resnet50", {340, 176, 191, 4'605'604'868, 102'228'384, 653}},
+        PublishedGraph{"pspnet", {727, 385, 422, 7'343'443'000, 282'017'672, 1411}},
+        PublishedGraph{"resnet152", {986, 516, 565, 9'974'838'276, 240'771'488, 1911}},
+        PublishedGraph{"densenet", {1054, 568, 645, 11'661'796'356, 114'724'000, 2008}}),
     [](const auto& instance) { return std::string(instance.param.name); });
 
 }  // namespace

@@ -11,8 +11,8 @@
 namespace regen::published {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 // conv (2 algorithms work, 1 failed) -> relu, in place or with a 1-byte mask -> loss; then the
 // backward of relu (from input, output or mask, overwriting its gradient) and of conv's weights.
@@ -244,7 +244,7 @@ TEST(FormatMonet, NeverCrashesOnATruncatedText) {
   }
 }
 
-class PublishedMonet : public testing::TestWithParam<const char*> {
+class PublishedMonet : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     const std::string path = "monet_instances/" + std::string(GetParam()) + ".json";
@@ -294,15 +294,14 @@ TEST_P(PublishedMonet, LocalTensorsFollowFromTheEdges) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PublishedMonet,
-                         testing::Values("un_11_inplace_normal", "un_11_inplace_conv_normal",
-                                         "un_11_inplace_multiway", "un_11_inplace_newnode",
-                                         "un_11_inplace_conv_multiway_newnode",
-                                         "vgg16_176_inplace_normal",
-                                         "vgg16_176_inplace_conv_normal",
-                                         "vgg16_176_inplace_multiway", "vgg16_176_inplace_newnode",
-                                         "vgg16_176_inplace_conv_multiway_newnode"),
-                         [](const auto& instance) { return std::string(instance.param); });
+INSTANTIATE_TEST_SUITE_P(
+    All, PublishedMonet,
+    ::testing::Values("un_11_inplace_normal", "un_11_inplace_conv_normal", "un_11_inplace_multiway",
+                      "un_11_inplace_newnode", "un_11_inplace_conv_multiway_newnode",
+                      "vgg16_176_inplace_normal", "vgg16_176_inplace_conv_normal",
+                      "vgg16_176_inplace_multiway", "vgg16_176_inplace_newnode",
+                      "vgg16_176_inplace_conv_multiway_newnode"),
+    [](const auto& instance) { return std::string(instance.param); });
 
 }  // namespace
 }  // namespace regen::published

@@ -8,7 +8,7 @@
 namespace regen::published {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 Graph small_graph() {
   GraphBuilder builder("small");
@@ -61,7 +61,7 @@ TEST(Formats, SaysWhatItFoundInstead) {
   for (const char* text : {"{", "{\"", "{\"\\", "{\"format", "{]\"format\":", "{\"format\""}) {
     EXPECT_FALSE(recognise_format(text).ok()) << text;
   }
-  EXPECT_THAT(read_graph("x", "file.bin").error().message, testing::StartsWith("file.bin: "));
+  EXPECT_THAT(read_graph("x", "file.bin").error().message, ::testing::StartsWith("file.bin: "));
 }
 
 TEST(Formats, DotIsWrittenOnly) {

@@ -1,4 +1,4 @@
-"""A process that starts from the cache of others has the same program, plan and bits as one that traces everything itself."""
+"""A process that starts from the cache of others has the same program, plan and bits as one that measures and plans everything itself."""
 
 import json
 import pathlib
@@ -28,14 +28,12 @@ def test_processes_share_a_cache(kind, tmp_path):
     first, beside = map(result, [start(kind, tmp_path), start(kind, tmp_path)])  # at the same time
     again, uncached = map(result, [start(kind, tmp_path), start(kind, "")])
     later = result(start(kind, tmp_path))
-    assert first["traces"] + beside["traces"] in (1, 2)  # one of them may find what the other has left
-    assert uncached["traces"] == 1 and again["traces"] == later["traces"] == 0
     assert first["program"] == beside["program"] == again["program"] == later["program"]
     # Two that measure at the same time: times and link of whoever writes first stay in the files, and are what the other plans with as
     # well. All of them run the same calls, and a search of counted work makes the same plan of the same numbers: so all have one plan.
     assert first["plan"] == beside["plan"] == again["plan"] == later["plan"]
     assert first["bits"] == beside["bits"] == again["bits"] == later["bits"] == uncached["bits"]
-    assert len(list(tmp_path.glob("graph-*.json"))) == 1 and not list(tmp_path.glob(".*"))
+    assert not list(tmp_path.glob(".*"))
 
 
 def test_without_a_cache_the_disk_stays_as_it_is(tmp_path, monkeypatch):
@@ -45,16 +43,3 @@ def test_without_a_cache_the_disk_stays_as_it_is(tmp_path, monkeypatch):
     regen.wrap(model.train(), args[:-1], 1.0, reserve=0, cache=False)
     regen.will_it_fit(model, args[:-1], 1.0, cache=False)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_second_wrap_and_a_question_start_from_the_first(tmp_path, monkeypatch):
-    from regen._capture import capture_cache
-
-    traces, trace = [], capture_cache.trace_joint_graph
-    monkeypatch.setattr(capture_cache, "trace_joint_graph", lambda *args: traces.append(1) or trace(*args))
-    model, args, _ = build("mlp", tiny=True)
-    for count in (1, 1):
-        regen.wrap(model.train(), args[:-1], 1.0, reserve=0, cache=tmp_path)
-        assert len(traces) == count
-    regen.will_it_fit(model, args[:-1], 1.0, cache=tmp_path)
-    assert len(traces) == 1

@@ -10,7 +10,7 @@
 namespace regen::session {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr Bytes kUnplanned = 1'000'000;
 

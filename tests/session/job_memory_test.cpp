@@ -11,7 +11,7 @@
 namespace regen::session {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::unique_ptr<Session> compiled(bool releasable, const std::shared_ptr<JobMemory>& memory) {
   Settings settings = test_settings("90%");

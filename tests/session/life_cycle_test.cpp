@@ -11,7 +11,7 @@
 namespace regen::session {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 PlanRequest within(std::optional<Bytes> budget) {
   PlanRequest request;
@@ -159,7 +159,7 @@ TEST(Refusal, NamesTheOpTheTensorsAndTheLeastBudget) {
   EXPECT_THAT(to_text(refusal), HasSubstr("add 1,234 bytes that the caller holds"));
   refusal.why.proven = refusal.proven = false;
   refusal.planner = "auto";
-  EXPECT_THAT(to_text(refusal), testing::StartsWith("no plan was found (auto): "));
+  EXPECT_THAT(to_text(refusal), ::testing::StartsWith("no plan was found (auto): "));
   EXPECT_EQ(to_error(refusal).code, ErrorCode::kLimit);
 }
 

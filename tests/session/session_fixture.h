@@ -26,9 +26,9 @@ inline constexpr Link kTestLink{1e9, 1e9, 2e9};
 inline constexpr Link kNoLink{};
 
 inline std::string fresh_folder(const std::string& name) {
-  const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+  const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
   const std::string path =
-      testing::TempDir() + "/" + test->test_suite_name() + "_" + test->name() + "_" + name;
+      ::testing::TempDir() + "/" + test->test_suite_name() + "_" + test->name() + "_" + name;
   std::filesystem::remove_all(path);
   std::filesystem::create_directories(path);
   return path;

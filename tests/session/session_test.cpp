@@ -13,7 +13,7 @@
 namespace regen::session {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::vector<std::string> plan_files(const std::string& folder) {
   std::vector<std::string> paths;
@@ -33,7 +33,7 @@ Json without_clock(const std::string& text) {
 }
 
 // Times and costs are those of the file of measurements, so that all sessions of a folder agree.
-class CachedSessions : public testing::Test {
+class CachedSessions : public ::testing::Test {
  protected:
   CachedSessions() : folder_(fresh_folder("cache")) {}
 

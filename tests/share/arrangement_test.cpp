@@ -11,7 +11,7 @@
 namespace regen::share {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using Places = std::vector<Place>;
 
 TEST(Arrange, GivesEverybodyTheMostWhereItFits) {

@@ -10,7 +10,7 @@ namespace regen::share {
 namespace {
 
 using Kind = Order::Kind;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 const JobId kA(0), kB(1), kC(2);
 
@@ -345,7 +345,7 @@ class Exhaustive {
 
   void explore(const World& world, int depth) {
     check(world);
-    if (testing::Test::HasFatalFailure() || depth == 0) return;
+    if (::testing::Test::HasFatalFailure() || depth == 0) return;
     static constexpr Action kActions[] = {
         &Exhaustive::come,     &Exhaustive::die,    &Exhaustive::hold,  &Exhaustive::end_step,
         &Exhaustive::give_way, &Exhaustive::answer, &Exhaustive::arrive};

@@ -24,7 +24,7 @@
 namespace regen::share {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr Bytes kDevice = 1000;
 
@@ -212,7 +212,7 @@ Footprint at_rest(const std::string& socket, pid_t process) {
 }
 
 // What the allocator keeps for itself: a quarter of a MiB, but a sanitizer keeps all it can.
-#ifdef __SANITIZE_ADDRESS__
+#ifdef REGEN_SANITIZED
 constexpr long kAllocatorsPages = 1 << 20;
 #else
 constexpr long kAllocatorsPages = 64;

@@ -19,7 +19,7 @@ namespace regen::share {
 namespace {
 
 using Kind = FeedItem::Kind;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST_F(Feed, ConsumersMayBeKilledAtAnyMoment) {
   feed_.options.epochs = 1'000'000;

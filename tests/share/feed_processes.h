@@ -60,7 +60,7 @@ std::size_t open_files(pid_t process);
 // Whoever is dead but not yet buried does not count.
 bool lives(int process);
 
-class Feed : public testing::Test {
+class Feed : public ::testing::Test {
  protected:
   TemporaryFolder folder_;
   TestFeed feed_{.board = &new_feed_board(), .path = folder_.path("f")};

@@ -13,7 +13,7 @@ namespace regen::share {
 namespace {
 
 using Kind = FeedItem::Kind;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 ConsumerId id(std::size_t number) {
   return ConsumerId(number);

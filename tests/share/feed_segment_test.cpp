@@ -17,7 +17,7 @@ namespace regen::share {
 namespace {
 
 using Kind = BatchNode::Kind;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 BatchNode tensor(ElementType type, std::vector<std::int64_t> shape) {
   return {.kind = Kind::kTensor, .type = type, .shape = std::move(shape)};

@@ -16,7 +16,7 @@ namespace regen::share {
 namespace {
 
 using Kind = FeedItem::Kind;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST_F(Feed, EveryConsumerGetsTheSameAndEachBatchIsMadeOnce) {
   for (const int consumers : {1, 2, 3}) {

@@ -12,9 +12,9 @@
 namespace regen::share {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-class Hostile : public testing::Test {
+class Hostile : public ::testing::Test {
  protected:
   std::string answer_to(const std::string& bytes, bool end = false) {
     Stranger stranger(folder_.path("s"));

@@ -12,7 +12,7 @@
 namespace regen::share {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 DaemonOptions small_device(const TemporaryFolder& folder) {
   DaemonOptions options = test_daemon(folder);

@@ -9,7 +9,7 @@
 namespace regen::share {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 const Message kAsk{MessageType::kStatus, {{"a", 1}}};
 

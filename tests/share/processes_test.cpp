@@ -20,7 +20,7 @@
 namespace regen::share {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 Result<Client> connect(const std::string& socket, JobSpec spec = {}) {
   if (spec.name.empty()) spec.name = "job";

@@ -13,7 +13,7 @@
 namespace regen::share {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 JobSpec job(const std::string& name, Bytes memory, std::int64_t priority = 0) {
   return {.name = name, .identity = name, .priority = priority, .memory = memory};
@@ -98,7 +98,7 @@ TEST(Scheduler, WhoseBytesAreAwaitedRunsFirst) {
   EXPECT_EQ(scheduler.take_orders(), (std::vector<Order>{{low, Order::Kind::kGrant}}));
   scheduler.confirm(low, last_limit(orders, low)->generation, 500, 6);
   const auto after = scheduler.take_orders();
-  EXPECT_THAT(after, testing::Contains(Order{low, Order::Kind::kGiveWay})) << "as before";
+  EXPECT_THAT(after, ::testing::Contains(Order{low, Order::Kind::kGiveWay})) << "as before";
 }
 
 TEST(Scheduler, TurnsWithMemoryAreLongerWhereMovingIsDear) {

@@ -15,7 +15,7 @@
 namespace regen::share {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr Nanoseconds kSecond = 1'000'000'000;
 constexpr std::array kAll{Policy::kPriority, Policy::kFair, Policy::kDeadline, Policy::kShortest,

@@ -24,7 +24,7 @@
 namespace regen::share {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using Image = std::vector<std::byte>;
 
 std::size_t below(Random& random, std::size_t end) {

@@ -9,7 +9,7 @@
 namespace regen {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 // a (10 bytes) and b (4), then c reads both. Costs 2, 3 and 1, a re-run of a 1.5.
 Graph small_graph(CostUnit unit) {

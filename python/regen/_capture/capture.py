@@ -1,41 +1,25 @@
 """Captures a training step of a PyTorch model as a program."""
 
+import copy
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
-from regen._capture.capture_cache import converted
-from regen._capture.conversion import Conversion, Value
-from regen._capture.dynamo_graph import trace_python, without_collection
+from regen._capture.arguments import ArgumentSpec
+from regen._capture.conversion import Value
 from regen._capture.optimizers import OptimizerUpdates, check_optimizer
 from regen._capture.phases import arrange
+from regen._capture.quiet import without_collection
 from regen._capture.step_program import StepWriter, TrainingLoss
+from regen._capture.traced.decisions import Conditions
+from regen._capture.traced.output_recipes import OutputRecipe, add_output_results, assignments_of
+from regen._capture.traced.passes import Trace, trace
 from regen.errors import CaptureError
 from regen.options import Cache
-
-View: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], int]  # sizes, strides, offset in elements
-
-
-@dataclasses.dataclass
-class OutputRecipe:
-    """How one leaf of what the model returns is made again after a step.
-
-    kind "constant": `constant` itself.
-    kind "result":   the program's result number `source`.
-    kind "input":    the caller's flat input number `source`, or a view of it.
-    kind "tensor":   the live tensor of storage `source` (a parameter or buffer that is returned), or a view of it.
-    kind "view":     a view of the result number `source`, of which the user sees both; gradients flow through the view.
-    """
-
-    kind: str
-    source: int = -1
-    constant: Any = None
-    view: View | None = None  # None when it is the whole tensor
-    requires_grad: bool = False
 
 
 @dataclasses.dataclass
@@ -51,13 +35,16 @@ class Captured:
     tensors: dict[int, torch.Tensor]  # storage -> live tensor: parameters, buffers, constants, optimizer state; inputs: their samples
     input_values: dict[int, int]  # flat input -> value
     constant_inputs: dict[int, Any]  # flat input -> Python value that the program was captured for
-    in_spec: TreeSpec  # pytree of (args, kwargs)
+    in_spec: ArgumentSpec  # how (args, kwargs) are nested
     out_spec: TreeSpec  # pytree of what the model returns
     outputs: list[OutputRecipe]  # an OutputRecipe for each flat output
     output_results: list[int]  # indices in program["results"] of what leaves at the boundary
     tangent_values: list[int | None]  # for each of these, the value of its tangent; None when it takes no gradient
+    differentiable: list[bool]  # for each of these, whether plain PyTorch would let gradients flow through it
     gradient_results: list[tuple[int, str, Any]]  # (index in program["results"], "parameter" or "input", name or flat input)
     parameters: dict[str, torch.Tensor]  # name -> live parameter, those that get a gradient
+    assignments: list[tuple[str, str, OutputRecipe]] = dataclasses.field(default_factory=list)  # module, attribute, what each step assigns
+    conditions: Conditions | None = None  # what the values of a batch must lead to; None: nothing
     updates: OptimizerUpdates | None = None  # of a whole step: the optimizer's recipe
     state_of: dict[int, tuple[torch.Tensor, str]] = dataclasses.field(default_factory=dict)  # storage of role state -> (parameter, key in optimizer.state)
 
@@ -80,10 +67,30 @@ class Captured:
         leaves = [self.rebuild_output(recipe, results, flat_inputs) for recipe in self.outputs]
         return tree_unflatten(leaves, self.out_spec)
 
+    def with_derived(self, flat_inputs: Sequence[Any], tensor_of: Callable[[int], torch.Tensor] | None = None) -> list[Any] | None:
+        """The inputs of the program for a batch; None: the batch needs another capture. `tensor_of`: the live tensor of a storage."""
+        if self.conditions is None:
+            return list(flat_inputs)
+        derived = self.conditions.derived(flat_inputs, tensor_of or self.tensors.__getitem__)
+        return None if derived is None else [*flat_inputs, *derived]
+
+    def live_outputs(self) -> list[int]:
+        """Storages of live tensors that are returned, or of which views are."""
+        recipes = [*self.outputs, *(recipe for _, _, recipe in self.assignments)]
+        return [part.source for recipe in recipes for part in (recipe, *recipe.parts) if part.kind == "tensor"]
+
+    def assign(self, model: torch.nn.Module, results: Mapping[int, torch.Tensor], flat_inputs: Sequence[Any]) -> None:
+        """What the forward pass would have assigned to attributes of modules."""
+        for path, name, recipe in self.assignments:
+            setattr(model.get_submodule(path), name, self.rebuild_output(recipe, results, flat_inputs))
+
     def rebuild_output(self, recipe: OutputRecipe, results: Mapping[int, torch.Tensor], flat_inputs: Sequence[Any]) -> Any:
         """One leaf of what the model would have returned."""
         if recipe.kind == "constant":
             return recipe.constant
+        if recipe.kind == "object":
+            parts = [self.rebuild_output(part, results, flat_inputs) for part in recipe.parts]
+            return copy.deepcopy(recipe.constant, {id(old): new for old, new in zip(recipe.stand_ins, parts)})
         holder: Any = {"input": flat_inputs, "tensor": self.tensors}.get(recipe.kind, results)
         base = holder[recipe.source]
         if recipe.view is None:
@@ -95,7 +102,8 @@ class Captured:
 
 @without_collection()
 def capture(
-    model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | None = None, name: str | None = None, cache: Cache = False
+    model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | None = None, name: str | None = None, cache: Cache = False,
+    tangents: str = "loss",
 ) -> Captured:
     """Captures the forward and backward pass of `model(*args, **kwargs)`, as `regen.wrap` does.
 
@@ -104,7 +112,8 @@ def capture(
         args: a sample input.
         kwargs: further sample inputs by name.
         name: of the program; None: that of the model's class.
-        cache: folder in which captured graphs are kept; False: none.
+        cache: not used: tracing takes less time than reading what was kept would.
+        tangents: which outputs get a gradient: "loss" (that alone, where the model returns something named so) or "all".
 
     Returns:
         The captured passes.
@@ -114,13 +123,12 @@ def capture(
     """
     args, kwargs = as_arguments(args), dict(kwargs or {})
     check_model(model, args, kwargs)
-    flat = trace_python(model, args, kwargs, type(model).__name__)
     names = names_of_tensors(model)
-    conversion, out_spec = converted(flat, names, name or type(model).__name__, device_of(model), cache)
-    recipes, output_results, tangents = add_output_results(conversion)
-    gradients = add_gradient_results(flat, conversion, names)
-    arrange(conversion)
-    return finished(model, flat, out_spec, conversion, recipes, output_results, tangents, gradients)[0]
+    traced = trace(model, args, kwargs, name or type(model).__name__, device_of(model), names, tangents=tangents)
+    recipes, output_results = add_output_results(traced)
+    gradients = add_gradient_results(traced, names)
+    arrange(traced.conversion)
+    return finished(model, traced, recipes, output_results, gradients)[0]
 
 
 @without_collection()
@@ -134,11 +142,12 @@ def capture_step(
     early: bool = True,
     name: str | None = None,
     cache: Cache = False,
+    kwargs: Mapping[str, Any] | None = None,
 ) -> Captured:
     """Captures a whole training step, as `regen.step` does: loss, gradients, clipping and update in one program.
 
-    The loss is `loss_fn(model(*args[:-1]), args[-1])`, or what the model returns when `loss_fn` is None. Clipping is that of
-    `torch.nn.utils` over all parameters of the model. State that the optimizer would make at its first step is made now.
+    The loss is `loss_fn(model(*args[:-1]), args[-1])`, or what the model returns when `loss_fn` is None: a number, or something with a
+    `loss`. Clipping is that of `torch.nn.utils` over all parameters of the model. State that the optimizer would make at its first step is made now.
 
     Args:
         model: the module.
@@ -149,7 +158,8 @@ def capture_step(
         clip_grad_value: clip every gradient.
         early: update each parameter as soon as its old value is not read any more; False: all at the end.
         name: of the program; None: that of the model's class.
-        cache: folder in which captured graphs are kept; False: none.
+        cache: not used: tracing takes less time than reading what was kept would.
+        kwargs: further inputs of the model by name.
 
     Returns:
         The captured step.
@@ -157,20 +167,21 @@ def capture_step(
     Raises:
         CaptureError: the model, its inputs or its optimizer cannot be captured.
     """
-    args = as_arguments(args)
-    check_model(model, args, {})
+    args, kwargs = as_arguments(args), dict(kwargs or {})
+    check_model(model, args, kwargs)
     check_optimizer(optimizer)
     whole = TrainingLoss(model, loss_fn)
-    flat = trace_python(whole, args, {}, type(model).__name__)
     names = {**names_of_tensors(whole), **names_of_tensors(model)}
-    conversion, out_spec = converted(flat, names, name or type(model).__name__, device_of(model), cache)
+    traced = trace(whole, args, kwargs, name or type(model).__name__, device_of(model), names)
+    conversion = traced.conversion
     builder = conversion.builder
-    loss = the_loss(conversion)
-    result = builder.add_result(int(loss), "output", "loss")
+    loss = the_loss(traced)  # the first of the results
+    recipes, results = add_output_results(traced)
+    builder.results[results[0]]["name"] = "loss"
     used = used_gradients(model, optimizer, clip_grad_norm is not None)
-    conversion.gradients = [g for g in conversion.gradients if g.kind != "input" and id(flat.owned[g.key]) in used]
+    conversion.gradients = [g for g in conversion.gradients if g.kind != "input" and id(traced.owned[g.key]) in used]
     arrange(conversion)
-    writer = StepWriter(conversion, names, flat.owned)
+    writer = StepWriter(conversion, names, traced.owned)
     writer.start_backward(loss)
     writer.match_layouts()
     order = [p for p in model.parameters() if id(p) in writer.value_of_gradient]
@@ -180,8 +191,7 @@ def capture_step(
         writer.clip_value(order, clip_grad_value)
     updates = writer.update(optimizer, early and clip_grad_norm is None and clip_grad_value is None)
     builder.boundary = None
-    recipes = [OutputRecipe("result", result, requires_grad=False)]
-    captured, storage_map = finished(model, flat, out_spec, conversion, recipes, [result], [None], [])
+    captured, storage_map = finished(model, traced, recipes, results, [], whole_step=True)
     captured.updates = updates
     captured.state_of = {storage_map[s]: place for s, place in updates.state_of.items()}
     return captured
@@ -207,31 +217,31 @@ def capture_inference(
     """
     args, kwargs = as_arguments(args), dict(kwargs or {})
     check_inference(model, args, kwargs)
-    flat = trace_python(model, args, kwargs, type(model).__name__, gradients=False)
     names = names_of_tensors(model)
-    conversion, out_spec = converted(flat, names, name or type(model).__name__, device_of(model), cache=False)
-    recipes, output_results, tangents = add_output_results(conversion)
+    traced = trace(model, args, kwargs, name or type(model).__name__, device_of(model), names, gradients=False)
+    recipes, output_results = add_output_results(traced)
     if not output_results:
         raise CaptureError(
             f"cannot capture {type(model).__name__}: it returns nothing that it has computed; expected an output that is a tensor")
-    arrange(conversion)
-    conversion.builder.boundary = None
-    captured, _ = finished(model, flat, out_spec, conversion, recipes, output_results, tangents, [])
+    arrange(traced.conversion)
+    traced.conversion.builder.boundary = None
+    captured, _ = finished(model, traced, recipes, output_results, [])
     captured.program["gradients"] = False
     return captured
 
 
-def the_loss(conversion: Conversion) -> Value:
-    made = [output.made for output in conversion.outputs]
-    if len(made) != 1 or not isinstance(made[0], Value) or math.prod(conversion.builder.values[made[0]]["sizes"]) != 1:
+def the_loss(traced: Trace) -> Value:
+    name = traced.conversion.builder.name
+    group = traced.group_of.get(id(traced.leaves[0])) if len(traced.leaves) == 1 else None
+    if group is None or math.prod(traced.leaves[0].shape) != 1:
         raise CaptureError(
-            f"cannot capture {conversion.builder.name}: the loss is not a single number; expected loss_fn, or the model when it is "
+            f"cannot capture {name}: the loss is not a single number; expected loss_fn, or the model when it is "
             "None, to return a tensor with one element")
-    if not conversion.tangents:
+    if not traced.conversion.tangents:
         raise CaptureError(
-            f"cannot capture {conversion.builder.name}: the loss does not depend on a parameter that requires a gradient; "
+            f"cannot capture {name}: the loss does not depend on a parameter that requires a gradient; "
             "expected a loss to train on")
-    return made[0]
+    return traced.tracer.value_of(group.base)
 
 
 def used_gradients(model, optimizer, all_of_model):
@@ -244,24 +254,31 @@ def as_arguments(args: Any) -> tuple[Any, ...]:
     return tuple(args) if isinstance(args, (tuple, list)) else (args,)
 
 
-def finished(model, flat, out_spec, conversion, recipes, output_results, tangents, gradients):
+def finished(model, traced, recipes, output_results, gradients, whole_step=False):
+    conversion = traced.conversion
     program, storage_map, value_map = conversion.builder.finish()
-    for recipe in recipes:
-        if recipe.kind == "tensor":
-            recipe.source = storage_map[recipe.source]
+    assignments = assignments_of(traced, "model" if whole_step else "")
+    for whole in [*recipes, *(recipe for _, _, recipe in assignments)]:
+        for recipe in (whole, *whole.parts):
+            if recipe.kind == "tensor":
+                recipe.source = storage_map[recipe.source]
     live = dict(model.named_parameters())
+    tangents = [None if g.tangent is None or whole_step else value_map.get(traced.tracer.value_of(g.tangent)) for g in traced.groups]
     captured = Captured(
         program=program,
-        tensors={storage_map[s]: tensor for s, tensor in conversion.builder.tensors.items()},
-        input_values={index: value_map[v] for index, v in conversion.inputs().items() if v in value_map},
-        constant_inputs={i: x for i, x in enumerate(flat.flat_inputs) if not isinstance(x, torch.Tensor)},
-        in_spec=flat.in_spec,
-        out_spec=out_spec,
+        tensors={storage_map[s]: tensor for s, tensor in conversion.builder.tensors.items() if s in storage_map},
+        input_values={index: value_map[v] for index, v in traced.input_values().items() if v in value_map},
+        constant_inputs={i: x for i, x in enumerate(traced.flat_inputs) if not isinstance(x, torch.Tensor)},
+        in_spec=traced.in_spec,
+        out_spec=traced.out_spec,
         outputs=recipes,
         output_results=output_results,
-        tangent_values=[None if v is None else value_map.get(v) for v in tangents],
+        tangent_values=tangents,
+        differentiable=[g.requires_grad and not whole_step for g in traced.groups],
         gradient_results=gradients,
         parameters={name: live[name] for _, kind, name in gradients if kind == "parameter"},
+        assignments=assignments,
+        conditions=traced.tracer.decisions.conditions(storage_map),
     )
     return captured, storage_map
 
@@ -320,64 +337,17 @@ def check_devices(model: torch.nn.Module, args: Any, kwargs: Any, name: str) -> 
 
 # Results.
 
-def add_output_results(conversion):
-    """Results for what leaves at the boundary, a recipe for every flat output, and the tangents."""
-    users, bases = conversion.outputs_of("user"), conversion.outputs_of("base")
-    results, tangents, result_of_output, result_of_base = [], [], {}, {}
-
-    def add(output, name):
-        results.append(conversion.builder.add_result(int(output.made), "output", name))
-        tangents.append(output.tangent)
-        return results[-1]
-
-    for index, output in enumerate(users):
-        if isinstance(output.made, Value) and output.alias is None:
-            result_of_output[index] = add(output, str(index))
-    for index, output in enumerate(bases):
-        result_of_base[index] = add(output, f"base.{index}")
-    recipes = [recipe_for(conversion, index, output, result_of_output, result_of_base) for index, output in enumerate(users)]
-    return recipes, results, tangents
-
-
-def recipe_for(conversion, index, output, result_of_output, result_of_base):
-    if not isinstance(output.made, Value):
-        return OutputRecipe("constant", constant=output.made)
-    if output.alias is None:
-        return OutputRecipe("result", result_of_output[index], requires_grad=output.requires_grad)
-    if output.alias in ("is_input", "alias_of_input"):
-        return recipe_of_input(conversion, output)
-    if output.alias == "alias_of_intermediate_base_is_user_output":
-        source, base = result_of_output[output.base], conversion.outputs_of("user")[output.base]
-    else:
-        source, base = result_of_base[output.base], conversion.outputs_of("base")[output.base]
-    return OutputRecipe("view", source, view=view_of(conversion, output.made, base.made), requires_grad=output.requires_grad)
-
-
-def recipe_of_input(conversion, output):
-    base = conversion.brought[output.base]
-    view = None if output.alias == "is_input" else view_of(conversion, output.made, base.value)
-    if base.kind == "input":
-        return OutputRecipe("input", base.key, view=view, requires_grad=output.requires_grad)
-    storage = conversion.builder.values[base.value]["storage"]
-    return OutputRecipe("tensor", storage, view=view, requires_grad=output.requires_grad)
-
-
-def view_of(conversion: Conversion, made: Value, base: Value) -> View:
-    value, base_value = conversion.builder.values[made], conversion.builder.values[base]
-    return tuple(value["sizes"]), tuple(value["strides"]), value["offset"] - base_value["offset"]
-
-
-def add_gradient_results(flat, conversion, names):
+def add_gradient_results(traced, names):
     gradients = []
-    for gradient in conversion.gradients:
+    builder = traced.conversion.builder
+    for gradient in traced.conversion.gradients:
         if gradient.kind == "input":
             owner, name = gradient.key, f"input.{gradient.key}"
         else:
-            owner = name = names[id(flat.owned[gradient.key])][0]
-        kind = "input" if gradient.kind == "input" else "parameter"
-        gradients.append((conversion.builder.add_result(int(gradient.value), "gradient", name), kind, owner))
+            owner = name = names[id(traced.owned[gradient.key])][0]
+        gradients.append((builder.add_result(int(gradient.value), "gradient", name), gradient.kind, owner))
     if not gradients:
         raise CaptureError(
-            f"cannot capture {conversion.builder.name}: no output depends on a parameter that requires a gradient; "
+            f"cannot capture {builder.name}: no output depends on a parameter that requires a gradient; "
             "expected an output to train on")
     return gradients

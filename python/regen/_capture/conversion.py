@@ -25,37 +25,18 @@ class Brought:
 
 
 @dataclasses.dataclass
-class Output:
-    """What the graph hands out.
-
-    kind "user": a flat output of the model; "base": a tensor of which outputs are views; "other": what the tracer adds.
-    """
-
-    kind: str
-    made: object  # Value or constant
-    tangent: object = None  # the value of its gradient; None when it takes none
-    alias: object = None  # of a user's output: how it shares memory with what the caller already has, or None
-    base: int = -1  # with what: a number among what is brought, the bases or the user's outputs
-    requires_grad: bool = False
-
-
-@dataclasses.dataclass
 class Conversion:
     """A program in the making, with the places of what the caller brings and gets."""
 
     builder: ProgramBuilder
     brought: list = dataclasses.field(default_factory=list)  # in the order of the graph's inputs, tangents apart
     tangents: list = dataclasses.field(default_factory=list)  # values
-    outputs: list = dataclasses.field(default_factory=list)
     gradients: list = dataclasses.field(default_factory=list)  # of parameters and inputs, as Brought
     mutations: list = dataclasses.field(default_factory=list)  # (value of the changed input or buffer, new value)
 
     def inputs(self):
         """Flat input -> value."""
         return {b.key: b.value for b in self.brought if b.kind == "input" and b.value is not None}
-
-    def outputs_of(self, kind):
-        return [output for output in self.outputs if output.kind == kind]
 
 
 class FakeValues:

@@ -5,6 +5,7 @@ have none. Without the buffer cuDNN's operator gathers the weights itself and co
 """
 
 import contextlib
+import functools
 
 import torch
 from torch import _meta_registrations as meta
@@ -46,6 +47,26 @@ def recurrent(name):
 
 
 CUDNN_RECURRENT = dict(recurrent(name) for name in MODES)
+
+
+@contextlib.contextmanager
+def recurrent_by_cudnn():
+    """`torch.nn`'s layers call the stand-ins: eager looks at addresses and sets storages, which is not for tensors without data."""
+    functions = torch._VF
+    before = {name: getattr(functions, name) for name in MODES}
+
+    def chosen(name, *args):
+        is_padded = len(args) == 9 and isinstance(args[3], bool)  # packed sequences go elsewhere
+        return CUDNN_RECURRENT[getattr(aten, name).input](*args) if is_padded and args[0].is_cuda else before[name](*args)
+
+    for name in MODES:
+        setattr(functions, name, functools.partial(chosen, name))
+    try:
+        with fake_recurrent():
+            yield
+    finally:
+        for name in MODES:
+            setattr(functions, name, before[name])
 
 
 def fake_forward(mode, op, input, weight, weight_stride0, weight_buf, *rest, **options):

@@ -94,9 +94,9 @@ class ProgramBuilder:
         """The program, without values that are not read, renumbered. Returns it with storage and value maps."""
         null_unread_outputs(self.nodes, self.results)
         value_map = number_in_order(values_in_use(self.nodes, self.results), len(self.values))
-        # Everything that exists before the step keeps its storage, read or not: the caller brings it.
+        # What of the model exists before the step keeps its storage, read or not: the caller brings it.
         used = {self.values[v]["storage"] for v in value_map}
-        used |= {s for s, storage in enumerate(self.storages) if storage["role"] != "computed"}
+        used |= {s for s, storage in enumerate(self.storages) if storage["role"] not in ("computed", "input")}
         storage_map = number_in_order(used, len(self.storages))
         program = {
             "format": FORMAT,
@@ -128,7 +128,7 @@ def draws_random_numbers(op, args, kwargs):
     return bool(given)
 
 
-def referenced_values(argument):
+def referenced_values(argument) -> list[int]:
     """All value ids inside an argument, in order."""
     if isinstance(argument, list):
         return [v for item in argument for v in referenced_values(item)]

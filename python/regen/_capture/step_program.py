@@ -7,6 +7,7 @@ from regen._capture.conversion import FakeValues, Value
 from regen._capture.node_writer import NodeWriter
 from regen._capture.optimizers import OptimizerUpdates, UpdateWriter, buckets
 from regen._capture.program_builder import reads_of
+from regen._capture.traced.outputs import loss_of
 from regen.errors import CaptureError
 
 aten = torch.ops.aten
@@ -20,10 +21,12 @@ class TrainingLoss(torch.nn.Module):
         self.model = model
         self.loss_fn = loss_fn
 
-    def forward(self, *args):
-        if self.loss_fn is None:
-            return self.model(*args)
-        return self.loss_fn(self.model(*args[:-1]), args[-1])
+    def forward(self, *args, **kwargs):
+        if self.loss_fn is not None:
+            return self.loss_fn(self.model(*args[:-1], **kwargs), args[-1])
+        returned = self.model(*args, **kwargs)
+        loss = None if isinstance(returned, torch.Tensor) else loss_of(returned)
+        return returned if loss is None else loss
 
 
 class StepWriter:

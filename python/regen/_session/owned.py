@@ -88,6 +88,11 @@ class Bindings:
         self.owned.bind(step)
         step.bind([*self.of_inputs(flat), *self.constants])
 
+    def tensor_of(self, captured, storage):
+        """The live tensor of a storage, as it is now."""
+        place = self.places.get(storage)
+        return captured.tensors[storage] if place is None else place_value(place)
+
     def of_inputs(self, flat):
         return [(storage, flat[index], offset) for storage, index, offset in self.inputs]
 

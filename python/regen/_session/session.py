@@ -9,6 +9,7 @@ import torch
 from regen import _runtime
 from regen._capture.cache_folder import cache_folder
 from regen._capture.capture import Captured
+from regen._capture.index_samples import index_samples
 from regen._session.admission import Admission
 from regen._session.budget import EXPECTED, as_budget
 from regen._session.job import job
@@ -84,9 +85,10 @@ def settings_of(options: Options) -> _runtime.Settings:
 
 
 def samples_of(captured: Captured) -> dict[int, torch.Tensor]:
-    """Contents that matter: inputs and constants hold indices; the rest may be made up."""
+    """Contents that matter: inputs and constants hold indices, and so does what follows from them; the rest may be made up."""
     roles = [storage["role"] for storage in captured.program["storages"]]
-    return {s: whole_storage(t) for s, t in captured.tensors.items() if roles[s] in ("input", "constant")}
+    given = {s: whole_storage(t) for s, t in captured.tensors.items() if roles[s] in ("input", "constant")}
+    return given | {s: whole_storage(t) for s, t in index_samples(captured.program, captured.tensors).items()}
 
 
 def whole_storage(tensor: torch.Tensor) -> torch.Tensor:

@@ -1,13 +1,16 @@
 """The sessions of one model: one for each shape of its inputs, of which one holds the arena. What `wrap`, `step` and `infer` share."""
 
 import os
-from collections.abc import Callable, Hashable
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 from regen._session.admission import Admission
 from regen._session.report import NotPlanned, PlanReport
 from regen._session.session import Session
-from regen.errors import UsageError
+from regen.errors import CaptureError, UsageError
+
+# Captures of one shape, which differ in what the user's code decides from values. More would come without end.
+MOST_VARIANTS = 16
 
 
 class Shaped(Protocol):
@@ -16,6 +19,10 @@ class Shaped(Protocol):
     @property
     def session(self) -> Session:
         """Plans, and holds the arena while compiled."""
+        ...
+
+    def admit(self, flat: Sequence[Any]) -> list[Any] | None:
+        """The program's inputs for a batch of this shape; None: the user's code would do something else with it than was captured."""
         ...
 
     def make_ready(self) -> None:
@@ -38,22 +45,39 @@ class ShapeCache(Generic[Entry]):
     def __init__(self, admission: Admission | None = None) -> None:
         """`admission`: of a job whose bytes may change between two steps."""
         self.admission = admission
-        self.shapes: dict[Hashable, Entry] = {}
+        self.shapes: dict[Any, Entry] = {}
         self.active: Entry | None = None
 
-    def shape_of(self, key: Hashable, make: Callable[[], Entry]) -> Entry:
-        """The entry of this shape. Outside of a hold: the daemon may have to make room for a new one."""
-        if key in self.shapes:
-            if self.admission is not None:
-                self.admission.report()
-            return self.shapes[key]
+    def shape_of(self, key: Hashable, make: Callable[[], Entry], flat: Sequence[Any]) -> tuple[Entry, list[Any]]:
+        """(the entry of this shape that is for this batch, the program's inputs). Outside of a hold: the daemon may have to make room for a
+        new one.
+        """
+        number = 0
+        while (key, number) in self.shapes:
+            entry = self.shapes[key, number]
+            inputs = entry.admit(flat)
+            if inputs is not None:
+                if self.admission is not None:
+                    self.admission.report()
+                return entry, inputs
+            number += 1
+        if number >= MOST_VARIANTS:
+            raise CaptureError(
+                f"regen: values of the batch have led the model's code {MOST_VARIANTS} different ways for one shape; expected branches that "
+                "seldom change")
+        return self.new_shape((key, number), make, flat)
+
+    def new_shape(self, key: Hashable, make: Callable[[], Entry], flat: Sequence[Any]) -> tuple[Entry, list[Any]]:
+        """An entry that is made for this batch."""
         self.release()  # measuring needs room, and quiet
         for other in self.shapes.values():
             other.session.stop_search()
         made = self.shapes[key] = make()
         if self.admission is not None:
             self.admission.introduce(made.session)
-        return made
+        inputs = made.admit(flat)
+        assert inputs is not None, "a capture is for its own sample"
+        return made, inputs
 
     def activate(self, shaped: Entry) -> None:
         """Inside a hold."""

@@ -68,8 +68,10 @@ class ShapedModule:
         self.caller = session.caller
         self.chunk = chunk
         self.steps = 0  # forward passes so far; names the one whose values are in the arena
+        self.outgrown = False  # gradients have arrived for outputs that were captured without
         self.seconds: StepClock | None = None
         self.last_call: Any = lambda: None  # a weak reference
+        self.model = weakref.ref(model)
         self.bindings = Bindings(captured, model)
         self.grad_places = {name: place_of(model, name) for _, kind, name in captured.gradient_results if kind == "parameter"}
         self.find_sizes()
@@ -82,6 +84,10 @@ class ShapedModule:
         kept = {storage for storage, _, _ in self.bindings.constants}
         self.captured.tensors = {s: t for s, t in self.captured.tensors.items() if s in kept}
         self.captured.parameters = {}
+
+    def admit(self, flat):
+        """The program's inputs for a batch; None: it needs another capture."""
+        return None if self.outgrown else self.captured.with_derived(flat, lambda storage: self.bindings.tensor_of(self.captured, storage))
 
     # Sizes, for what the caller holds.
 
@@ -199,10 +205,13 @@ class ShapedModule:
         return self.rebuild(dict(zip(self.captured.output_results, outputs)), flat)
 
     def rebuild(self, results, flat):
-        returned = {r.source for r in self.captured.outputs if r.kind == "tensor"} & self.bindings.places.keys()
+        returned = set(self.captured.live_outputs()) & self.bindings.places.keys()
         for storage in returned:
             self.captured.tensors[storage] = place_value(self.bindings.places[storage])
         outputs = self.captured.rebuild_outputs(results, flat)
+        model = self.model()
+        if self.captured.assignments and model is not None:
+            self.captured.assign(model, results, flat)
         for storage in returned:
             del self.captured.tensors[storage]
         return outputs
@@ -271,10 +280,21 @@ class StepCall:
         return gradients
 
     def start_backward(self, step, tangents):
+        self.check_tangents(tangents)
         self.tangents_given = frozenset(i for i, tangent in enumerate(tangents) if tangent is not None)
         self.held = self.bound_tangents(tangents)
         # Memory that was let go and taken again between the passes (FSDP) may be elsewhere.
         step.bind(self.held + self.shaped.bindings.owned.bindings(self.owned))
+
+    def check_tangents(self, tangents):
+        captured = self.shaped.captured
+        for position, (value, tangent) in enumerate(zip(captured.tangent_values, tangents)):
+            if value is None and tangent is not None:
+                self.shaped.outgrown = True
+                name = captured.program["results"][captured.output_results[position]]["name"]
+                raise UsageError(
+                    f"regen: a gradient arrived for output {name}, but the model returns a loss and only that was captured with a gradient; "
+                    "expected loss.backward() of the model's own loss. The next forward pass is captured with gradients for all outputs")
 
     def gradient(self, step, result):
         """None, as plain PyTorch has it, when no output that it comes from was used."""
@@ -337,8 +357,8 @@ class BackwardPart(torch.autograd.Function):
         if part > 0:
             return torch.empty(0, device=call.shaped.session.device)
         outputs = call.run_forward()
-        tangents = call.shaped.captured.tangent_values
-        ctx.mark_non_differentiable(*[o for o, v in zip(outputs, tangents) if v is None])
+        flows = call.shaped.captured.differentiable
+        ctx.mark_non_differentiable(*[o for o, differentiable in zip(outputs, flows) if not differentiable])
         return outputs
 
     @staticmethod

@@ -2,12 +2,12 @@
 
 import contextlib
 import os
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_flatten
 
+from regen._capture.arguments import ArgumentSpec, flatten_arguments
 from regen._capture.capture import Captured, capture_inference
 from regen._session.admission import Admission, admission_of
 from regen._session.job import hold, job
@@ -62,7 +62,7 @@ def infer(
         improve: search for a better plan while requests are served: True (20 s), False, or seconds; None: True on a GPU.
         plan_file: a plan that was written by `save_plan`, in place of a search.
         link: bytes per second to the host, to the device and both together; None: measured.
-        cache: folder for measurements, plans and captured graphs; None: REGEN_CACHE or ~/.cache/regen; False: none.
+        cache: folder for measurements and plans; None: REGEN_CACHE or ~/.cache/regen; False: none.
         algorithms: "default": those of plain PyTorch, so its bits; "any": faster or smaller ones too.
         cuda_graphs: on a GPU, launch stretches that are the same in every step as a whole.
         releasable: the arena's memory can be given back and taken again: `spill()`, `restore()`.
@@ -103,8 +103,7 @@ class Inference(ShapeCache["ShapedInference"]):
         self.model = model
         self.options = options if self.admission is None else self.admission.options_of(options)
         args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
-        flat, spec = tree_flatten((args, kwargs))
-        shaped = self.shape_for(args, kwargs, signature(model, flat, spec))
+        shaped, _ = self.shape_for(args, kwargs, *flatten_arguments(args, kwargs))
         with hold(gives_back=True):
             self.activate(shaped)
 
@@ -121,15 +120,16 @@ class Inference(ShapeCache["ShapedInference"]):
         Raises:
             BudgetError: no plan keeps the budget for a request of this shape.
         """
-        flat, spec = tree_flatten((args, kwargs))
-        shaped = self.shape_for(args, kwargs, signature(self.model, flat, spec))
+        shaped, inputs = self.shape_for(args, kwargs, *flatten_arguments(args, kwargs))
         with hold(gives_back=True):
             self.activate(shaped)
-            return shaped.run(flat)
+            return shaped.run(inputs)
 
-    def shape_for(self, args: tuple[Any, ...], kwargs: dict[str, Any], key: Hashable) -> "ShapedInference":
-        """The captured forward pass for a request of this shape."""
-        return self.shape_of(key, lambda: self.make_shape(args, kwargs))
+    def shape_for(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: list[Any], spec: ArgumentSpec
+    ) -> tuple["ShapedInference", list[Any]]:
+        """(the captured forward pass for a request, the program's inputs)."""
+        return self.shape_of(signature(self.model, flat, spec), lambda: self.make_shape(args, kwargs), flat)
 
     def make_shape(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "ShapedInference":
         """Captures and records."""
@@ -142,13 +142,17 @@ class ShapedInference:
     """Runs one captured forward pass."""
 
     def __init__(self, captured: Captured, options: Options, model: torch.nn.Module, admission: Admission | None) -> None:
-        self.captured = captured
+        self.captured, self.model = captured, model
         self.device = str(captured.program["device"])
         # Of high priority, so that its kernels go before those of other streams of this process.
         self.stream = torch.cuda.Stream(self.device, priority=-1) if self.device.startswith("cuda") else None
         with self.on_stream():  # cuBLAS has a workspace for each stream: it belongs to what is recorded
             self.session = InferenceSession(captured, options, admission=admission)
         self.bindings = Bindings(captured, model)
+
+    def admit(self, flat: Sequence[Any]) -> list[Any] | None:
+        """The program's inputs for a request; None: it needs another capture."""
+        return self.captured.with_derived(flat, lambda storage: self.bindings.tensor_of(self.captured, storage))
 
     def make_ready(self) -> None:
         """Inside a hold."""
@@ -170,6 +174,8 @@ class ShapedInference:
         with self.on_stream():
             step.run(0)
             results = {r: step.result(r) for r in self.captured.output_results}
+        if self.captured.assignments:
+            self.captured.assign(self.model, results, flat)
         return self.captured.rebuild_outputs(results, flat)
 
     @contextlib.contextmanager

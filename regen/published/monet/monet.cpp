@@ -29,17 +29,17 @@ std::string share_text(const MonetAnswer& answer) {
 
 }  // namespace
 
-Result<search::Proposal> plan_monet(const search::Problem& given, Effort& effort) {
+Result<search::Proposal> plan_monet(const search::Problem& problem, Effort& effort) {
   // It chooses for each op by itself, so ops that must choose together are left in their first way.
-  search::Problem problem = given;
+  search::Problem own = problem;
   std::optional<search::VariantView> view;
-  if (has_choice_groups(*given.graph)) {
-    IdVector<OpId, VariantId> first(given.graph->num_ops());
-    for (OpId op : given.graph->ops()) first[op] = search::base_variant(*given.graph, op);
-    REGEN_ASSIGN(view, search::VariantView::make(*given.graph, std::move(first)));
-    problem.graph = &view->graph();
+  if (has_choice_groups(*problem.graph)) {
+    IdVector<OpId, VariantId> first(problem.graph->num_ops());
+    for (OpId op : problem.graph->ops()) first[op] = search::base_variant(*problem.graph, op);
+    REGEN_ASSIGN(view, search::VariantView::make(*problem.graph, std::move(first)));
+    own.graph = &view->graph();
   }
-  const Graph& graph = *problem.graph;
+  const Graph& graph = *own.graph;
   REGEN_ASSIGN(const MonetBinding binding, bind_monet(graph));
   const MonetInstance& instance = binding.instance;
   if (instance.nodes.size() * (instance.loss + 1) > kMostPairs) {
@@ -47,18 +47,18 @@ Result<search::Proposal> plan_monet(const search::Problem& given, Effort& effort
                          " pairs of stage and forward op");
   }
   MonetQuestion question{.instance = &instance,
-                         .mode = options_of(problem).monet_mode,
+                         .mode = options_of(own).monet_mode,
                          .once = binding.once,
-                         .budget = problem.budget,
-                         .seed = problem.options.seed,
-                         .gap = problem.options.gap,
+                         .budget = own.budget,
+                         .seed = own.options.seed,
+                         .gap = own.options.gap,
                          .on_progress = {}};
   // Ticks back into the unit of the graph, which counts unrounded times.
   const double unit = graph.cost_unit() == CostUnit::kSecond ? 1e-5 : 1e7;
-  if (problem.observer) {
+  if (own.observer) {
     question.on_progress = [&](std::optional<double> best, double bound) {
       if (best) *best *= unit;
-      problem.observer(effort.seconds(), best, bound * unit);
+      own.observer(effort.seconds(), best, bound * unit);
     };
   }
   REGEN_ASSIGN(const MonetAnswer answer, solve_monet(question, effort));

@@ -24,6 +24,8 @@ constexpr int kTriesPerCycleOfLarge = 60;
 // that there are fewer workers.
 constexpr std::size_t kWorkers = 8;
 constexpr std::size_t kWorkersOfLarge = 2;
+// No worker starts from a plan with more than so many times the overhead of the best.
+constexpr double kOverheadOfGoodStart = 1.5;
 constexpr int kRoundsPerSettler = 2;  // before the worst worker goes on from the best
 
 // By what fraction of the budget a descent lowers it at once, and the step at which it gives up.
@@ -34,7 +36,9 @@ constexpr double kLastBudgetStepFraction = 0.0005;
 constexpr double kStartEffortFraction = 0.2;
 // For lowering the budget step by step, where nothing else fits.
 constexpr double kLoweringEffortFraction = 0.3;
-// Where values move, evaluations take ten times as long, and the other starts are good.
+// For the start with an exact repair. Where values move, evaluations take ten times as long, and the
+// other starts are good.
+constexpr double kExactStartEffortFraction = 0.4;
 constexpr double kExactStartEffortFractionWithMoves = 0.05;
 
 double forward_cost(const Graph& graph, OpId turn) {
@@ -80,6 +84,10 @@ void LocalSearch::add(IntervalState state, IntervalRepair& repair) {
   Random random(1);
   repair.refill(state, random);
   offer(state);
+  add_start(std::move(state));
+}
+
+void LocalSearch::add_start(IntervalState state) {
   const bool known = std::ranges::any_of(
       starts_, [&](const IntervalState& other) { return other.plan.cost == state.plan.cost; });
   if (!known) starts_.push_back(std::move(state));
@@ -134,10 +142,14 @@ void LocalSearch::start_exactly(std::uint64_t seed) {
   if (space_.many()) return;
   Random random(seed);
   Effort own(fraction_of(
-      effort_, space_.can_move() ? kExactStartEffortFractionWithMoves : kStartEffortFraction));
+      effort_, space_.can_move() ? kExactStartEffortFractionWithMoves : kExactStartEffortFraction));
   IntervalRepair repair(space_, own);
   IntervalState state{space_.model.keep_everything(), {}};
-  if (relieve_best(state, repair, random)) add(std::move(state), repair);
+  if (relieve_best(state, repair, random)) {
+    add(std::move(state), repair);
+  } else {
+    fit_and_add(std::move(state));  // estimates complete what there was no time for
+  }
   effort_.add(own.work());
 }
 
@@ -232,13 +244,24 @@ Decisions LocalSearch::move_early(double forward_fraction) const {
   return decisions;
 }
 
+// How many of the starts, which are sorted by cost, are worth the time of a worker.
+std::size_t LocalSearch::good_starts() const {
+  const double base = space_.graph.base_cost();
+  const double most = base + kOverheadOfGoodStart * (starts_.front().plan.cost - base);
+  const auto end = std::ranges::upper_bound(starts_, most, {},
+                                            [](const IntervalState& s) { return s.plan.cost; });
+  return std::max<std::size_t>(1, static_cast<std::size_t>(end - starts_.begin()));
+}
+
 void LocalSearch::improve(std::uint64_t seed, double good_enough, const Patience& patience) {
   if (starts_.empty() || space_.inner.empty()) return;
   std::ranges::stable_sort(starts_, {}, [](const IntervalState& s) { return s.plan.cost; });
+  const std::size_t good = good_starts();
   std::vector<SearchWorker> workers;
   for (std::size_t i = 0; i < (space_.large() ? kWorkersOfLarge : kWorkers); ++i) {
-    workers.emplace_back(space_, starts_[i % starts_.size()], seed * kWorkers + i);
+    workers.emplace_back(space_, starts_[i % good], (seed + searches_) * kWorkers + i);
   }
+  ++searches_;
   // The more decisions there are, the longer an improvement may take.
   const int tries = static_cast<int>(std::min<std::size_t>(100 + 20 * space_.inner.size(), 40'000));
   const auto tired = [&](const SearchWorker& i) { return i.since_better() > tries; };
@@ -259,6 +282,7 @@ void LocalSearch::improve(std::uint64_t seed, double good_enough, const Patience
     if (round % kRoundsPerSettler == 0) workers.back().settle(workers.front().best());
     if (std::ranges::all_of(workers, tired)) break;
   }
+  for (const SearchWorker& worker : workers) add_start(worker.best());
 }
 
 void LocalSearch::explore_all(std::vector<SearchWorker>& workers, double good_enough,

@@ -62,7 +62,8 @@ class LocalSearch {
   void start_by_lowering(std::uint64_t seed);
   // Starts by dropping the values that a bound recomputes: a number between 0 and 1 for each op.
   void start_from_hints(const std::vector<double>& again);
-  // Searches until the effort is exhausted, a plan costs at most `good_enough`, or `patience` ends.
+  // Searches until the effort is exhausted, a plan costs at most `good_enough`, or `patience` ends. A
+  // further search continues from the plans of this one, with other random numbers.
   // Uses all cores; their number does not change what is found with a given amount of work.
   void improve(std::uint64_t seed, double good_enough, const Patience& patience);
 
@@ -76,6 +77,8 @@ class LocalSearch {
   void fit_and_add(IntervalState state) { fit_and_add(std::move(state), repair_, true); }
   void fit_and_add(IntervalState state, IntervalRepair& repair, bool give_up);
   void add(IntervalState state, IntervalRepair& repair);
+  void add_start(IntervalState state);
+  std::size_t good_starts() const;
   bool relieve_best(IntervalState& state, IntervalRepair& repair, Random& random) const;
   void add_blocks(const IntervalBlocks& blocks);
   void offer(const IntervalState& state);
@@ -87,6 +90,7 @@ class LocalSearch {
   Effort& effort_;
   IntervalRepair repair_;
   std::vector<IntervalState> starts_;  // of different costs
+  std::uint64_t searches_ = 0;         // so far
   std::optional<IntervalPlan> best_;
 };
 

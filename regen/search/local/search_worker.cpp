@@ -19,6 +19,10 @@ constexpr double kAcceptedLossFraction =
 // link: chains of 30 to 60 ops).
 constexpr std::size_t kFewOps = 100;
 constexpr double kExactProbabilityOfFew = 0.3;
+// The work of exact repairs and descents in that of tries by estimates, at most.
+constexpr double kExactPerEstimateWork = 0.5;
+constexpr double kWorkPerOp = 0.25;       // of an evaluation (interval_repair.cpp)
+constexpr double kFailureWeight = 0.125;  // of the last try in the running mean of failures
 
 }  // namespace
 
@@ -36,18 +40,43 @@ double SearchWorker::exact_probability(const IntervalState& state) const {
 // Repairs by estimates are quick. Where they fail, or where the plan has early drops, which they do
 // not find, each change is evaluated.
 bool SearchWorker::try_next(IntervalRepair& repair, IntervalState& next) {
-  const bool exactly = !space_->many() && random_.chance(exact_probability(next));
-  estimate_failed_ = false;
-  if (exactly) {
-    perturb_few(*space_, next.decisions, random_);
-    ExactRepair exact(repair);
-    if (!exact.relieve(next, random_)) return false;
-    exact.descend(next, random_);
-    return true;
-  }
+  const bool exactly = random_.chance(exact_probability(next)) && has_work_for_exact();
+  const std::int64_t before = repair.effort().work();
+  const bool fits = exactly ? try_exactly(repair, next) : try_by_estimates(repair, next);
+  estimate_failed_ = !exactly && !fits;
+  if (!exactly) failures_ += kFailureWeight * ((fits ? 0.0 : 1.0) - failures_);
+  (exactly ? exact_work_ : estimate_work_) += repair.effort().work() - before;
+  return fits;
+}
+
+// On graphs with many ops one exact repair takes as long as hundreds of tries by estimates. These
+// keep most of the effort, unless most of them fail.
+bool SearchWorker::has_work_for_exact() const {
+  if (space_->many()) return false;
+  const auto evaluations = static_cast<double>(space_->model.size());
+  const double one = evaluations * static_cast<double>(space_->graph.num_ops()) * kWorkPerOp;
+  return (static_cast<double>(exact_work_) + one) * (1 - failures_) <=
+         kExactPerEstimateWork * static_cast<double>(estimate_work_);
+}
+
+void SearchWorker::descend(IntervalRepair& repair) {
+  const std::int64_t before = repair.effort().work();
+  ExactRepair(repair).descend(best_, random_);
+  descended_to_ = cost();
+  exact_work_ += repair.effort().work() - before;
+}
+
+bool SearchWorker::try_exactly(IntervalRepair& repair, IntervalState& next) {
+  perturb_few(*space_, next.decisions, random_);
+  ExactRepair exact(repair);
+  if (!exact.relieve(next, random_)) return false;
+  exact.descend(next, random_);
+  return true;
+}
+
+bool SearchWorker::try_by_estimates(IntervalRepair& repair, IntervalState& next) {
   perturb(*space_, next.decisions, random_);
-  estimate_failed_ = !repair.relieve(next, random_, true);
-  if (estimate_failed_) return false;
+  if (!repair.relieve(next, random_, true)) return false;
   repair.refill(next, random_);
   return true;
 }
@@ -72,10 +101,7 @@ void SearchWorker::explore(int tries, double good_enough, const Limits& limits) 
     const double tolerance = heat * random_.real() * overhead;
     if (next.plan.cost <= current_.plan.cost * (1 + tolerance)) current_ = std::move(next);
   }
-  if (!space_->many() && cost() < descended_to_) {
-    ExactRepair(repair).descend(best_, random_);
-    descended_to_ = cost();
-  }
+  if (cost() < descended_to_ && has_work_for_exact()) descend(repair);
   work_ = effort.work();
 }
 

@@ -29,15 +29,22 @@ class SearchWorker {
 
  private:
   double exact_probability(const IntervalState& state) const;
+  bool has_work_for_exact() const;
+  void descend(IntervalRepair& repair);
   bool try_next(IntervalRepair& repair, IntervalState& next);
+  bool try_exactly(IntervalRepair& repair, IntervalState& next);
+  bool try_by_estimates(IntervalRepair& repair, IntervalState& next);
 
   const IntervalSpace* space_;
   Random random_;
   IntervalState current_;
   IntervalState best_;
   std::int64_t work_ = 0;
-  int since_better_ = 0;  // tries
-  bool estimate_failed_ = false;
+  int since_better_ = 0;            // tries
+  bool estimate_failed_ = false;    // the last try
+  double failures_ = 0;             // of tries by estimates: the running mean
+  std::int64_t estimate_work_ = 0;  // of tries by estimates
+  std::int64_t exact_work_ = 0;     // of exact repairs and descents
   // The cost after the last descent: at this cost another one finds nothing.
   double descended_to_ = std::numeric_limits<double>::infinity();
 };

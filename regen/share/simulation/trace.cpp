@@ -234,7 +234,7 @@ Status check_trace(const Trace& trace, std::string_view what) {
 
 Result<Trace> parse_trace(std::string_view text, std::string_view what) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
-  const bool json = first != text.npos && (text[first] == '{' || text[first] == '[');
+  const bool json = first != std::string_view::npos && (text[first] == '{' || text[first] == '[');
   return json ? parse_trace_json(text, what) : parse_trace_csv(text, what);
 }
 

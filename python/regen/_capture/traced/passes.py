@@ -1,0 +1,262 @@
+"""Runs the user's forward pass and autograd's backward pass over traced tensors."""
+
+import contextlib
+import dataclasses
+import random
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from regen._capture.arguments import ArgumentSpec, flatten_arguments, unflatten_arguments
+from regen._capture.conversion import Brought, Conversion
+from regen._capture.cudnn_recurrent import recurrent_by_cudnn
+from regen._capture.program_builder import ProgramBuilder
+from regen._capture.quiet import quiet_tracer
+from regen._capture.trace_errors import place_in_traceback
+from regen._capture.traced.fakes import Fakes
+from regen._capture.traced.live import LiveTensors
+from regen._capture.traced.module_state import Assigned, ModuleState
+from regen._capture.traced.outputs import Group, flatten_outputs, grouped, loss_of, tensors_in
+from regen._capture.traced.regions import Region, geometry_of
+from regen._capture.traced.tensor import TracedTensor
+from regen._capture.traced.tracer import Tracer
+from regen.errors import CaptureError, RegenError
+
+
+@dataclasses.dataclass
+class Trace:
+    """A traced step with what ties it to the caller."""
+
+    conversion: Conversion
+    tracer: Tracer
+    owned: dict[str, torch.Tensor]  # name -> live tensor of the model
+    flat_inputs: list[Any]
+    in_spec: ArgumentSpec
+    leaves: list[Any]  # of what the model returned
+    out_spec: Any
+    assigned: list[Assigned]  # to attributes of modules
+    tensors: list[list[torch.Tensor]]  # in each leaf, then those that were assigned
+    groups: list[Group]
+    group_of: dict[int, Group]
+
+    def trained(self, returned: Any, tangents: str) -> list[Group]:
+        """The groups of outputs that get a gradient."""
+        loss = loss_of(returned) if tangents == "loss" else None
+        count = len(self.tensors) if tangents == "all" else len(self.leaves)
+        tensors = [t for found in self.tensors[:count] for t in found] if loss is None else [loss]
+        chosen = {id(self.group_of[id(t)]) for t in tensors if id(t) in self.group_of}
+        return [g for g in self.groups if g.requires_grad and id(g) in chosen]
+
+    def input_values(self) -> dict[int, int]:
+        """Flat input, or what is derived from them -> value."""
+        builder = self.conversion.builder
+        found = self.conversion.inputs()
+        for storage, index in self.tracer.decisions.inputs.items():
+            if index >= len(self.flat_inputs):
+                found[index] = next(v for v, value in enumerate(builder.values) if value["storage"] == storage)
+        return found
+
+
+def trace(
+    model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any], name: str, device: torch.device, names: Mapping[int, tuple[str, str]],
+    gradients: bool = True, tangents: str = "loss",
+) -> Trace:
+    """Traces `model(*args, **kwargs)`, and the backward pass where `gradients` are wanted.
+
+    Args:
+        model: the module; it is as before afterwards.
+        args: the sample batch.
+        kwargs: by name.
+        name: for messages.
+        device: of the model.
+        names: id of a live tensor -> (name, role).
+        gradients: False: as under `torch.no_grad()`.
+        tangents: which outputs get a gradient: "loss" (that alone, where the model says which it is) or "all" (what is assigned to attributes
+            too).
+
+    Raises:
+        CaptureError: the model or its inputs cannot be captured.
+    """
+    flat, in_spec = flatten_arguments(args, kwargs)
+    builder, fakes = ProgramBuilder(name, device), Fakes()
+    known = dict([*model.named_parameters(), *model.named_buffers(), *attributes_of(model)])
+    names = {**{id(t): (n, "buffer") for n, t in attributes_of(model)}, **names}
+    live = LiveTensors(builder, fakes, names, known)
+    tracer = Tracer(builder, live, fakes)
+    tracer.samples = list(flat)
+    with errors_in_one_line(name, tracer), contextlib.ExitStack() as stack:
+        state = ModuleState(model)
+        stack.callback(state.put_back)
+        stack.enter_context(without_foreign_draws())
+        stack.enter_context(running(tracer, gradients))
+        inputs = traced_inputs(tracer, flat)
+        traced_args, traced_kwargs = unflatten_arguments(inputs, flat, in_spec)
+        with tracer:
+            returned = model(*traced_args, **traced_kwargs)
+        state.check_structure()
+        result = opened(tracer, returned, state.assigned(), flat, in_spec)
+        write_mutations(tracer, inputs, result.conversion)
+        if gradients:
+            parameters = [p for p in model.parameters() if p.requires_grad]
+            run_backward(tracer, result, parameters, inputs, result.trained(returned, tangents))
+    result.conversion.brought = [*live.brought, *brought_inputs(inputs)]
+    return result
+
+
+def opened(tracer: Tracer, returned: Any, assigned: list[Assigned], flat: list[Any], in_spec: ArgumentSpec) -> Trace:
+    leaves, out_spec = flatten_outputs(returned)
+    with tracer:
+        tensors = [tensors_in(leaf, "") for leaf in leaves] + [[a.tensor] for a in assigned]
+        groups, group_of = grouped(tracer, [t for found in tensors for t in found])
+        for group in groups:  # their values, before the backward pass
+            tracer.value_of(group.base)
+            for member in group.members:
+                tracer.value_of(member)
+    return Trace(Conversion(tracer.builder), tracer, tracer.live.owned, flat, in_spec, leaves, out_spec, assigned, tensors, groups, group_of)
+
+
+@contextlib.contextmanager
+def running(tracer: Tracer, gradients: bool) -> Iterator[None]:
+    """Around both passes: autograd stays on this thread; casts that autocast keeps are not mixed with those outside."""
+    torch.clear_autocast_cache()
+    recurrent = recurrent_by_cudnn() if tracer.builder.device.type == "cuda" else contextlib.nullcontext()
+    try:
+        with recurrent, quiet_tracer(), torch.autograd.set_multithreading_enabled(False), torch.set_grad_enabled(gradients), (
+                torch.autograd.set_detect_anomaly(False)):
+            yield
+    finally:
+        torch.clear_autocast_cache()
+        tracer.draws.restore()
+
+
+@contextlib.contextmanager
+def errors_in_one_line(name: str, tracer: Tracer) -> Iterator[None]:
+    try:
+        yield
+    except CaptureError as error:
+        if str(error).startswith("cannot capture"):
+            raise
+        at = tracer.refused_at
+        raise CaptureError(f"cannot capture {name}{f' at {at}' if at else ''}: {one_line(error)}") from error
+    except RegenError:
+        raise
+    except Exception as error:
+        at = place_in_traceback(error)
+        raise CaptureError(
+            f"cannot capture {name}{f' at {at}' if at else ''}: {one_line(error)}; expected a forward pass that runs on the sample") from error
+
+
+@contextlib.contextmanager
+def without_foreign_draws() -> Iterator[None]:
+    """Random numbers of Python or NumPy would be the same at every step, because the code that draws them runs only while it is traced."""
+    numpy = sys.modules.get("numpy")
+    before, numpy_before = random.getstate(), None if numpy is None else numpy.random.get_state(legacy=False)
+    yield
+    drawn = random.getstate() != before
+    random.setstate(before)
+    if numpy is not None and numpy_before is not None:
+        now = numpy.random.get_state(legacy=False)
+        numpy.random.set_state(numpy_before)
+        drawn = drawn or repr(now["state"]) != repr(numpy_before["state"]) or (now["state"]["key"] != numpy_before["state"]["key"]).any()
+    if drawn:
+        raise CaptureError("the forward pass draws random numbers from Python's or NumPy's generator; expected torch's (or none)")
+
+
+def one_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__
+
+
+def attributes_of(model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
+    """Tensors that are plain attributes of modules."""
+    return [
+        (f"{prefix}.{name}" if prefix else name, value) for prefix, module in model.named_modules() for name, value in vars(module).items()
+        if isinstance(value, torch.Tensor)]
+
+
+def traced_inputs(tracer: Tracer, flat: list[Any]) -> list[Any]:
+    """The same tensor twice is one traced tensor."""
+    made: dict[int, TracedTensor] = {}
+    inputs = []
+    for index, leaf in enumerate(flat):
+        if isinstance(leaf, torch.Tensor):
+            if id(leaf) not in made:
+                made[id(leaf)] = tracer.new_input(f"input.{index}", "input", index, leaf, leaf.requires_grad)
+            leaf = made[id(leaf)]
+        inputs.append(leaf)
+    return inputs
+
+
+def brought_inputs(inputs: list[Any]) -> list[Brought]:
+    """Each traced tensor once: where the caller gives a tensor twice, the first counts."""
+    seen: set[int] = set()
+    brought = []
+    for index, leaf in enumerate(inputs):
+        first = isinstance(leaf, TracedTensor) and id(leaf) not in seen
+        seen.add(id(leaf))
+        brought.append(Brought("input", index, leaf.region.first[geometry_of(leaf.region.whole)] if first else None))
+    return brought
+
+
+# What the forward pass has changed.
+
+def write_mutations(tracer: Tracer, inputs: list[Any], conversion: Conversion) -> None:
+    """New contents of buffers and inputs, which are written back."""
+    lifted = [region for regions in tracer.live.regions.values() for region in regions]
+    given = {id(t): t for t in inputs if isinstance(t, TracedTensor)}.values()
+    for tensor in given:
+        if tensor.region.version and tensor.requires_grad:
+            raise CaptureError(
+                f"input {tensor.region.brought.key} is changed in place and gradients flow through the change; expected inputs that need "
+                "gradients to stay as they are")
+        check_alone(tensor.region, [t.region for t in given])
+    for region in [*lifted, *(t.region for t in given)]:
+        if region.version and region.brought.kind != "constant":
+            whole = TracedTensor(region.whole, region, tracer)
+            conversion.mutations.append((first_value(tracer, region), tracer.value_of(whole)))
+
+
+def first_value(tracer: Tracer, region: Region) -> Any:
+    return tracer.value_before(TracedTensor(region.whole, region, tracer))
+
+
+def check_alone(region: Region, others: list[Region]) -> None:
+    if not region.version:
+        return
+    key = region.brought.tensor.untyped_storage()._cdata
+    for other in others:
+        if other is not region and other.brought.tensor.untyped_storage()._cdata == key:
+            raise CaptureError(
+                f"input {region.brought.key} is changed in place and shares memory with input {other.brought.key}; expected inputs of their own")
+
+
+# The backward pass.
+
+def run_backward(
+    tracer: Tracer, result: Trace, parameters: list[torch.nn.Parameter], inputs: list[Any], roots: list[Group],
+) -> None:
+    """Autograd's own, from the outputs that get gradients to what requires them."""
+    for number, group in enumerate(roots):
+        fake, _ = tracer.place(group.base)
+        group.tangent = tracer.new_input(f"tangent.{number}", "tangent", number, fake)
+        result.conversion.tangents.append(tracer.value_of(group.tangent))
+    given = [(i, t) for i, t in enumerate(inputs) if isinstance(t, TracedTensor) and t.requires_grad]
+    given = list({id(t): (i, t) for i, t in reversed(given)}.values())[::-1]
+    names = {id(t): n for n, t in result.owned.items()}
+    sources = [*parameters, *(t for _, t in given)]
+    if not roots or not sources:
+        return
+    versions = [(r, r.version) for rs in tracer.live.regions.values() for r in rs]
+    with tracer, torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+        found = torch.autograd.grad([g.base for g in roots], sources, [g.tangent for g in roots], allow_unused=True)
+        keys = [("parameter", names.get(id(p))) for p in parameters] + [("input", i) for i, _ in given]
+        for (kind, key), gradient in zip(keys, found):
+            if gradient is not None:
+                result.conversion.gradients.append(Brought(kind, key, tracer.value_of(gradient)))
+    for region, version in versions:
+        if region.version != version:
+            raise CaptureError(f"the backward pass changes {region.brought.key} in place; expected changes in the forward pass only")
+
+
