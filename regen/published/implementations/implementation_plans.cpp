@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "regen/base/random.h"
 #include "regen/base/tolerance.h"
 #include "regen/plan/explain.h"
 #include "regen/plan/whereabouts.h"
@@ -18,6 +19,7 @@
 #include "regen/search/comparison.h"
 #include "regen/search/effort_fraction.h"
 #include "regen/search/judge.h"
+#include "regen/search/local/local_search.h"
 #include "regen/search/portfolio/portfolio.h"
 #include "regen/search/portfolio/variant_choice.h"
 #include "regen/search/portfolio/variant_refinement.h"
@@ -39,6 +41,14 @@ constexpr double kMonetShare = 0.6;
 constexpr double kBoundShare = 0.1;
 // Beyond these it finds nothing in time.
 constexpr std::size_t kMostMonetOps = 500;
+// Ops that change their implementation at once, at most, in a random change.
+constexpr std::int64_t kMostChangedTogether = 3;
+// A changed choice is searched further if its starts cost at most so many times the best plan.
+constexpr double kWorthSearching = 1.1;
+constexpr std::int64_t kSearchWork = 20'000;  // of one such search; milliseconds on a small graph
+// Changes in a row without a better plan end the search over choices.
+constexpr int kMostFruitless = 500;
+constexpr std::int64_t kMaxSeed = 1'000'000'000;
 
 class ImplementationPlans {
  public:
@@ -49,7 +59,8 @@ class ImplementationPlans {
         effort_(effort),
         plan_(plan),
         all_(graph_),
-        best_(problem) {}
+        best_(problem),
+        best_choice_(all_.base()) {}
 
   Result<search::Proposal> run() {
     Effort own(search::fraction_of(effort_, kBoundShare));
@@ -65,6 +76,7 @@ class ImplementationPlans {
     } else {
       REGEN_TRY(few ? try_best_of(std::move(*few)) : try_promising());
     }
+    REGEN_TRY(change_at_random());
     return proposal();
   }
 
@@ -136,7 +148,56 @@ class ImplementationPlans {
     REGEN_ASSIGN(search::Proposal proposal, plan_(inner, own));
     effort_.add(own.work());
     if (!proposal.plan) return {};
-    return offer(view.original(std::move(*proposal.plan)), proposal.note);
+    REGEN_ASSIGN(const bool better, offer(view.original(std::move(*proposal.plan)), proposal.note));
+    if (better) best_choice_ = chosen;
+    return {};
+  }
+
+  // Some ops at a time take another implementation, from the choice of the best plan on, with a short
+  // search for each: quick plans (choose_implementations) often rank choices wrongly.
+  Status change_at_random() {
+    std::vector<OpId> ops;
+    for (OpId op : graph_.ops()) {
+      if (all_.of(op).size() > 1) ops.push_back(op);
+    }
+    Random random(problem_.options.seed);
+    for (int fruitless = 0; !ops.empty() && fruitless < kMostFruitless && can_go_on();
+         ++fruitless) {
+      ChosenImplementations changed = best_choice_;
+      for (std::int64_t i = random.between(1, kMostChangedTogether); i > 0; --i) {
+        const OpId op = ops[static_cast<std::size_t>(random.between(0, std::ssize(ops) - 1))];
+        changed[op] = static_cast<std::size_t>(random.between(0, std::ssize(all_.of(op)) - 1));
+      }
+      if (!all_.settle(changed) || std::ranges::find(tried_, changed) != tried_.end()) continue;
+      tried_.push_back(changed);
+      const double before = cost();
+      REGEN_TRY(search_shortly(changed, random));
+      if (clearly_below(cost(), before)) fruitless = 0;
+    }
+    return {};
+  }
+
+  bool can_go_on() const { return !nothing_better() && !effort_.exhausted(); }
+
+  Status search_shortly(const ChosenImplementations& chosen, Random& random) {
+    REGEN_ASSIGN(const search::VariantView view, all_.view(chosen));
+    if (structural_bound(view.graph()).bytes > *problem_.budget) return {};
+    if (!search::check_sequences_possible(view.graph()).ok()) return {};
+    search::Problem inner = problem_;
+    inner.graph = &view.graph();
+    inner.observer = nullptr;
+    search::LocalSearch search(inner, effort_);
+    search.start_in_blocks();
+    search.start(/*give_up=*/true);
+    search.start_exactly(static_cast<std::uint64_t>(random.between(0, kMaxSeed)));
+    if (!search.best()) return {};
+    if (search.best()->cost <= kWorthSearching * cost()) {
+      search.improve(static_cast<std::uint64_t>(random.between(0, kMaxSeed)), bound_,
+                     {.most = {.work = kSearchWork}});
+    }
+    REGEN_ASSIGN(const bool better, offer(view.original(search.best_plan()), "local search"));
+    if (better) best_choice_ = chosen;
+    return {};
   }
 
   // Its own plan, which may take different implementations in different runs, and one by its
@@ -151,19 +212,19 @@ class ImplementationPlans {
     effort_.add(outcome->work);
     if (!outcome->plan) return {};
     const auto chosen = all_.of_plan(*outcome->plan);
-    REGEN_TRY(offer(std::move(*outcome->plan), "monet"));
+    REGEN_ASSIGN(const bool better, offer(std::move(*outcome->plan), "monet"));
+    if (better && chosen) best_choice_ = *chosen;
     if (chosen && wants_more()) REGEN_TRY(try_choice(*chosen, kChosenShare));
     return {};
   }
 
-  // Each run takes the fastest variant for which there is room.
-  Status offer(Plan plan, std::string note) {
-    if (problem_.options.keep_order && !keeps_order(plan)) return {};
+  // Each run takes the fastest variant for which there is room. True if there was no better plan.
+  Result<bool> offer(Plan plan, std::string note) {
+    if (problem_.options.keep_order && !keeps_order(plan)) return false;
     REGEN_ASSIGN(plan, search::with_fastest_variants(graph_, std::move(plan), problem_.link,
                                                      *problem_.budget));
     REGEN_ASSIGN(const Simulation simulation, simulate(graph_, plan, {.link = problem_.link}));
-    best_.offer({std::move(plan), simulation, std::move(note)});
-    return {};
+    return best_.offer({std::move(plan), simulation, std::move(note)});
   }
 
   bool fits() const {
@@ -195,6 +256,7 @@ class ImplementationPlans {
   const Implementations all_;
   search::BestCandidate best_;
   double bound_ = 0;
+  ChosenImplementations best_choice_;  // of the best plan, or of all base variants
   std::vector<ChosenImplementations> tried_;
 };
 

@@ -60,6 +60,7 @@ class SwapSolver {
     if (!closed()) start_search();
     const bool few = can_search && stages_.num_ops <= kMaxOpsForStepSearchFirst;
     if (!closed() && few && !effort_.exhausted()) search_all_steps();
+    if (!closed() && searches_itself()) lower_the_budget();
     if (!closed() && !effort_.exhausted()) relax();
     if (!closed() && searches_itself() && !effort_.exhausted()) improve(kSearchWork);
     if (!closed() && can_search && !few && !effort_.exhausted()) search_all_steps();
@@ -177,6 +178,9 @@ class SwapSolver {
     }
     search_.start_moving(search_.model().keep_everything());
     offer_search();
+  }
+
+  void lower_the_budget() {
     for (int i = 0; i < kAttempts && !found() && !effort_.exhausted(); ++i) {
       search_.start_by_lowering(seed_++);
       offer_search();

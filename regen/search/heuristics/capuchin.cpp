@@ -165,7 +165,7 @@ class Capuchin {
       const OpId op = todo.back();
       todo.pop_back();
       if (std::ranges::find(seen, op) != seen.end()) continue;
-      if (!space_.model.repeatable(op) || seen.size() > kMaxChainOps) {
+      if (!space_.model.repeatable(op, interval(dropped).end) || seen.size() > kMaxChainOps) {
         return std::numeric_limits<double>::infinity();
       }
       seen.push_back(op);

@@ -16,6 +16,7 @@ namespace {
 constexpr std::size_t kChangesTried = 16;
 // Changes at random, where none helps alone: one may make another possible.
 constexpr int kMaxEscapes = 12;
+constexpr int kMaxHoldingRounds = 8;
 constexpr double kBlindTrialProbability = 0.05;
 // Of the mean cost of an op, in addition to what a change costs: of changes that cost nothing the
 // one that frees most is the cheapest.
@@ -46,6 +47,24 @@ void ExactRepair::Change::apply(Decisions& decisions) const {
   } else {
     decisions[interval] = holding;
   }
+  if (early_run) decisions.add(*early_run);
+}
+
+// Where an output may come back before the op that awaits it: the stages up to which what it is made
+// of is there, or can be made again.
+std::vector<std::uint32_t> ExactRepair::return_stages(IntervalId g, std::uint32_t after) const {
+  const IntervalModel& model = space_.model;
+  const ReuseInterval& interval = model.interval(g);
+  std::vector<std::uint32_t> stages;
+  if (model.ends_with_read(g) || model.last(g)) return stages;
+  for (TensorId t : model.reads(space_.graph.producer(interval.tensor))) {
+    stages.push_back(model.interval(model.intervals_of(t).back()).begin);
+    stages.push_back(model.last_rerun(space_.graph.producer(t)));
+  }
+  std::erase_if(stages, [&](std::uint32_t s) { return s <= after || s >= interval.end; });
+  std::ranges::sort(stages);
+  stages.erase(std::unique(stages.begin(), stages.end()), stages.end());
+  return stages;
 }
 
 double ExactRepair::overflow(const IntervalPlan& plan) const {
@@ -86,6 +105,8 @@ std::vector<ExactRepair::Change> ExactRepair::changes_at(std::uint32_t position,
     const VariantId variant = space_.model.variant(plan.ops[at]);
     for (TensorId t : graph.makes(variant)) next_use[t] = kNoStage;
     for (TensorId t : graph.reads(variant)) next_use[t] = plan.stage[at];
+    if (plan.ops[at].index() != plan.stage[at]) continue;
+    for (TensorId t : space_.model.awaits(plan.ops[at])) next_use[t] = plan.stage[at];
   }
   const VariantId present = space_.model.variant(plan.ops[position]);
   for (TensorId t : graph.makes(present)) next_use[t] = kNoStage;
@@ -96,7 +117,8 @@ std::vector<ExactRepair::Change> ExactRepair::changes_at(std::uint32_t position,
     const auto consider = [&](TensorId t) {
       const std::uint32_t wanted = std::exchange(next_use[t], kNoStage);
       if (wanted == kNoStage || graph.fixed(t) || graph.bytes(t) == 0) return;
-      if (plan.stage[at] < wanted) add_changes(t, plan.stage[at], wanted, state.decisions, changes);
+      if (plan.stage[at] >= wanted) return;
+      add_changes(t, plan.stage[at], plan.stage[position], wanted, state.decisions, changes);
     };
     for (TensorId t : graph.makes(variant)) consider(t);
     for (TensorId t : graph.reads(variant)) consider(t);
@@ -109,19 +131,23 @@ std::vector<ExactRepair::Change> ExactRepair::changes_at(std::uint32_t position,
   return changes;
 }
 
-void ExactRepair::add_changes(TensorId t, std::uint32_t touched, std::uint32_t wanted,
-                              const Decisions& decisions, std::vector<Change>& changes) const {
+void ExactRepair::add_changes(TensorId t, std::uint32_t touched, std::uint32_t position_stage,
+                              std::uint32_t wanted, const Decisions& decisions,
+                              std::vector<Change>& changes) const {
   const IntervalId g = space_.model.interval_at(t, wanted);
   if (space_.model.droppable(g)) {
     const bool from_its_begin = touched == space_.model.interval(g).begin;
     if (from_its_begin && is_resident(decisions[g])) {
-      changes.push_back({t, g, Holding::kDropped, {}, wanted});
+      changes.push_back({t, g, Holding::kDropped, {}, wanted, {}});
+      for (const std::uint32_t stage : return_stages(g, position_stage)) {
+        changes.push_back({t, g, Holding::kDropped, {}, stage, EarlyRun{stage, t}});
+      }
     } else {
-      changes.push_back({t, g, Holding::kDropped, EarlyDrop{touched + 1, t}, wanted});
+      changes.push_back({t, g, Holding::kDropped, EarlyDrop{touched + 1, t}, wanted, {}});
     }
   }
-  if (space_.can_move() && !space_.model.last(g) && decisions[g] == Holding::kHeld) {
-    changes.push_back({t, g, Holding::kMoved, {}, wanted});
+  if (space_.can_move() && space_.model.ends_with_read(g) && decisions[g] == Holding::kHeld) {
+    changes.push_back({t, g, Holding::kMoved, {}, wanted, {}});
   }
 }
 
@@ -132,6 +158,7 @@ IntervalState ExactRepair::with_change(const IntervalState& state, const Change&
   change.apply(next.decisions);
   next.plan = repair_.evaluate(next.decisions);
   if (change.holding == Holding::kMoved) return next;
+  hold_lost(next);
   const std::span<const OpId> before = runs_of_stage(state.plan, change.wanted);
   bool changed = false;
   for (const OpId op : runs_of_stage(next.plan, change.wanted)) {
@@ -144,6 +171,18 @@ IntervalState ExactRepair::with_change(const IntervalState& state, const Change&
   }
   if (changed) next.plan = repair_.evaluate(next.decisions);
   return next;
+}
+
+// A re-run may read values of no other use, of which the makers may no longer run.
+void ExactRepair::hold_lost(IntervalState& state) {
+  for (int round = 0; round < kMaxHoldingRounds && !state.plan.lost.empty(); ++round) {
+    for (const TensorId t : state.plan.lost) {
+      state.decisions[space_.model.intervals_of(t).back()] = Holding::kHeld;
+      state.decisions.remove_early_drops_if(
+          [&](const EarlyDrop& drop) { return drop.tensor == t; });
+    }
+    state.plan = repair_.evaluate(state.decisions);
+  }
 }
 
 // The one with the least cost for what it takes off the overflow, with some noise.
@@ -159,7 +198,7 @@ std::optional<IntervalState> ExactRepair::cheapest_change(const IntervalState& s
     if (effort_.exhausted()) break;
     IntervalState next = with_change(state, change);
     const double gain = before - overflow(next.plan);
-    if (gain <= 0) continue;
+    if (gain <= 0 || !next.plan.lost.empty()) continue;
     const double noise = 0.75 + 0.5 * random.real();
     const double price = noise * (next.plan.cost - state.plan.cost + small) / gain;
     if (price >= least) continue;
@@ -171,6 +210,8 @@ std::optional<IntervalState> ExactRepair::cheapest_change(const IntervalState& s
 
 bool ExactRepair::relieve(IntervalState& state, Random& random) {
   state.plan = repair_.evaluate(state.decisions);
+  hold_lost(state);
+  if (!state.plan.lost.empty()) return false;
   for (int escapes = 0; escapes < kMaxEscapes && !effort_.exhausted();) {
     if (state.plan.peak_bytes <= budget_) return state.plan.fits;
     if (repair_.runs_away(state.plan) || repair_.far_beyond_the_cap(state.plan)) return false;
@@ -185,7 +226,8 @@ bool ExactRepair::relieve(IntervalState& state, Random& random) {
     ++escapes;
     if (changes.empty()) continue;
     const std::int64_t chosen = random.between(0, std::ssize(changes) - 1);
-    state = with_change(state, changes[static_cast<std::size_t>(chosen)]);
+    next = with_change(state, changes[static_cast<std::size_t>(chosen)]);
+    if (next->plan.lost.empty()) state = std::move(*next);
   }
   return false;
 }
@@ -275,7 +317,7 @@ bool ExactRepair::try_other_holdings(IntervalState& state, IntervalId g, Random&
   // Within the budget, to drop or to move a value adds cost, unless it shortens a stall.
   const bool moves = !state.plan.steps.empty();
   if (present == Holding::kHeld && !(moves && random.chance(kBlindTrialProbability))) return false;
-  const bool leaves = !space_.model.last(g) && interval.end - interval.begin > 1;
+  const bool leaves = space_.model.ends_with_read(g) && interval.end - interval.begin > 1;
   const bool droppable = space_.model.droppable(g);
   const auto possible = [&](Holding other) {
     switch (other) {
@@ -296,6 +338,20 @@ bool ExactRepair::try_other_holdings(IntervalState& state, IntervalId g, Random&
     if (other == present || !possible(other)) continue;
     Decisions decisions = state.decisions;
     decisions[g] = other;
+    better |= try_instead(state, std::move(decisions));
+  }
+  return better || try_other_returns(state, g);
+}
+
+bool ExactRepair::try_other_returns(IntervalState& state, IntervalId g) {
+  const ReuseInterval& interval = space_.model.interval(g);
+  bool better = false;
+  if (is_resident(state.decisions[g])) return better;
+  for (const std::uint32_t stage : return_stages(g, interval.begin)) {
+    Decisions decisions = state.decisions;
+    decisions.remove_early_runs_if(
+        [&](const EarlyRun& run) { return run.tensor == interval.tensor; });
+    decisions.add(EarlyRun{stage, interval.tensor});
     better |= try_instead(state, std::move(decisions));
   }
   return better;

@@ -34,17 +34,22 @@ class ExactRepair {
     Holding holding = Holding::kDropped;
     std::optional<EarlyDrop> early_drop;  // instead
     std::uint32_t wanted = 0;             // the stage of its next use
+    std::optional<EarlyRun> early_run;    // with it: an output comes back before it is awaited
 
     void apply(Decisions& decisions) const;
   };
 
   std::uint32_t position_over_budget(const IntervalPlan& plan, Random& random) const;
   std::vector<Change> changes_at(std::uint32_t position, const IntervalState& state) const;
-  void add_changes(TensorId t, std::uint32_t touched, std::uint32_t wanted,
-                   const Decisions& decisions, std::vector<Change>& changes) const;
+  void add_changes(TensorId t, std::uint32_t touched, std::uint32_t position_stage,
+                   std::uint32_t wanted, const Decisions& decisions,
+                   std::vector<Change>& changes) const;
   std::optional<IntervalState> cheapest_change(const IntervalState& state,
                                                std::span<const Change> changes, Random& random);
   IntervalState with_change(const IntervalState& state, const Change& change);
+  std::vector<std::uint32_t> return_stages(IntervalId g, std::uint32_t after) const;
+  bool try_other_returns(IntervalState& state, IntervalId g);
+  void hold_lost(IntervalState& state);
   double overflow(const IntervalPlan& plan) const;
   bool try_other_holdings(IntervalState& state, IntervalId g, Random& random);
   bool try_without(IntervalState& state, const EarlyDrop& drop, Random& random);

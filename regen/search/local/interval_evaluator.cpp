@@ -122,7 +122,7 @@ double cost_of_steps(const Graph& graph, const std::vector<Step>& steps) {
 void price(const IntervalSpace& space, bool moves, Bytes budget, IntervalPlan& plan) {
   const Problem& problem = space.problem;
   plan.cost = cost_of_runs(space, plan);
-  plan.fits = plan.peak_bytes <= budget;
+  plan.fits = plan.peak_bytes <= budget && plan.lost.empty();
   if (!plan.fits) return;
   if (moves) {
     const auto simulation = simulate(space.graph, {.steps = plan.steps}, {.link = problem.link});
@@ -164,6 +164,7 @@ IntervalSpace::IntervalSpace(const Problem& posed)
     const bool over = resting.rests(interval.tensor) && interval.begin < turn.index() &&
                       turn.index() <= interval.end;
     if (over) over_turn.push_back(g);
+    if (!model.ends_with_read(g)) continue;
     movable.push_back(g);
     const double span = static_cast<double>(length) / static_cast<double>(graph.num_ops());
     movable_before.push_back(movable_before.back() + bytes * (over ? 1 : span));
@@ -182,7 +183,8 @@ IntervalPlan evaluate(const IntervalSpace& space, const Decisions& decisions, By
   IntervalSequence sequence = space.model.sequence(decisions);
   IntervalPlan plan{.ops = std::move(sequence.ops),
                     .stage = std::move(sequence.stage),
-                    .returned = std::move(sequence.returned)};
+                    .returned = std::move(sequence.returned),
+                    .lost = std::move(sequence.lost)};
   const bool moves = space.problem.link.can_move() && !sequence.absences.empty();
   if (!moves && !space.overwrites) {
     count_bytes_of_ops(space, plan);

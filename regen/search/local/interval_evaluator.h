@@ -21,6 +21,7 @@ struct IntervalPlan {
   std::vector<Bytes> stage_bytes;    // the most in use while each op, or what it needs again, runs
   std::vector<std::uint32_t> worst;  // by stage: the position with these bytes
   std::vector<std::uint32_t> returned;  // IntervalSequence::returned
+  std::vector<TensorId> lost;           // IntervalSequence::lost; a plan with some never fits
 };
 
 std::vector<Step> steps_of(const Graph& graph, const IntervalPlan& plan);

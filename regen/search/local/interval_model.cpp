@@ -40,9 +40,7 @@ void Decisions::remove(const EarlyRun& run) {
 }
 
 IntervalModel::IntervalModel(const Graph& graph, bool gradients_again)
-    : graph_(graph),
-      repeatable_(repeatable_ops(graph, /*forward_only=*/!gradients_again)),
-      variant_(graph.num_ops()) {
+    : graph_(graph), last_rerun_(graph.num_ops(), 0), variant_(graph.num_ops()) {
   std::vector<TensorId> planned;
   const auto without_fixed = [&](std::span<const TensorId> tensors) {
     planned.clear();
@@ -56,27 +54,74 @@ IntervalModel::IntervalModel(const Graph& graph, bool gradients_again)
     reads_.append_row(without_fixed(graph.reads(variant_[op])));
     makes_.append_row(without_fixed(graph.makes(variant_[op])));
   }
+  find_last_reruns(gradients_again);
+  find_awaited_outputs();
   // The ops that use each tensor in the variant that is run, ascending.
   IdVector<TensorId, std::vector<std::uint32_t>> uses(graph.num_tensors());
+  IdVector<TensorId, char> awaited(graph.num_tensors(), 0);
   for (OpId op : graph.ops()) {
     const auto index = static_cast<std::uint32_t>(op.index());
     for (TensorId t : reads_[op]) uses[t].push_back(index);
     for (TensorId t : makes_[op]) uses[t].push_back(index);
+    for (TensorId t : awaits_[op]) {
+      uses[t].push_back(index);
+      awaited[t] = 1;
+    }
   }
-  const auto end = static_cast<std::uint32_t>(graph.num_ops());
   first_ = IdVector<TensorId, std::uint32_t>(graph.num_tensors() + 1, 0);
   for (TensorId t : graph.tensors()) {
     first_[t] = static_cast<std::uint32_t>(intervals_.size());
-    for (std::size_t i = 0; i < uses[t].size(); ++i) {
-      intervals_.push_back({t, uses[t][i], i + 1 < uses[t].size() ? uses[t][i + 1] : end});
-      const bool stays = i + 1 == uses[t].size() && graph.kind(t) == TensorKind::kOutput;
-      droppable_.push_back(repeatable_[graph.producer(t)] && !stays);
-    }
+    add_intervals(t, uses[t], awaited[t] != 0);
   }
   first_[TensorId(graph.num_tensors())] = static_cast<std::uint32_t>(intervals_.size());
   for (const ReuseInterval& interval : intervals_) ends_.push_back(interval.end);
   identity_.resize(intervals_.size());
   std::iota(identity_.begin(), identity_.end(), IntervalId{0});
+}
+
+void IntervalModel::add_intervals(TensorId t, const std::vector<std::uint32_t>& uses,
+                                  bool awaited) {
+  const auto end = static_cast<std::uint32_t>(graph_.num_ops());
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    const bool last = i + 1 == uses.size();
+    intervals_.push_back({t, uses[i], last ? end : uses[i + 1]});
+    const bool stays = last && graph_.kind(t) == TensorKind::kOutput;
+    // After the last use, a value is of use in re-runs only, as long as its maker may run again.
+    const std::uint32_t needed = last ? uses[i] + 1 : uses[i + 1];
+    droppable_.push_back(!stays && repeatable(graph_.producer(t), needed));
+    ends_with_read_.push_back(!last && !(awaited && i + 2 == uses.size()));
+  }
+}
+
+void IntervalModel::find_last_reruns(bool gradients_again) {
+  const IdVector<OpId, std::size_t> changes = first_changes(graph_);
+  const std::size_t last_op = graph_.num_ops() - 1;
+  for (OpId op : graph_.ops()) {
+    const bool allowed = gradients_again || graph_.phase(op) == Phase::kForward;
+    if (!allowed || !graph_.recomputable(op)) continue;
+    last_rerun_[op] = static_cast<std::uint32_t>(std::min(changes[op], last_op));
+  }
+  // An op that destroys its input needs it made once more.
+  for (OpId op : graph_.ops()) {
+    const TensorId overwritten = graph_.overwrites(variant_[op]);
+    if (!overwritten.valid()) continue;
+    last_rerun_[op] = std::min(last_rerun_[op], last_rerun_[graph_.producer(overwritten)]);
+  }
+}
+
+void IntervalModel::find_awaited_outputs() {
+  IdVector<TensorId, std::uint32_t> last_use(graph_.num_tensors(), 0);
+  std::vector<std::pair<OpId, TensorId>> awaited;
+  for (OpId op : graph_.ops()) {
+    for (TensorId t : reads_[op]) last_use[t] = static_cast<std::uint32_t>(op.index());
+    for (TensorId t : makes_[op]) last_use[t] = static_cast<std::uint32_t>(op.index());
+  }
+  for (TensorId t : graph_.tensors()) {
+    if (graph_.fixed(t) || graph_.kind(t) != TensorKind::kOutput || graph_.bytes(t) == 0) continue;
+    const std::uint32_t stage = last_rerun_[graph_.producer(t)];
+    if (stage > last_use[t] + 1) awaited.emplace_back(OpId(stage), t);
+  }
+  awaits_ = Csr<OpId, TensorId>::from_pairs(graph_.num_ops(), awaited);
 }
 
 std::span<const IntervalId> IntervalModel::intervals_of(TensorId t) const {
@@ -133,6 +178,7 @@ class IntervalModel::Walk {
 
  private:
   void stage(OpId op) {
+    stage_ = static_cast<std::uint32_t>(op.index());
     for (; next_drop_ != decisions_.early_drops().end() && next_drop_->stage <= op.index();
          ++next_drop_) {
       if (model_.droppable(current_[next_drop_->tensor])) available_[next_drop_->tensor] = 0;
@@ -144,6 +190,7 @@ class IntervalModel::Walk {
     }
     append(op, op);
     for (TensorId t : model_.reads_[op]) enter_next_interval(t);
+    for (TensorId t : model_.awaits_[op]) enter_next_interval(t);
     for (TensorId t : model_.makes_[op]) enter_interval(t);
     for (OpId again : missing_) {
       for (TensorId t : model_.makes_[again]) drop_if_unwanted(t);
@@ -195,6 +242,7 @@ class IntervalModel::Walk {
     ++round_;
     missing_.clear();
     visit(op);
+    for (TensorId t : model_.awaits_[op]) want(t);
     for (; next_run_ != decisions_.early_runs().end() && next_run_->stage <= op.index();
          ++next_run_) {
       if (is_made(next_run_->tensor, op)) want(next_run_->tensor);
@@ -211,10 +259,11 @@ class IntervalModel::Walk {
     if (mark_[maker] == round_) return;
     mark_[maker] = round_;
     missing_.push_back(maker);
+    if (!model_.repeatable(maker, stage_)) result_.lost.push_back(t);
   }
   // Whether its maker ran before the op, and may run again.
   bool is_made(TensorId t, OpId op) const {
-    return graph_.producer(t) < op && model_.repeatable(graph_.producer(t));
+    return graph_.producer(t) < op && model_.repeatable(graph_.producer(t), stage_);
   }
 
   const IntervalModel& model_;
@@ -228,6 +277,7 @@ class IntervalModel::Walk {
   IdVector<TensorId, std::size_t> touched_;  // the position of its last use
   IdVector<OpId, std::uint32_t> mark_;
   std::uint32_t round_ = 0;
+  std::uint32_t stage_ = 0;
   std::vector<OpId> missing_;
   IntervalSequence result_;
 };
@@ -318,6 +368,8 @@ class IntervalModel::PlanReader {
     } else {
       decisions_.add(EarlyDrop{touched_[t] + 1, t});
     }
+    const bool awaited = !model_.ends_with_read(g) && !model_.last(g);
+    if (awaited && stage_ < model_.interval(g).end) decisions_.add(EarlyRun{stage_, t});
   }
 
   const IntervalModel& model_;

@@ -12,6 +12,12 @@
 // use by a re-run. It concerns re-runs only: holding a value there is useful where larger values are
 // cheap to make from it.
 //
+// An op may run again until something that it reads is changed, by an update. An interval that ends
+// later cannot be dropped. An output is awaited by the last op before which its maker may run again:
+// until then it may be absent like a value that this op reads; from then on it is held. A value that
+// is missing for a re-run when its own maker may no longer run is *lost*: such decisions have no
+// valid sequence.
+//
 // An early run recomputes a value some stages before it is read. It takes bytes for longer and saves
 // no run; it pays where an op would otherwise wait for a copy.
 //
@@ -108,6 +114,7 @@ struct IntervalSequence {
   // By interval: the op for which the value is recomputed; the interval's end if it is not.
   std::vector<std::uint32_t> returned;
   std::vector<Absence> absences;  // of moved values
+  std::vector<TensorId> lost;
 };
 
 class IntervalModel {
@@ -119,7 +126,10 @@ class IntervalModel {
   std::size_t size() const { return intervals_.size(); }
   const ReuseInterval& interval(IntervalId g) const { return intervals_[g]; }
   bool last(IntervalId g) const { return ends_[g] == graph_.num_ops(); }
-  bool repeatable(OpId op) const { return repeatable_[op] != 0; }
+  // Whether the op may run again in the stage of a later op.
+  bool repeatable(OpId op, std::uint32_t stage) const { return stage <= last_rerun_[op]; }
+  // The last stage in which it may; 0 if there is none.
+  std::uint32_t last_rerun(OpId op) const { return last_rerun_[op]; }
   // Whether its value may be recomputed at the end of the interval.
   bool droppable(IntervalId g) const { return droppable_[g] != 0; }
   std::span<const IntervalId> intervals_of(TensorId t) const;
@@ -133,27 +143,37 @@ class IntervalModel {
   Decisions keep_nothing_longer() const;
   IntervalSequence sequence(const Decisions& decisions) const;
   // Reads the decisions off a plan; nothing if its first runs are in another order. Early runs are
-  // read where something moves: elsewhere a value is better recomputed when it is read.
+  // read for outputs, and where something moves: elsewhere a value is better recomputed when it is
+  // read.
   std::optional<Decisions> read_plan(const Plan& plan) const;
   // The variant in which an op runs, and what it reads and makes that is not fixed.
   VariantId variant(OpId op) const { return variant_[op]; }
   std::span<const TensorId> reads(OpId op) const { return reads_[op]; }
   std::span<const TensorId> makes(OpId op) const { return makes_[op]; }
+  // The outputs that must be on the device from this op on.
+  std::span<const TensorId> awaits(OpId op) const { return awaits_[op]; }
+  // Whether the op at the interval's end reads the value. A copy is fetched for a reader only.
+  bool ends_with_read(IntervalId g) const { return ends_with_read_[g] != 0; }
 
  private:
   class Walk;
   class PlanReader;
 
+  void find_last_reruns(bool gradients_again);
+  void find_awaited_outputs();
+  void add_intervals(TensorId t, const std::vector<std::uint32_t>& uses, bool awaited);
+
   const Graph& graph_;
-  IdVector<OpId, char> repeatable_;
+  IdVector<OpId, std::uint32_t> last_rerun_;  // the last stage in which an op may run again, or 0
   IdVector<OpId, VariantId> variant_;
   bool overwrites_ = false;  // some op runs in a variant that overwrites what it reads
-  Csr<OpId, TensorId> reads_, makes_;
+  Csr<OpId, TensorId> reads_, makes_, awaits_;
   std::vector<ReuseInterval> intervals_;  // in the order of tensors, then of time
   std::vector<std::uint32_t> ends_;
   std::vector<IntervalId> identity_;
   IdVector<TensorId, std::uint32_t> first_;  // the number of tensors + 1 entries
   std::vector<char> droppable_;
+  std::vector<char> ends_with_read_;
 };
 
 }  // namespace regen::search

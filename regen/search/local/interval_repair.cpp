@@ -17,6 +17,8 @@ constexpr std::size_t kMaxRunsPerOp = 15;
 constexpr int kMaxPriceDepth = 10;
 // An interval with a price that has grown by more than this factor goes back into the queue.
 constexpr double kRequeuePriceFactor = 1.5;
+// The price of a re-run that is not possible; finite, so that scores can be compared.
+constexpr double kNever = 1e100;
 
 }  // namespace
 
@@ -312,6 +314,7 @@ double IntervalRepair::rerun_price(OpId op, std::uint32_t at, const Decisions& d
                                    int depth) {
   if (mark_[op] == round_) return 0;
   mark_[op] = round_;
+  if (!space_.model.repeatable(op, at)) return kNever;
   const VariantId variant = base_variant(space_.graph, op);
   double price = space_.graph.rerun_cost(variant);
   if (depth == kMaxPriceDepth) return price;

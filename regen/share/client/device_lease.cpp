@@ -179,8 +179,9 @@ void DeviceLease::confirm(Bytes used) {
 Bytes DeviceLease::make_room(Depth depth) {
   if (memory_ == nullptr || ending_) return client_.spec().held_bytes;
   away_ = true;
-  ++rooms_;
-  return memory_->make_room(depth);
+  const Bytes left = memory_->make_room(depth);
+  ++rooms_;  // afterwards: who sees the count also sees what became of the request
+  return left;
 }
 
 Status DeviceLease::come_back() {
