@@ -33,21 +33,22 @@ constexpr std::size_t kFewChoices = 64;
 constexpr std::size_t kFewOps = 60;
 constexpr std::size_t kPlannedChoices = 8;
 // Of what is left when it is their turn.
-constexpr double kBaseShare = 0.5;    // what all other planners take
+constexpr double kBaseShare = 0.3;    // what all other planners take
 constexpr double kOnlyShare = 0.6;    // the same, where nothing else can be taken
-constexpr double kQuickShare = 0.3;   // choosing by quick plans
-constexpr double kChosenShare = 0.5;  // planning what they chose
-constexpr double kMonetShare = 0.6;
+constexpr double kQuickShare = 0.2;   // choosing by quick plans
+constexpr double kChosenShare = 0.3;  // planning what they chose
+constexpr double kMonetShare = 0.3;
 constexpr double kBoundShare = 0.1;
 // Beyond these it finds nothing in time.
 constexpr std::size_t kMostMonetOps = 500;
 // Ops that change their implementation at once, at most, in a random change.
 constexpr std::int64_t kMostChangedTogether = 3;
 // A changed choice is searched further if its starts cost at most so many times the best plan.
-constexpr double kWorthSearching = 1.1;
+constexpr double kWorthSearching = 1.3;
 constexpr std::int64_t kSearchWork = 20'000;  // of one such search; milliseconds on a small graph
 // Changes in a row without a better plan end the search over choices.
 constexpr int kMostFruitless = 500;
+constexpr int kMostKnown = 1'000;  // and so many that were tried before
 constexpr std::int64_t kMaxSeed = 1'000'000'000;
 
 class ImplementationPlans {
@@ -161,20 +162,28 @@ class ImplementationPlans {
       if (all_.of(op).size() > 1) ops.push_back(op);
     }
     Random random(problem_.options.seed);
-    for (int fruitless = 0; !ops.empty() && fruitless < kMostFruitless && can_go_on();
-         ++fruitless) {
-      ChosenImplementations changed = best_choice_;
-      for (std::int64_t i = random.between(1, kMostChangedTogether); i > 0; --i) {
-        const OpId op = ops[static_cast<std::size_t>(random.between(0, std::ssize(ops) - 1))];
-        changed[op] = static_cast<std::size_t>(random.between(0, std::ssize(all_.of(op)) - 1));
-      }
-      if (!all_.settle(changed) || std::ranges::find(tried_, changed) != tried_.end()) continue;
+    for (int fruitless = 0, known = 0;
+         !ops.empty() && fruitless < kMostFruitless && known < kMostKnown && can_go_on();) {
+      const ChosenImplementations changed = randomly_changed(ops, random);
+      ++known;
+      if (std::ranges::find(tried_, changed) != tried_.end()) continue;
       tried_.push_back(changed);
+      known = 0;
       const double before = cost();
       REGEN_TRY(search_shortly(changed, random));
-      if (clearly_below(cost(), before)) fruitless = 0;
+      fruitless = clearly_below(cost(), before) ? 0 : fruitless + 1;
     }
     return {};
+  }
+
+  // The choice of the best plan where that cannot be changed as it was to be.
+  ChosenImplementations randomly_changed(const std::vector<OpId>& ops, Random& random) const {
+    ChosenImplementations changed = best_choice_;
+    for (std::int64_t i = random.between(1, kMostChangedTogether); i > 0; --i) {
+      const OpId op = ops[static_cast<std::size_t>(random.between(0, std::ssize(ops) - 1))];
+      changed[op] = static_cast<std::size_t>(random.between(0, std::ssize(all_.of(op)) - 1));
+    }
+    return all_.settle(changed) ? changed : best_choice_;
   }
 
   bool can_go_on() const { return !nothing_better() && !effort_.exhausted(); }
@@ -189,12 +198,13 @@ class ImplementationPlans {
     search::LocalSearch search(inner, effort_);
     search.start_in_blocks();
     search.start(/*give_up=*/true);
-    search.start_exactly(static_cast<std::uint64_t>(random.between(0, kMaxSeed)));
+    const auto seed = static_cast<std::uint64_t>(random.between(0, kMaxSeed));
+    const auto is_promising = [&] {
+      return search.best() && search.best()->cost <= kWorthSearching * cost();
+    };
+    if (is_promising() || !search.best()) search.start_exactly(seed);
+    if (is_promising()) search.improve(seed, bound_, {.most = {.work = kSearchWork}});
     if (!search.best()) return {};
-    if (search.best()->cost <= kWorthSearching * cost()) {
-      search.improve(static_cast<std::uint64_t>(random.between(0, kMaxSeed)), bound_,
-                     {.most = {.work = kSearchWork}});
-    }
     REGEN_ASSIGN(const bool better, offer(view.original(search.best_plan()), "local search"));
     if (better) best_choice_ = chosen;
     return {};
