@@ -132,13 +132,19 @@ TEST(IntervalModel, AnEarlyRunIsReadOffAPlanThatMoves) {
 TEST(IntervalModel, AnyDecisionsGiveAValidPlanThatCanBeReadBack) {
   int plans = 0;
   int equal = 0;
+  int lost = 0;
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
     Random random(seed);
     const Graph graph = testing::random_training_graph(random, {.max_layers = 8});
     if (!check_sequences_possible(graph).ok()) continue;
     const IntervalModel model(graph);
     const Decisions decisions = random_decisions(model, graph, random);
-    const Plan plan = plan_from_sequence(graph, model.sequence(decisions).ops);
+    const IntervalSequence sequence = model.sequence(decisions);
+    const Plan plan = plan_from_sequence(graph, sequence.ops);
+    if (!sequence.lost.empty()) {
+      lost += !validate(graph, plan, {}).ok();
+      continue;
+    }
     const auto valid = validate(graph, plan, {});
     ASSERT_TRUE(valid.ok()) << "seed " << seed << ": " << valid.error().message;
     ++plans;
@@ -150,7 +156,8 @@ TEST(IntervalModel, AnyDecisionsGiveAValidPlanThatCanBeReadBack) {
     // Variants that overwrite inputs are chosen for the sequence, not read from the plan.
     equal += again->cost == first->cost && again->peak_bytes == first->peak_bytes;
   }
-  EXPECT_GT(plans, 1500);
+  EXPECT_GT(plans, 1000);
+  EXPECT_GT(lost, 10) << "and what is lost has no valid plan";
   EXPECT_GT(equal, plans * 95 / 100);
 }
 

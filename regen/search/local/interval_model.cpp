@@ -87,7 +87,7 @@ void IntervalModel::add_intervals(TensorId t, const std::vector<std::uint32_t>& 
     intervals_.push_back({t, uses[i], last ? end : uses[i + 1]});
     const bool stays = last && graph_.kind(t) == TensorKind::kOutput;
     // After the last use, a value is of use in re-runs only, as long as its maker may run again.
-    const std::uint32_t needed = last ? uses[i] + 1 : uses[i + 1];
+    const std::uint32_t needed = last ? std::min(uses[i] + 1, end - 1) : uses[i + 1];
     droppable_.push_back(!stays && repeatable(graph_.producer(t), needed));
     ends_with_read_.push_back(!last && !(awaited && i + 2 == uses.size()));
   }
