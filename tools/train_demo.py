@@ -2,6 +2,7 @@
 
 import copy
 import pathlib
+import statistics
 import sys
 import time
 
@@ -20,13 +21,15 @@ SHARE = 1 / 3
 
 
 def measured(step, batches):
-    """Losses, seconds for a step and the peak of everything torch and regen took meanwhile."""
+    """Losses, seconds of a step (the median: libraries start up in the first) and the peak of everything torch and regen took."""
     _runtime.reset_memory_peak("cpu")
-    losses, begin = [], time.perf_counter()
+    losses, seconds = [], []
     for batch in batches:
         torch.manual_seed(0)
+        begin = time.perf_counter()
         losses.append(step(*batch))
-    return losses, (time.perf_counter() - begin) / len(batches), _runtime.memory_use("cpu")["allocated_peak"]
+        seconds.append(time.perf_counter() - begin)
+    return losses, statistics.median(seconds), _runtime.memory_use("cpu")["allocated_peak"]
 
 
 def plain_step(model, loss_fn, optimizer):

@@ -63,7 +63,10 @@ def test_a_rank_without_room_keeps_all_from_the_better_plan(results):
 def test_ranks_whose_callers_hold_different_bytes_plan_together_again(results):
     unequal = results["unequal_callers"]
     before, first, *later = unequal["hashes"]
-    assert before[0] == before[1] and first[0] == before[0] != first[1]  # rank 1 had to, alone
+    # Before the first step a rank plans alone, and only where the first plan has no room beside what its caller holds. Rank 1 has to;
+    # for rank 0 it depends on the plan, and that on measured times.
+    assert before[0] == before[1] and unequal["too_large"][1]
+    assert [now != then for now, then in zip(first, before)] == unequal["too_large"]
     assert unequal["bytes"][0][0] < unequal["bytes"][0][1] and all(a == b for a, b in unequal["bytes"][1:])
     assert all(a == b for a, b in later)
     assert unequal["fits"] == [True, True] and unequal["equal"] == [True, True]

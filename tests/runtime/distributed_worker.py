@@ -178,13 +178,15 @@ def test_unequal_callers():
     plan = wrapped.regen.active.session
     if dist.get_rank() == 1:
         plan.caller.note(1_500_000)  # more than is ever measured
-    hashes, bytes_ = [everywhere(plan.hash)], []
+    hashes, bytes_, too_large = [everywhere(plan.hash)], [], []
+    first_peak = plan.predicted_peak - plan.caller_bytes
     for step in range(3):
         one_step(planned, optimizer, step)
+        too_large.append(everywhere(first_peak > plan.budget))
         hashes.append(everywhere(plan.hash))
         bytes_.append(everywhere(plan.caller.bytes))
     return {"equal": as_plain(planned, 3, 4), "hashes": hashes, "bytes": bytes_,
-            "fits": everywhere(plan.fits)}
+            "too_large": too_large[0], "fits": everywhere(plan.fits)}
 
 
 def test_different_models():
