@@ -225,9 +225,14 @@ def test_a_log_that_nobody_reads_does_not_stop_the_daemon(daemon):
     assert daemon.stop() == 0
 
 
+def hears_ctrl_c():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_watch_shows_again_until_ctrl_c(daemon):
     command = [str(BINARY), "share", "status", "--socket", daemon.socket, "--watch", "--interval", "0.05"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watch:
+    # Whoever runs the tests in the background has it ignored, which programs inherit.
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=hears_ctrl_c) as watch:
         for _ in range(4):  # two devices, twice
             assert "admitted" in watch.stdout.readline()
         watch.send_signal(signal.SIGINT)
