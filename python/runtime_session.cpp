@@ -171,6 +171,16 @@ void RuntimeSession::run(std::size_t part) {
   check(status);
 }
 
+bool RuntimeSession::foresee_more() {
+  Result<bool> more = false;
+  {
+    const py::gil_scoped_release unlocked;
+    more = session_->foresee_more();
+  }
+  warn();
+  return value_or_raise(std::move(more));
+}
+
 Status RuntimeSession::run_as_job(std::size_t part) {
   share::DeviceLease::Run run(*job_);
   REGEN_TRY(run.begin());

@@ -75,6 +75,8 @@ class RuntimeSession {
   void set_gate(std::shared_ptr<Gate> gate, double quantum_seconds);
   void bind(const std::vector<std::tuple<std::size_t, at::Tensor, std::int64_t>>& tensors);
   void run(std::size_t part);
+  // Session::foresee_more().
+  bool foresee_more();
   Bytes spill();
   void restore();
 

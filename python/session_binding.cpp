@@ -284,6 +284,7 @@ void bind_running(Class& type) {
       .def_property_readonly("num_parts", [](Self& s) { return s.executor().num_parts(); })
       .def("results_of", [](Self& s, std::size_t part) { return s.executor().results_of(part); })
       .def("run", &Self::run)
+      .def("foresee_more", &Self::foresee_more)
       .def("result", [](Self& s, std::size_t index) { return s.executor().result(index); })
       .def("forget", [](Self& s) { s.executor().forget(); })
       .def("memory", [](Self& s) { return s.running().memory(); })

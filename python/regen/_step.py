@@ -255,12 +255,8 @@ class ShapedStep:
     def run(self, flat: list[Any]) -> torch.Tensor:
         """Inside a hold. `flat`: the program's inputs."""
         step = self.session
-        self.bindings.bind(step, flat)
-        if self.captured.program["scalars"]:
-            step.set_scalars(self.captured.scalars(self.optimizer))
         self.steps += 1
-        self.meter.begin(self.present + self.memory.arena_bytes + self.memory.generator_bytes, self.memory.arena_bytes)
-        step.run(0)
+        step.run_first(lambda: self.begin(flat), self.make_ready)
         self.captured.advance(self.optimizer)
         if self.captured.program["scalars"]:
             self.captured.scalars(self.optimizer)  # most likely the next step's: found while the device works
@@ -269,6 +265,14 @@ class ShapedStep:
             self.captured.assign(self.model, results, flat)
         self.meter.end()
         return results[self.captured.output_results[0]]
+
+
+    def begin(self, flat: list[Any]) -> None:
+        """Tensors and numbers of the coming step."""
+        self.bindings.bind(self.session, flat)
+        if self.captured.program["scalars"]:
+            self.session.set_scalars(self.captured.scalars(self.optimizer))
+        self.meter.begin(self.present + self.memory.arena_bytes + self.memory.generator_bytes, self.memory.arena_bytes)
 
 
 class OptimizerState:

@@ -1,6 +1,7 @@
 #include "regen/session/session.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "regen/base/file.h"
@@ -108,6 +109,18 @@ Result<std::optional<Bytes>> Session::budget() const {
   REGEN_ASSIGN(std::optional<Bytes> bytes, gross_budget());
   if (bytes) *bytes -= caller_bytes_;
   return bytes;
+}
+
+void Session::set_caller_bytes(Bytes bytes) {
+  caller_bytes_ = bytes;
+  if (compiled_) compiled_->executor().set_beside(beside());
+}
+
+// Bytes of the budget that neither the plan nor the caller takes.
+Bytes Session::beside() const {
+  const auto most = gross_budget();
+  if (!most.ok()) return 0;
+  return std::max<Bytes>(0, most->value_or(kMaxBytes) - predicted_peak());
 }
 
 Result<bool> Session::fits() const {
@@ -290,11 +303,36 @@ Status Session::compile() {
   if (!planned_) return bad_input("there is no plan to compile");
   REGEN_ASSIGN(CompiledStep step, planned_->compile({.debug = settings_.debug,
                                                      .releasable = settings_.releasable,
+                                                     .beside = beside(),
                                                      .memory = surroundings_.memory}));
   compiled_.emplace(std::move(step));
   if (gate_) compiled_->executor().set_gate(gate_, quantum_seconds_);
   confirm();
   return {};
+}
+
+Result<bool> Session::foresee_more() {
+  if (!compiled_ || !compiled_->executor().shortage()) return false;
+  const execute::Shortage shortage = *compiled_->executor().shortage();
+  REGEN_ASSIGN(RecordedStep grown, recorded_.with_scratch(shortage.node, shortage.requests));
+  stop_search();
+  release();
+  // Should there be no such plan, the next step tries again with what there was.
+  RecordedStep recorded = std::exchange(recorded_, std::move(grown));
+  auto planned = std::exchange(planned_, std::nullopt);
+  auto curve = std::exchange(curve_, std::nullopt);
+  std::string planned_for = std::exchange(planned_for_, "");
+  Status made = make_curve();
+  if (made.ok()) made = plan();
+  if (made.ok()) return true;
+  const std::string name = recorded_.program().nodes[shortage.node].name;
+  recorded_ = std::move(recorded);
+  planned_ = std::move(planned);
+  curve_ = std::move(curve);
+  planned_for_ = std::move(planned_for);
+  const Bytes more = std::accumulate(shortage.requests.begin(), shortage.requests.end(), Bytes{0});
+  return Error{made.error().code, "'" + name + "' asks for " + format_bytes(more) +
+                                      " more than when it was recorded; " + made.error().message};
 }
 
 void Session::release() {

@@ -70,7 +70,7 @@ class Session {
   // What a caller holds beside the step: loss, optimizer, buckets. It is part of the budget, not of
   // the plan.
   Bytes caller_bytes() const { return caller_bytes_; }
-  void set_caller_bytes(Bytes bytes) { caller_bytes_ = bytes; }
+  void set_caller_bytes(Bytes bytes);
   // Of which a budget may be a fraction, without the caller's bytes.
   Bytes fraction_base() const { return fraction_base_; }
   // With what the caller holds, and without it: for the plan. Absent: no limit.
@@ -114,6 +114,10 @@ class Session {
   Status compile();
   bool compiled() const { return compiled_.has_value(); }
   CompiledStep& running() { return *compiled_; }
+  // After the first part of a step failed for want of bytes that an operator's recording did not
+  // foresee, and nothing has changed: that operator's memory is part of the plan from now on, which
+  // is made again and waits to be compiled. False: the part failed for another reason.
+  Result<bool> foresee_more();
   // Gives the arena back.
   void release();
   // Runs ask the gate before each quantum of work; null: never. Not while one is under way.
@@ -148,6 +152,7 @@ class Session {
  private:
   Session(RecordedStep recorded, Settings settings, Surroundings surroundings);
   Status make_curve();
+  Bytes beside() const;
   Result<std::optional<Bytes>> host_budget() const;
   Result<PlanKey> key() const;
   const search::Registry& registry() const;

@@ -72,6 +72,49 @@ TEST_F(Placement, AnUnforeseenSizeComesFromTheReserveAndTheRestIsServedAsPlanned
   EXPECT_EQ(reserve_.peak_bytes(), 384);
 }
 
+TEST_F(Placement, ARequestOutOfTurnGetsTheSlotOfItsSize) {
+  auto scope = enter();
+  scope.serve(two_, "aten::swapped");
+  const auto b = bytes(200);
+  const auto a = bytes(100);
+  EXPECT_EQ(scope.finish(), 0u);
+  EXPECT_EQ(address(a), arena_.at(1024));
+  EXPECT_EQ(address(b), arena_.at(0));
+}
+
+// The first slot lies over an input: a request that comes for it too early would destroy that.
+TEST_F(Placement, ASlotOverAnInputIsForItsTurnOnly) {
+  const std::array<PlacedSlot, 2> slots{{{200, arena_.at(1024)}, {100, arena_.at(0), true}}};
+  auto scope = enter();
+  scope.serve(slots, "aten::swapped");
+  EXPECT_TRUE(in_reserve(bytes(100)));
+  EXPECT_EQ(address(bytes(200)), arena_.at(1024));
+  EXPECT_EQ(address(bytes(100)), arena_.at(0));
+  EXPECT_EQ(scope.finish(), 0u);
+  EXPECT_THAT(scope.unforeseen(), ElementsAre(100));
+  EXPECT_FALSE(scope.refused());
+}
+
+TEST_F(Placement, WhenTheReserveIsFullBytesBesideThePlanServe) {
+  auto scope = PlacementScope::enter(c10::kCPU, reserve_, 4096).value();
+  scope.serve({}, "aten::greedy");
+  const auto reserved = bytes(1000);
+  {
+    const auto beside = bytes(3000);
+    EXPECT_FALSE(in_arena(beside));
+    EXPECT_THROW(bytes(2000), c10::OutOfMemoryError);
+    EXPECT_TRUE(scope.refused());
+  }
+  const auto again = bytes(4000);  // what was freed may be had again
+  EXPECT_FALSE(in_arena(again));
+  EXPECT_THROW(bytes(100), c10::OutOfMemoryError);
+  scope.finish();
+  EXPECT_THAT(scope.unforeseen(), ElementsAre(1000, 3000, 2000, 4000, 100));
+  EXPECT_THAT(
+      scope.deviations(),
+      ElementsAre(Deviation{.label = "aten::greedy", .unforeseen = 3, .unforeseen_bytes = 8000}));
+}
+
 TEST_F(Placement, SlotsThatNobodyAsksForAreReported) {
   auto scope = enter();
   scope.serve(two_, "aten::short");

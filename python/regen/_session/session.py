@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+from collections.abc import Callable
 
 import torch
 
@@ -13,7 +14,7 @@ from regen._capture.index_samples import index_samples
 from regen._session.admission import Admission
 from regen._session.budget import EXPECTED, as_budget
 from regen._session.job import job
-from regen.errors import OptionTypeError
+from regen.errors import Error, OptionTypeError
 from regen.options import Link, Options
 
 
@@ -59,6 +60,25 @@ class Session(_runtime.Session):
         """Inside a hold, and between two steps: where the job may use other bytes than before, the plan for those is in use."""
         if self.admission is not None:
             self.follow_limit(self.admission.look())
+
+    def run_first(self, bind: Callable[[], None], make_ready: Callable[[], None]) -> None:
+        """Runs the first part of a step.
+
+        An operator may allocate more than when it was recorded: what a library chooses can depend on contents. Where the budget has no
+        room for that, nothing has changed yet; the operator's memory becomes part of the plan, and the part runs again.
+
+        Args:
+            bind: binds the tensors of this step.
+            make_ready: compiles the new plan.
+        """
+        while True:
+            bind()
+            try:
+                return self.run(0)
+            except Error:
+                if not self.foresee_more():
+                    raise
+                make_ready()
 
     def write_plan(self, path: str | os.PathLike[str]) -> None:
         """The plan in use as a file."""

@@ -15,7 +15,7 @@ from regen._session.measured_step import StepClock
 from regen._session.owned import Bindings, place_of, place_value
 from regen._session.report import PlanReport
 from regen._session.session import Session
-from regen.errors import UsageError
+from regen.errors import Error, UsageError
 from regen.options import Link, Options
 
 # Gradients are handed to autograd when about this many bytes of them are complete, so that DDP's
@@ -188,9 +188,26 @@ class ShapedModule:
     def forward(self, flat):
         if self.caller.is_known():
             self.session.search_beside()
+        self.steps += 1
+        outputs = self.run_forward(flat)
+        self.caller.after_forward(outputs)
+        return self.rebuild(dict(zip(self.captured.output_results, outputs)), flat)
+
+    def run_forward(self, flat: list[Any]) -> tuple[torch.Tensor, ...]:
+        """What the captured passes return, as parts of autograd's graph. See Session.run_first for the second try."""
+        while True:
+            try:
+                return self.chain_of_parts(flat)
+            except Error:
+                if not self.session.foresee_more():
+                    raise
+                self.plan_changed()
+                self.compile()
+
+    def chain_of_parts(self, flat: list[Any]) -> tuple[torch.Tensor, ...]:
+        """Makes a node of autograd's graph for each part of the backward pass; the one nearest to the loss runs the forward pass."""
         step = self.session
         owned = self.bindings.owned.tensors()
-        self.steps += 1
         step.forget()
         inputs = self.bindings.of_inputs(flat)
         step.bind([*self.bindings.owned.bindings(owned), *inputs, *self.bindings.constants])
@@ -200,9 +217,7 @@ class ShapedModule:
         for part in range(len(self.parts) - 1, -1, -1):
             tensors = [place_value(self.grad_places[place]) if kind == "parameter" else flat[place] for _, kind, place in self.parts[part]]
             link = BackwardPart.apply(call, part, link, *tensors)
-        outputs = link if isinstance(link, tuple) else (link,)
-        self.caller.after_forward(outputs)
-        return self.rebuild(dict(zip(self.captured.output_results, outputs)), flat)
+        return link if isinstance(link, tuple) else (link,)
 
     def rebuild(self, results, flat):
         returned = set(self.captured.live_outputs()) & self.bindings.places.keys()

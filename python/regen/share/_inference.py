@@ -170,9 +170,8 @@ class ShapedInference:
     def run(self, flat: list[Any]) -> Any:
         """Inside a hold."""
         step = self.session
-        self.bindings.bind(step, flat)
         with self.on_stream():
-            step.run(0)
+            step.run_first(lambda: self.bindings.bind(step, flat), self.make_ready)
             results = {r: step.result(r) for r in self.captured.output_results}
         if self.captured.assignments:
             self.captured.assign(self.model, results, flat)

@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "regen/execute/placement/allocation_hook.h"
@@ -18,24 +19,25 @@ namespace {
 
 class PlacementHook final : public AllocationHook {
  public:
-  PlacementHook(c10::Device device, Reserve& reserve)
-      : AllocationHook(device), reserve_(&reserve) {}
+  PlacementHook(c10::Device device, Reserve& reserve, Bytes beside)
+      : AllocationHook(device), reserve_(&reserve), beside_(beside) {}
 
   void serve(std::span<const PlacedSlot> slots, std::string_view label, Unforeseen unforeseen) {
     slots_ = slots;
     label_ = label;
-    unforeseen_ = unforeseen;
+    rule_ = unforeseen;
     next_ = 0;
+    taken_.assign(slots.size(), false);
     live_.clear();
+    unforeseen_.clear();
+    refused_ = false;
     set_active(true);
   }
 
   std::size_t finish() {
     set_active(false);
     live_.clear();
-    const auto unasked = static_cast<std::size_t>(
-        std::count_if(slots_.begin() + static_cast<std::ptrdiff_t>(next_), slots_.end(),
-                      [](const PlacedSlot& slot) { return slot.bytes > 0; }));
+    const std::size_t unasked = count_unasked();
     if (unasked > 0) deviation().unasked += unasked;
     slots_ = {};
     next_ = 0;
@@ -44,37 +46,75 @@ class PlacementHook final : public AllocationHook {
 
   Place place(std::size_t bytes) override {
     const auto wanted = static_cast<Bytes>(bytes);
-    if (unforeseen_ == Unforeseen::kReserve) {
-      while (next_ < slots_.size() && slots_[next_].bytes == 0) ++next_;
+    if (rule_ != Unforeseen::kRefuse) {
+      while (next_ < slots_.size() && (slots_[next_].bytes == 0 || taken_[next_])) ++next_;
     }
-    if (next_ == slots_.size() || slots_[next_].bytes != wanted || occupied(slots_[next_])) {
-      return unforeseen(wanted);
-    }
-    const PlacedSlot& slot = slots_[next_++];
-    live_.push_back(slot);
-    return {slot.address, &delete_placed};
+    const std::size_t found = slot_for(wanted);
+    if (found == slots_.size()) return unforeseen(wanted);
+    if (found == next_) ++next_;
+    taken_[found] = true;
+    live_.push_back(slots_[found]);
+    return {slots_[found].address, &delete_placed};
   }
 
   void asked_for_nothing() override {
-    if (unforeseen_ == Unforeseen::kReserve) return;
+    if (rule_ != Unforeseen::kRefuse) return;
     if (next_ == slots_.size() || slots_[next_].bytes != 0) throw_other(0);
     ++next_;
   }
 
-  void forwarded(const void* /*address*/, std::size_t /*bytes*/) override {}
+  void forwarded(const void* address, std::size_t bytes) override {
+    forwarded_.push_back({static_cast<Bytes>(bytes), const_cast<void*>(address)});
+    beside_ -= charged(static_cast<Bytes>(bytes));
+  }
 
   bool freed(const void* address) override {
-    const auto found = std::find_if(live_.rbegin(), live_.rend(),
-                                    [&](const PlacedSlot& s) { return s.address == address; });
-    if (found == live_.rend()) return false;
-    *found = live_.back();
-    live_.pop_back();
-    return true;
+    if (forget(forwarded_, address)) return false;
+    return forget(live_, address).has_value();
   }
 
   const std::vector<Deviation>& deviations() const { return deviations_; }
+  const std::vector<Bytes>& unforeseen() const { return unforeseen_; }
+  bool refused() const { return refused_; }
 
  private:
+  std::size_t count_unasked() const {
+    std::size_t count = 0;
+    for (std::size_t k = 0; k < slots_.size(); ++k) count += slots_[k].bytes > 0 && !taken_[k];
+    return count;
+  }
+
+  // The next slot, or another one of this size that is still to be asked for; none: their number.
+  std::size_t slot_for(Bytes wanted) const {
+    const auto fits = [&](std::size_t k) {
+      return slots_[k].bytes == wanted && !taken_[k] && !occupied(slots_[k]);
+    };
+    if (next_ < slots_.size() && fits(next_)) return next_;
+    if (rule_ == Unforeseen::kRefuse) return slots_.size();
+    for (std::size_t k = 0; k < slots_.size(); ++k) {
+      if (!slots_[k].in_turn && fits(k)) return k;
+    }
+    return slots_.size();
+  }
+
+  // Frees a block that was live; what it was, or nothing.
+  std::optional<PlacedSlot> forget(std::vector<PlacedSlot>& blocks, const void* address) {
+    const auto found = std::find_if(blocks.rbegin(), blocks.rend(),
+                                    [&](const PlacedSlot& s) { return s.address == address; });
+    if (found == blocks.rend()) return std::nullopt;
+    const PlacedSlot block = std::exchange(*found, blocks.back());
+    blocks.pop_back();
+    if (&blocks == &forwarded_ && device().is_cpu()) beside_ += charged(block.bytes);
+    return block;
+  }
+
+  // What a request to torch's own allocator takes from the device. The caching one gives whole pages,
+  // and keeps them: what is freed counts until the scope ends.
+  Bytes charged(Bytes bytes) const {
+    const Bytes page = device().is_cpu() ? 64 : Bytes{2} << 20;
+    return (bytes + page - 1) / page * page;
+  }
+
   static const char* end(const PlacedSlot& slot) {
     return static_cast<const char*>(slot.address) + slot.bytes;
   }
@@ -88,21 +128,24 @@ class PlacementHook final : public AllocationHook {
   }
 
   Place unforeseen(Bytes bytes) {
-    if (unforeseen_ == Unforeseen::kRefuse) throw_other(bytes);
+    if (rule_ == Unforeseen::kRefuse) throw_other(bytes);
+    unforeseen_.push_back(bytes);
     void* address = reserve_->take(bytes);
-    if (address == nullptr) throw_full(bytes);
+    if (address == nullptr && charged(bytes) > beside_) throw_full(bytes);
     Deviation& where = deviation();
     ++where.unforeseen;
     where.unforeseen_bytes += bytes;
-    return {address, &Reserve::release};
+    return {address, address == nullptr ? nullptr : &Reserve::release};
   }
 
-  [[noreturn]] void throw_full(Bytes bytes) const {
+  [[noreturn]] void throw_full(Bytes bytes) {
+    refused_ = true;
     refuse("regen: " + std::string(label_) + " asks for " + format_bytes(bytes) +
-           " that its recording did not foresee, and the reserve of " +
+           " that its recording did not foresee; the reserve of " +
            format_bytes(reserve_->bytes()) + " has no room for it (" +
            format_count(reserve_->live_blocks(), "block") + " of " +
-           format_bytes(reserve_->live_bytes()) + " in use)");
+           format_bytes(reserve_->live_bytes()) + " in use), and the budget leaves " +
+           format_bytes(std::max<Bytes>(0, beside_)) + " beside the plan");
   }
 
   [[noreturn]] void throw_other(Bytes bytes) const {
@@ -120,9 +163,14 @@ class PlacementHook final : public AllocationHook {
   Reserve* reserve_;
   std::span<const PlacedSlot> slots_;
   std::string_view label_;
-  Unforeseen unforeseen_ = Unforeseen::kReserve;
+  Unforeseen rule_ = Unforeseen::kReserve;
   std::size_t next_ = 0;
-  std::vector<PlacedSlot> live_;  // of this call, not freed yet
+  std::vector<bool> taken_;        // slots of this call
+  std::vector<PlacedSlot> live_;   // of this call, not freed yet
+  std::vector<Bytes> unforeseen_;  // requests of this call
+  bool refused_ = false;
+  Bytes beside_ = 0;                   // still to be had from torch's allocator
+  std::vector<PlacedSlot> forwarded_;  // what it gave, not freed yet
   std::vector<Deviation> deviations_;
 };
 
@@ -179,8 +227,8 @@ class RecordingHook final : public AllocationHook {
   std::uint32_t moment_ = 0;
 };
 
-Result<PlacementScope> PlacementScope::enter(c10::Device device, Reserve& reserve) {
-  auto hook = std::make_unique<PlacementHook>(device, reserve);
+Result<PlacementScope> PlacementScope::enter(c10::Device device, Reserve& reserve, Bytes beside) {
+  auto hook = std::make_unique<PlacementHook>(device, reserve, beside);
   REGEN_TRY(enter_hook(*hook));
   return PlacementScope(std::move(hook));
 }
@@ -200,6 +248,12 @@ std::size_t PlacementScope::finish() {
 }
 const std::vector<Deviation>& PlacementScope::deviations() const {
   return hook_->deviations();
+}
+const std::vector<Bytes>& PlacementScope::unforeseen() const {
+  return hook_->unforeseen();
+}
+bool PlacementScope::refused() const {
+  return hook_->refused();
 }
 
 Result<RecordingScope> RecordingScope::enter(c10::Device device) {

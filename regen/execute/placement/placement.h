@@ -34,6 +34,8 @@ namespace regen::execute {
 struct PlacedSlot {
   Bytes bytes = 0;
   void* address = nullptr;
+  // It lies over what the call reads: only the request whose turn it is may have it.
+  bool in_turn = false;
 };
 
 // Where reality was not as recorded, summed up for each label.
@@ -48,7 +50,8 @@ struct Deviation {
 
 // What becomes of a request that is not the next recorded one.
 enum class Unforeseen : std::uint8_t {
-  kReserve,  // the reserve serves it
+  // Another slot of exactly this size serves it, else the reserve.
+  kReserve,
   // It is refused: an operator that answers by another algorithm (a convolution of cuDNN) goes on
   // until it comes to the recorded one, whichever it remembered.
   kRefuse,
@@ -60,16 +63,17 @@ class RecordingHook;
 // For a whole step. Freeing what was placed does nothing: the plan knows when memory is free.
 class PlacementScope {
  public:
-  // `reserve` outlives the scope. An error if a scope is entered on this thread already, or
-  // torch has no such device.
-  static Result<PlacementScope> enter(c10::Device device, Reserve& reserve);
+  // `reserve` outlives the scope. `beside`: bytes of the budget that are in nobody's use; when the
+  // reserve is full, torch's own allocator may give so many. An error if a scope is entered on this
+  // thread already, or torch has no such device.
+  static Result<PlacementScope> enter(c10::Device device, Reserve& reserve, Bytes beside = 0);
   PlacementScope(PlacementScope&&) noexcept;
   PlacementScope& operator=(PlacementScope&&) = delete;
   ~PlacementScope();
 
-  // The operator called next makes these allocations. What it asks for beyond them, in another
-  // size or order, or while an earlier allocation of the call still lives at that address, comes
-  // from the reserve; when that is full, c10::OutOfMemoryError is thrown (cuDNN then tries
+  // The operator called next makes these allocations. What it asks for beyond them, or while an
+  // earlier allocation of the call still lives at that address, comes from the reserve, then from
+  // the bytes beside; when these are used up, c10::OutOfMemoryError is thrown (cuDNN then tries
   // another algorithm), and nothing is ever taken from elsewhere. Slots of 0 bytes stand for
   // requests of 0 bytes and matter only where others are refused. The first two arguments are kept
   // by reference until finish(); serve() again instead of that forgets a call that failed.
@@ -77,6 +81,10 @@ class PlacementScope {
              Unforeseen unforeseen = Unforeseen::kReserve);
   // The operator has returned or thrown: passes on again. Returns how many slots were not taken.
   std::size_t finish();
+  // Of the call that was served last, until the next one: the requests that no slot was for, whether
+  // they were served or not, and whether one was refused for want of bytes.
+  const std::vector<Bytes>& unforeseen() const;
+  bool refused() const;
 
   // In the order of their first appearance; empty when all was as recorded.
   const std::vector<Deviation>& deviations() const;

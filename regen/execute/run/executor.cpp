@@ -155,6 +155,8 @@ Status Executor::run(std::size_t part) {
     return bad_input("the step's memory was spilled, expected restore() before it goes on");
   if (part == 0) {
     REGEN_TRY(check_bound());
+    first_drawn_ = -1;
+    shortage_.reset();
     settle_choices();
     repeated_.begin_step();
   }
@@ -166,7 +168,7 @@ Status Executor::run(std::size_t part) {
       const BelowAutograd below;
       const LeaveUninitialized no_filling;
       const WarnOnce warnings;
-      auto placement = PlacementScope::enter(device_->torch_device(), *reserve_);
+      auto placement = PlacementScope::enter(device_->torch_device(), *reserve_, options_.beside);
       if (!placement.ok()) {
         status = placement.error();
         return;
@@ -194,6 +196,8 @@ Status Executor::run(std::size_t part) {
     return status;
   }
   const std::string updates = updates_made();
+  if (part != 0 || count_updates().first > 0) shortage_.reset();
+  if (part == 0) undo_draws();
   position_ = 0;
   return Error{status.error().code, status.error().message + updates};
 }

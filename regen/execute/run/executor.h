@@ -27,6 +27,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -47,6 +48,9 @@ namespace regen::execute {
 struct ExecutorOptions {
   // Room at the end of the arena for allocations that were not foreseen; inside the budget.
   Bytes reserve = 0;
+  // Bytes of the budget that nobody uses. When the reserve is full, unforeseen allocations may take
+  // so many of them from torch's own allocator.
+  Bytes beside = 0;
   // Fill released memory with bytes that make nonsense of any value, and check after each call
   // that its results lie where the plan says.
   bool debug = false;
@@ -63,6 +67,13 @@ struct StepTime {
   std::size_t step = 0;
   double begin = 0;
   double end = 0;
+};
+
+// An operator that failed because memory was refused that its recording did not foresee: all of its
+// requests that no slot was for.
+struct Shortage {
+  NodeId node;
+  std::vector<Bytes> requests;
 };
 
 // Where the host's time went: in the list of instructions as a whole, and inside the operators.
@@ -104,12 +115,17 @@ class Executor {
   std::size_t num_pauses() const { return pauses_; }
 
   // Parts run in order; running the first begins a new step. After an error the next step starts
-  // afresh. The error says how many updates the failed step had made: none, and the parameters are
+  // afresh, and after one in the first part the generators are as they were before. The error says how many updates the failed step had made: none, and the parameters are
   // those of before (buffers may have changed); some, and only a checkpoint helps.
   Status run(std::size_t part);
   // A result of a part that has run in this step. With a boundary its memory is the caller's own
   // from now on; else it is a copy.
   at::Tensor result(std::size_t index);
+  // Why the last run of the first part failed, if it was for want of unforeseen bytes and before the
+  // first update: nothing has changed then, and the step may be run again with more memory.
+  const std::optional<Shortage>& shortage() const { return shortage_; }
+  // From the next part on, in place of ExecutorOptions::beside.
+  void set_beside(Bytes bytes) { options_.beside = bytes; }
   // Lets go of what was bound and of results that were not taken.
   void forget();
 
@@ -172,6 +188,8 @@ class Executor {
   bool await_room_for(double seconds, const Gate* gate);
   Status pause();
   std::string updates_made() const;
+  std::pair<std::size_t, std::size_t> count_updates() const;
+  void undo_draws();
   void reserve_generators();
   void renew(GeneratorState& state);
   void run_compute(ComputeInstruction& call, PlacementScope& placement);
@@ -182,6 +200,8 @@ class Executor {
   void poison(const PoisonInstruction& range);
   void take_host_results(const ComputeInstruction& call, const std::vector<at::Tensor>& results);
   void check_results(const ComputeInstruction& call, const std::vector<at::Tensor>& results) const;
+  bool results_in_place(const ComputeInstruction& call) const;
+  void move_results(const ComputeInstruction& call, const std::vector<at::Tensor>& results) const;
   void note_deviations(const PlacementScope& placement);
   std::vector<MemoryRange> live_ranges(std::size_t position) const;
   Bytes merge_gap() const;
@@ -219,6 +239,8 @@ class Executor {
   PlacementScope* placement_ = nullptr;
   std::vector<Event> copies_;  // the ends of copies
   std::vector<GeneratorState> generators_;
+  std::int32_t first_drawn_ = -1;  // of these: the state at the step's first draw
+  std::optional<Shortage> shortage_;
   IdVector<StorageId, at::Tensor> external_;  // memory of results, as bytes
   IdVector<StorageId, bool> given_;           // to the caller
   std::vector<Deviation> deviations_;

@@ -2,6 +2,7 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "regen/execute/device/cpu/work_queue.h"
@@ -23,6 +24,12 @@ void Executor::renew(GeneratorState& state) {
   state = GeneratorState::current(device_->torch_device());
 }
 
+// The generators as they were before the step drew from them.
+void Executor::undo_draws() {
+  if (first_drawn_ >= 0) generators_[static_cast<std::size_t>(first_drawn_)].restore();
+  first_drawn_ = -1;
+}
+
 void Executor::run_compute(ComputeInstruction& call, PlacementScope& placement) {
   const GeneratorState* resume = nullptr;
   if (call.random >= 0) {
@@ -33,6 +40,7 @@ void Executor::run_compute(ComputeInstruction& call, PlacementScope& placement) 
       resume = &generators_.back();
     } else {
       renew(saved);
+      if (first_drawn_ < 0) first_drawn_ = call.random;
     }
   }
   if (!call.external.empty()) take_external(call);
@@ -44,14 +52,21 @@ void Executor::run_compute(ComputeInstruction& call, PlacementScope& placement) 
       host_time_.call_seconds += now_seconds() - begin;
       ++host_time_.calls;
     }
-    if (options_.debug || !call.host_results.empty()) {
+    const bool in_place = results_in_place(call);
+    if (options_.debug || !in_place || !call.host_results.empty()) {
       const std::vector<at::Tensor> results = take_results(stack_);
-      if (options_.debug) check_results(call, results);
+      if (!in_place) {
+        placement.finish();
+        move_results(call, results);
+      } else if (options_.debug) {
+        check_results(call, results);
+      }
       take_host_results(call, results);
     }
   } catch (...) {
     stack_.clear();
     placement.finish();
+    if (placement.refused()) shortage_ = Shortage{call.node, placement.unforeseen()};
     throw;
   }
   stack_.clear();
@@ -95,6 +110,61 @@ void Executor::take_external(ComputeInstruction& call) {
     call.slots[external.slot].address = address;
     list_.bound[external.storage].set_data_ptr_noswap(c10::DataPtr(address, memory.device()));
   }
+}
+
+// Of the call whose results are on the stack.
+bool Executor::results_in_place(const ComputeInstruction& call) const {
+  auto next = call.placed.begin();
+  std::size_t number = 0;
+  const auto in_place = [&](const at::Tensor& result) {
+    for (; next != call.placed.end() && next->result == number; ++next) {
+      if (result.defined() && result.storage().data() != call.slots[next->slot].address)
+        return false;
+    }
+    ++number;
+    return true;
+  };
+  for (const c10::IValue& value : stack_) {
+    if (value.isTensor()) {
+      if (!in_place(value.toTensor())) return false;
+    } else if (value.isTensorList()) {
+      for (const at::Tensor& tensor : value.toTensorVector()) {
+        if (!in_place(tensor)) return false;
+      }
+    } else {
+      ++number;
+    }
+  }
+  return true;
+}
+
+// After a call that allocated in another way than recorded: a result that lies elsewhere is copied to
+// its planned place, so that whatever reads it finds it there.
+void Executor::move_results(const ComputeInstruction& call,
+                            const std::vector<at::Tensor>& results) const {
+  const Program& program = recording_->program;
+  // A result may lie in another one's place.
+  std::vector<std::pair<at::Tensor, at::Tensor>> moves;
+  for (const ComputeInstruction::PlacedResult& placed : call.placed) {
+    const ValueSpec& value = program.values[program.nodes[call.node].outputs[placed.result]];
+    const PlacedSlot& slot = call.slots[placed.slot];
+    const at::Tensor& result = results[placed.result];
+    if (!result.defined() || result.storage().data() == slot.address) continue;
+    TORCH_CHECK(
+        result.sizes() == c10::IntArrayRef(value.sizes) && result.scalar_type() == value.dtype,
+        describe(program, call.node), ": result ", placed.result, " is ", result.scalar_type(), " ",
+        result.sizes(), ", recorded as ", value.dtype, " ", c10::IntArrayRef(value.sizes));
+    const c10::Storage place(c10::Storage::use_byte_size_t(), static_cast<std::size_t>(slot.bytes),
+                             c10::DataPtr(slot.address, device_->torch_device()), nullptr, false);
+    moves.emplace_back(make_view(value, place), result);
+  }
+  for (auto& [to, from] : moves) {
+    const void* lies = from.storage().data();
+    if (std::ranges::any_of(
+            moves, [lies](const auto& other) { return other.first.storage().data() == lies; }))
+      from = from.clone();
+  }
+  for (const auto& [to, from] : moves) to.copy_(from);
 }
 
 void Executor::check_results(const ComputeInstruction& call,

@@ -61,7 +61,8 @@ Status Executor::pause() {
 }
 
 // How far the updates of a step came that ended in the middle; nothing to say where it has none.
-std::string Executor::updates_made() const {
+// (made so far in this step, of all).
+std::pair<std::size_t, std::size_t> Executor::count_updates() const {
   const Graph& graph = step_->graph;
   IdVector<NodeId, bool> updates(recording_->program.nodes.size(), false);
   for (const OpId op : graph.ops()) {
@@ -79,6 +80,11 @@ std::string Executor::updates_made() const {
     ++all;
     made += i < position_;
   }
+  return {made, all};
+}
+
+std::string Executor::updates_made() const {
+  const auto [made, all] = count_updates();
   if (all == 0) return {};
   if (made == 0) return "; the step ended before its first update: parameters are as before it";
   return "; the step ended after " + std::to_string(made) + " of " + std::to_string(all) +

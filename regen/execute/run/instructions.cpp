@@ -243,10 +243,12 @@ class Compiler {
     const TensorId made = result(node, 0);
     call.slots.push_back(
         {program_.storages[step_.storages[made]].bytes, target_.arena + places_[made].offset});
+    call.placed.push_back({0, 0});
     return call;
   }
 
   void place_allocations(NodeId node, Bytes workspace, ComputeInstruction& call) {
+    const bool overwrites = call.choice > records_[node].alternatives.size();
     for (const NodeAllocation& allocation : records_[node].variant(call.choice).allocations) {
       PlacedSlot slot{allocation.bytes, target_.arena + workspace + allocation.offset};
       if (allocation.result.valid()) {
@@ -257,9 +259,25 @@ class Compiler {
               {static_cast<std::uint32_t>(call.slots.size()), allocation.result});
         } else {
           slot.address = target_.arena + places_[t].offset;
+          slot.in_turn = overwrites;
         }
       }
       call.slots.push_back(slot);
+    }
+    place_results(node, call);
+  }
+
+  void place_results(NodeId node, ComputeInstruction& call) const {
+    const auto& allocations = records_[node].variant(call.choice).allocations;
+    const std::vector<ValueId>& outputs = program_.nodes[node].outputs;
+    for (std::size_t r = 0; r < outputs.size(); ++r) {
+      if (!outputs[r].valid()) continue;
+      const StorageId storage = program_.values[outputs[r]].storage;
+      for (std::size_t k = 0; k < allocations.size(); ++k) {
+        if (allocations[k].result != storage) continue;
+        call.placed.push_back({static_cast<std::uint32_t>(r), static_cast<std::uint32_t>(k)});
+        break;
+      }
     }
   }
 

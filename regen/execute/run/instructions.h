@@ -23,6 +23,12 @@ struct ComputeInstruction {
   NodeId node;
   torch::jit::Stack arguments;
   std::vector<PlacedSlot> slots;
+  // Which result lies in which slot, in the order of the results.
+  struct PlacedResult {
+    std::uint32_t result = 0;
+    std::uint32_t slot = 0;
+  };
+  std::vector<PlacedResult> placed;
   std::size_t choice = 0;  // of the node's variants
   // What is not as recorded is refused, so that the operator takes the algorithm of this variant.
   bool chooses = false;

@@ -6,6 +6,7 @@ namespace regen::session {
 
 Result<CompiledStep> PlannedStep::compile(const CompileOptions& options) const {
   const execute::ExecutorOptions made{.reserve = recorded_.reserve().allocations,
+                                      .beside = options.beside,
                                       .debug = options.debug,
                                       .releasable = options.releasable,
                                       .capture = recorded_.cuda_graphs()};

@@ -84,7 +84,7 @@ Status RecordedStep::make_graph(const RecordingOptions& options, Bytes library_b
   reserve_ = runtime_reserve(*device());
   cuda_graphs_ = options.cuda_graphs;
   const auto calls = static_cast<Bytes>(cuda_graphs_ ? captured_.program().nodes.size() : 0);
-  execute::StepGraphOptions made;
+  execute::StepGraphOptions& made = graph_options_;
   made.alignment = device()->alignment();
   made.runtime_bytes = reserve_.allocations + library_bytes + reserve_.captured_call * calls +
                        options.caller_bytes + generator_state_bytes();
@@ -94,11 +94,35 @@ Status RecordedStep::make_graph(const RecordingOptions& options, Bytes library_b
     attributes["link"] = link_json(known);
   }
   made.attributes = attributes.dump(-1, ' ', false, Json::error_handler_t::replace);
-  REGEN_ASSIGN(execute::StepGraph step, execute::make_step_graph(*recording_, made));
+  return make_graph();
+}
+
+Status RecordedStep::make_graph() {
+  REGEN_ASSIGN(execute::StepGraph step, execute::make_step_graph(*recording_, graph_options_));
   step_ = std::make_shared<const execute::StepGraph>(std::move(step));
   unplanned_bytes_ = live_bytes_keep_all(graph()).peak_bytes;
   bound_bytes_ = structural_bound(graph()).bytes;
   return {};
+}
+
+Result<RecordedStep> RecordedStep::with_scratch(execute::NodeId node,
+                                                const std::vector<Bytes>& requests) const {
+  auto recording = std::make_shared<execute::Recording>(*recording_);
+  execute::NodeRecord& record = recording->nodes[node];
+  const auto add = [&](execute::NodeVariant& variant) {
+    const Bytes unit = graph_options_.alignment;
+    for (const Bytes bytes : requests) {
+      const Bytes offset = (variant.workspace + unit - 1) / unit * unit;
+      variant.allocations.push_back({bytes, execute::StorageId(), offset});
+      variant.workspace = offset + bytes;
+    }
+  };
+  add(record);
+  for (execute::NodeVariant& alternative : record.alternatives) add(alternative);
+  RecordedStep grown = *this;
+  grown.recording_ = std::move(recording);
+  REGEN_TRY(grown.make_graph());
+  return grown;
 }
 
 Bytes RecordedStep::generator_state_bytes() const {

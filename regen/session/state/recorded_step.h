@@ -65,6 +65,9 @@ class RecordedStep {
                           const Link& link) const;
   search::AddressOptions addresses() const { return {.alignment = device()->alignment()}; }
 
+  // The same with more scratch memory for a node, one allocation for each of `requests`.
+  Result<RecordedStep> with_scratch(execute::NodeId node, const std::vector<Bytes>& requests) const;
+
   // A plan that a search of this process has found; it was judged already.
   PlannedStep take(const search::Outcome& outcome) const;
   // A plan from anywhere else: a file, a cache, another process. The validator checks it, addresses
@@ -77,11 +80,13 @@ class RecordedStep {
       : captured_(std::move(captured)), link_(std::move(link)) {}
   Result<Bytes> run_recording(const RecordingOptions& options);
   Status make_graph(const RecordingOptions& options, Bytes library_bytes);
+  Status make_graph();
 
   CapturedStep captured_;
   std::shared_ptr<LinkSource> link_;
   std::shared_ptr<const execute::Recording> recording_;
   std::shared_ptr<const execute::StepGraph> step_;
+  execute::StepGraphOptions graph_options_;
   RuntimeReserve reserve_;
   bool cuda_graphs_ = false;
   Bytes unplanned_bytes_ = 0;
