@@ -39,6 +39,7 @@ constexpr double kQuickShare = 0.2;   // choosing by quick plans
 constexpr double kChosenShare = 0.3;  // planning what they chose
 constexpr double kMonetShare = 0.3;
 constexpr double kBoundShare = 0.1;
+constexpr double kChangeShare = 0.5;  // short searches of changed choices; then the best is planned
 // Beyond these it finds nothing in time.
 constexpr std::size_t kMostMonetOps = 500;
 // Ops that change their implementation at once, at most, in a random change.
@@ -77,7 +78,7 @@ class ImplementationPlans {
     } else {
       REGEN_TRY(few ? try_best_of(std::move(*few)) : try_promising());
     }
-    REGEN_TRY(change_at_random());
+    REGEN_TRY(change_choices());
     return proposal();
   }
 
@@ -131,7 +132,8 @@ class ImplementationPlans {
   bool wants_more() const { return !nothing_better() && (!fits() || !effort_.exhausted()); }
 
   Status try_choice(const ChosenImplementations& chosen, double share) {
-    if (std::ranges::find(tried_, chosen) != tried_.end()) return {};
+    if (std::ranges::find(planned_, chosen) != planned_.end()) return {};
+    planned_.push_back(chosen);
     tried_.push_back(chosen);
     REGEN_ASSIGN(const search::VariantView view, all_.view(chosen));
     if (structural_bound(view.graph()).bytes > *problem_.budget) return {};
@@ -143,34 +145,75 @@ class ImplementationPlans {
       effort_.add(own.work());
       return {};
     }
+    REGEN_TRY(plan_view(view, chosen, own));
+    effort_.add(own.work());
+    return graph_.num_ops() <= kFewOps && wants_more() ? try_alone(view, chosen, share) : Status{};
+  }
+
+  Status plan_view(const search::VariantView& view, const ChosenImplementations& chosen,
+                   Effort& own) {
     search::Problem inner = problem_;
     inner.graph = &view.graph();
     inner.observer = nullptr;  // its bounds are for that choice
     REGEN_ASSIGN(search::Proposal proposal, plan_(inner, own));
-    effort_.add(own.work());
     if (!proposal.plan) return {};
     REGEN_ASSIGN(const bool better, offer(view.original(std::move(*proposal.plan)), proposal.note));
     if (better) best_choice_ = chosen;
     return {};
   }
 
-  // Some ops at a time take another implementation, from the choice of the best plan on, with a short
-  // search for each: quick plans (choose_implementations) often rank choices wrongly.
-  Status change_at_random() {
+  // With the base variants of the view alone: exact methods search only where no op has another
+  // one, such as one that overwrites what it reads.
+  Status try_alone(const search::VariantView& view, const ChosenImplementations& chosen,
+                   double share) {
+    IdVector<OpId, std::vector<std::size_t>> numbers(graph_.num_ops());
+    bool others = false;
+    for (const OpId op : graph_.ops()) {
+      const VariantId base = view.original(op, search::base_variant(view.graph(), op));
+      numbers[op] = {base.index() - graph_.default_variant(op).index()};
+      others |= view.graph().variants(op).size() > 1;
+    }
+    if (!others) return {};
+    REGEN_ASSIGN(const auto alone, search::VariantView::with_variants(graph_, std::move(numbers)));
+    if (structural_bound(alone.graph()).bytes > *problem_.budget) return {};
+    Effort own(search::fraction_of(effort_, share));
+    REGEN_TRY(plan_view(alone, chosen, own));
+    effort_.add(own.work());
+    return {};
+  }
+
+  // Short searches find choices, all planners together the best plan of one, in turns while either
+  // finds anything.
+  Status change_choices() {
     std::vector<OpId> ops;
     for (OpId op : graph_.ops()) {
       if (all_.of(op).size() > 1) ops.push_back(op);
     }
+    if (ops.empty()) return {};
     Random random(problem_.options.seed);
-    for (int fruitless = 0, known = 0;
-         !ops.empty() && fruitless < kMostFruitless && known < kMostKnown && can_go_on();) {
+    for (bool go_on = true; go_on && can_go_on();) {
+      const double before = fits() ? cost() : std::numeric_limits<double>::infinity();
+      Effort own(search::fraction_of(effort_, kChangeShare));
+      REGEN_TRY(change_at_random(ops, random, own));
+      effort_.add(own.work());
+      if (can_go_on()) REGEN_TRY(try_choice(best_choice_, 1));
+      go_on = fits() && clearly_below(cost(), before);
+    }
+    return {};
+  }
+
+  // Some ops at a time take another implementation, from the choice of the best plan on, with a short
+  // search for each: quick plans (choose_implementations) often rank choices wrongly.
+  Status change_at_random(const std::vector<OpId>& ops, Random& random, Effort& effort) {
+    for (int fruitless = 0, known = 0; fruitless < kMostFruitless && known < kMostKnown &&
+                                       !nothing_better() && !effort.exhausted();) {
       const ChosenImplementations changed = randomly_changed(ops, random);
       ++known;
       if (std::ranges::find(tried_, changed) != tried_.end()) continue;
       tried_.push_back(changed);
       known = 0;
       const double before = cost();
-      REGEN_TRY(search_shortly(changed, random));
+      REGEN_TRY(search_shortly(changed, random, effort));
       fruitless = clearly_below(cost(), before) ? 0 : fruitless + 1;
     }
     return {};
@@ -188,14 +231,14 @@ class ImplementationPlans {
 
   bool can_go_on() const { return !nothing_better() && !effort_.exhausted(); }
 
-  Status search_shortly(const ChosenImplementations& chosen, Random& random) {
+  Status search_shortly(const ChosenImplementations& chosen, Random& random, Effort& effort) {
     REGEN_ASSIGN(const search::VariantView view, all_.view(chosen));
     if (structural_bound(view.graph()).bytes > *problem_.budget) return {};
     if (!search::check_sequences_possible(view.graph()).ok()) return {};
     search::Problem inner = problem_;
     inner.graph = &view.graph();
     inner.observer = nullptr;
-    search::LocalSearch search(inner, effort_);
+    search::LocalSearch search(inner, effort);
     search.start_in_blocks();
     search.start(/*give_up=*/true);
     const auto seed = static_cast<std::uint64_t>(random.between(0, kMaxSeed));
@@ -240,7 +283,10 @@ class ImplementationPlans {
   bool fits() const {
     return best_.best() && search::within_limits(problem_, best_.best()->simulation);
   }
-  double cost() const { return best_.best()->simulation.cost; }
+  // Of the best plan, whether it fits or not.
+  double cost() const {
+    return best_.best() ? best_.best()->simulation.cost : std::numeric_limits<double>::infinity();
+  }
   bool nothing_better() const { return fits() && at_most(cost(), bound_); }
 
   Result<search::Proposal> proposal() {
@@ -266,8 +312,9 @@ class ImplementationPlans {
   const Implementations all_;
   search::BestCandidate best_;
   double bound_ = 0;
-  ChosenImplementations best_choice_;  // of the best plan, or of all base variants
-  std::vector<ChosenImplementations> tried_;
+  ChosenImplementations best_choice_;           // of the best plan, or of all base variants
+  std::vector<ChosenImplementations> planned_;  // by all planners
+  std::vector<ChosenImplementations> tried_;    // these, and those that were searched shortly
 };
 
 }  // namespace

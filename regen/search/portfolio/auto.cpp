@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "regen/base/tolerance.h"
 #include "regen/search/build/accounting.h"
@@ -52,24 +53,59 @@ Result<bool> better(const Problem& problem, const Proposal& a, const Proposal& b
   return better(problem, of_a, of_b);
 }
 
+using Ways = IdVector<OpId, VariantId>;
+
+// Those of the first runs in a plan, where they differ from the base in cost and workspace alone.
+Ways ways_of(const Graph& graph, const Plan& plan, const Ways& base) {
+  Ways ways = base;
+  IdVector<OpId, bool> known(graph.num_ops(), false);
+  for (const Step& step : plan.steps) {
+    if (step.kind() != StepKind::kCompute || known[step.op()]) continue;
+    known[step.op()] = true;
+    const VariantId way = step.variant(graph);
+    if (same_but_for_cost(graph, way, base[step.op()])) ways[step.op()] = way;
+  }
+  return ways;
+}
+
 // With the ways that were chosen for a first plan, and with those that all other planners take.
-Result<Proposal> decide_with_variants(const Problem& problem, bool unlimited, Effort& effort) {
+Result<Proposal> decide_with_two_choices(const Problem& problem, const VariantView& view,
+                                         const Ways& base, bool unlimited, Effort& effort) {
   const Graph& graph = *problem.graph;
-  REGEN_ASSIGN(const VariantView view, choose_variants(problem, effort));
-  IdVector<OpId, VariantId> base(graph.num_ops());
-  for (OpId op : graph.ops()) base[op] = base_variant(graph, op);
   if (view.chosen() == base) return decide_in_view(problem, view, unlimited, effort);
   Effort first(fraction_of(effort, kChosenShare));
   REGEN_ASSIGN(Proposal chosen, decide_in_view(problem, view, unlimited, first));
   effort.add(first.work());
   if (chosen.status == PlanStatus::kOptimal) return chosen;
-  REGEN_ASSIGN(const VariantView base_view, VariantView::make(graph, std::move(base)));
+  REGEN_ASSIGN(const VariantView base_view, VariantView::make(graph, base));
   REGEN_ASSIGN(Proposal other, decide_in_view(problem, base_view, unlimited, effort));
   const double bound = std::max(chosen.lower_bound, other.lower_bound);
   REGEN_ASSIGN(const bool other_is_better, better(problem, other, chosen));
   if (other_is_better) std::swap(chosen, other);
   if (chosen.bound_kind == other.bound_kind) chosen.lower_bound = bound;
   return chosen;
+}
+
+// What is left of the effort goes to the ways that the best plan ended up with: faster ones than its
+// search counted on may have found room.
+Result<Proposal> decide_with_variants(const Problem& problem, bool unlimited, Effort& effort) {
+  const Graph& graph = *problem.graph;
+  REGEN_ASSIGN(const VariantView view, choose_variants(problem, effort));
+  Ways base(graph.num_ops());
+  for (OpId op : graph.ops()) base[op] = base_variant(graph, op);
+  REGEN_ASSIGN(Proposal best, decide_with_two_choices(problem, view, base, unlimited, effort));
+  std::vector<Ways> planned{view.chosen(), base};
+  while (best.plan && best.status != PlanStatus::kOptimal && !effort.exhausted()) {
+    Ways ways = ways_of(graph, *best.plan, base);
+    if (std::ranges::find(planned, ways) != planned.end()) break;
+    REGEN_ASSIGN(const VariantView again, VariantView::make(graph, ways));
+    planned.push_back(std::move(ways));
+    REGEN_ASSIGN(Proposal other, decide_in_view(problem, again, /*unlimited=*/false, effort));
+    REGEN_ASSIGN(const bool other_is_better, better(problem, other, best));
+    if (!other_is_better) break;
+    best = std::move(other);
+  }
+  return best;
 }
 
 Result<Proposal> decide_variants(const Problem& problem, bool unlimited, Effort& effort) {

@@ -67,7 +67,9 @@ class Opinions {
 
   Status ask(const Row& row) {
     if (problem_.graph->num_ops() > row.most_ops || is_ablated(problem_, row)) return {};
-    auto outcome = solve(own_planner(row.planner), quiet_, fraction_of(effort_, row.fraction));
+    const Planner* planner = planner_for(problem_, row.planner);
+    if (planner == nullptr) return {};  // a program that was built without it
+    auto outcome = solve(*planner, quiet_, fraction_of(effort_, row.fraction));
     if (!outcome.ok()) return {};  // a graph that this planner cannot take
     effort_.add(outcome->work);
     if (!outcome->plan || !allowed(problem_, *outcome->plan)) return {};

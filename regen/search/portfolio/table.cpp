@@ -47,6 +47,8 @@ constexpr Row kTable[] = {
     {"str", kResume, 0.7, 500, 0, 1'500},
     {"checkmate", kResume, 0.5, 200, 0, 1'500},
 
+    {"checkmate_lp", kOpinion, 0.2, kOpinionOps},
+    {"str_lp", kOpinion, 0.2, kOpinionOps},
     {"str", kOpinion, 0.5, kOpinionOps},
     {"checkmate", kOpinion, 1, kOpinionOps},
     {"str", kRepeat, 0.5, kOpinionOps},
