@@ -231,7 +231,9 @@ class ShapedStep:
         self.bindings.let_go()
 
     def admit(self, flat: Sequence[Any]) -> list[Any] | None:
-        """The program's inputs for a batch; None: it needs another capture."""
+        """The program's inputs for a batch; None: it needs another capture, or the optimizer's coming step does."""
+        if self.captured.updates is not None and self.captured.updates.look(self.optimizer) is None:
+            return None
         return self.captured.with_derived(flat, lambda storage: self.bindings.tensor_of(self.captured, storage))
 
     def make_ready(self) -> None:
@@ -262,8 +264,8 @@ class ShapedStep:
         self.meter.begin(self.present + self.memory.arena_bytes + self.memory.generator_bytes, self.memory.arena_bytes)
         step.run(0)
         self.captured.advance(self.optimizer)
-        if self.captured.program["scalars"]:
-            self.captured.scalars(self.optimizer)  # most likely the next step's: found while the device works
+        if self.captured.updates is not None:
+            self.captured.updates.look(self.optimizer)  # most likely the next step's numbers: found while the device works
         results = {r: step.result(r) for r in self.captured.output_results}
         if self.captured.assignments:
             self.captured.assign(self.model, results, flat)

@@ -46,6 +46,7 @@ class Captured:
     assignments: list[tuple[str, str, OutputRecipe]] = dataclasses.field(default_factory=list)  # module, attribute, what each step assigns
     conditions: Conditions | None = None  # what the values of a batch must lead to; None: nothing
     updates: OptimizerUpdates | None = None  # of a whole step: the optimizer's recipe
+    steps_taken: int = 0  # since the capture
     state_of: dict[int, tuple[torch.Tensor, str]] = dataclasses.field(default_factory=dict)  # storage of role state -> (parameter, key in optimizer.state)
 
     def result_values(self, indices: Sequence[int]) -> list[int]:
@@ -55,12 +56,14 @@ class Captured:
     def scalars(self, optimizer: torch.optim.Optimizer, step: int | None = None) -> list[float]:
         """The values of program["scalars"] for the next step, or for step number `step` (from 1) since the capture."""
         assert self.updates is not None, "a captured step has an optimizer"
-        return self.updates.scalars(optimizer, len(self.program["scalars"]), step)
+        ahead = 0 if step is None else step - 1 - self.steps_taken
+        return self.updates.scalars(optimizer, len(self.program["scalars"]), ahead)
 
     def advance(self, optimizer: torch.optim.Optimizer) -> None:
         """Call after every step: the optimizer's count of steps and its schedulers follow."""
         assert self.updates is not None, "a captured step has an optimizer"
         self.updates.advance(optimizer)
+        self.steps_taken += 1
 
     def rebuild_outputs(self, results: Mapping[int, torch.Tensor], flat_inputs: Sequence[Any]) -> Any:
         """What the model would have returned. `results`: index in program["results"] -> tensor that left at the boundary."""

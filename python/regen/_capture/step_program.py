@@ -5,9 +5,10 @@ from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype, _has_
 
 from regen._capture.conversion import FakeValues, Value
 from regen._capture.node_writer import NodeWriter
-from regen._capture.optimizers import OptimizerUpdates, UpdateWriter, buckets
+from regen._capture.optimizers import OptimizerUpdates
 from regen._capture.program_builder import reads_of
 from regen._capture.traced.outputs import loss_of
+from regen._capture.update_writer import UpdateWriter, buckets
 from regen.errors import CaptureError
 
 aten = torch.ops.aten
