@@ -187,6 +187,8 @@ class TrainingStep(ShapeCache["ShapedStep"]):
             UsageError: a parameter or the optimizer's state is not what it was.
         """
         shaped, inputs = self.shape_for(args, kwargs)
+        if shaped.captured.updates is not None and not self.summed.keys() <= {id(p) for p in shaped.captured.trained}:
+            shaped, inputs = self.shape_for(args, kwargs, last=False)  # earlier batches have trained more: the update is for those too
         with hold():
             self.activate(shaped)
             loss = shaped.run(inputs, self.scale())
@@ -207,6 +209,9 @@ class TrainingStep(ShapeCache["ShapedStep"]):
 
     def update_beside(self, shaped: "ShapedStep", loss: torch.Tensor) -> None:
         """The optimizer's own step, on the gradients that the program has left."""
+        for other in self.shapes.values():
+            if other.captured.updates is not None:
+                other.captured.updates.undo(self.optimizer)  # its first step makes the state
         if not self.island.known:
             shaped.release()  # what it takes is not known yet, and may need the arena's room
         self.island.step(self.summed.values(), lambda: self.plain_update(shaped, loss))
@@ -280,8 +285,7 @@ class TrainingStep(ShapeCache["ShapedStep"]):
                 update = self.without_update(update, str(reason))
                 captured = capture_training(self.model, self.loss_fn, self.optimizer, args, kwargs, update)
         made = ShapedStep(
-            captured, self.options, self.model, self.optimizer, self.fraction_of, self.admission, update,
-            self.island if last and captured.updates is None else None, first_only)
+            captured, self.options, self.model, self.optimizer, self.fraction_of, self.admission, update, self.island, first_only)
         self.fraction_of = made.session.fraction_of  # the first sample's, also for other shapes
         return made
 
@@ -304,10 +308,10 @@ class ShapedStep:
         fraction_of: int | None,
         admission: Admission | None,
         update: Update,
-        island: Island | None,
+        island: Island,
         first_only: bool,
     ) -> None:
-        """`island`: the optimizer runs beside the plan; with `first_only`, at its first step."""
+        """`island`: where the optimizer runs that is no part of the program; with `first_only`, at its first step."""
         self.captured = captured
         self.clips, self.island, self.first_only = update.clips, island, first_only
         self.model, self.optimizer = model, optimizer
@@ -339,8 +343,9 @@ class ShapedStep:
 
     def make_room(self) -> None:
         """Plans again if what the optimizer turned out to take does not fit beside the plan."""
-        if self.island is not None and self.session.caller_bytes != self.island.bytes:
-            self.session.caller_bytes = self.island.bytes
+        room = self.island.room() if self.captured.updates is None else 0
+        if self.session.caller_bytes != room:
+            self.session.caller_bytes = room
             if self.session.compiled and not self.session.fits:
                 self.session.release()
 
@@ -361,9 +366,9 @@ class ShapedStep:
         self.session.release()
 
     def report(self) -> PlanReport:
-        peak, beside = self.meter.peak_bytes, 0 if self.island is None else self.island.bytes
-        return PlanReport(
-            self.session, None if peak is None else peak + beside, self.meter.seconds, "" if self.island is None else self.island.text)
+        peak, beside = self.meter.peak_bytes, self.island.room() if self.captured.updates is None else 0
+        text = self.island.text if self.captured.updates is None and self.island.reason else ""
+        return PlanReport(self.session, None if peak is None else peak + beside, self.meter.seconds, text)
 
     def run(self, flat: list[Any], scale: float | None = None) -> torch.Tensor:
         """Inside a hold. `flat`: the program's inputs. `scale`: of the loss."""

@@ -48,7 +48,7 @@ class Captured:
     conditions: Conditions | None = None  # what the values of a batch must lead to; None: nothing
     updates: OptimizerUpdates | None = None  # of a whole step: the optimizer's recipe
     steps_taken: int = 0  # since the capture
-    trained: list[torch.Tensor] = dataclasses.field(default_factory=list)  # of a step: the parameters that get a gradient
+    trained: Sequence[torch.Tensor] = ()  # of a step: the parameters that get a gradient
     state_of: dict[int, tuple[torch.Tensor, str]] = dataclasses.field(default_factory=dict)  # storage of role state -> (parameter, key in optimizer.state)
 
     def result_values(self, indices: Sequence[int]) -> list[int]:
@@ -184,8 +184,11 @@ class Update(NamedTuple):
     """What a captured step does with the gradients.
 
     Attributes:
+        clip_grad_norm: as `torch.nn.utils.clip_grad_norm_`.
+        clip_grad_value: as `torch.nn.utils.clip_grad_value_`.
+        early: each parameter is updated as soon as its old value is not read any more.
         updates: the optimizer's update is part of the program.
-        clips: gradients are clipped.
+        clips: so is the clipping.
         buffers: where gradients are kept or added up; None: they exist only inside the step.
         scaled: the backward pass begins with a loss scale, the first of the program's scalars.
     """

@@ -7,10 +7,19 @@ from typing import Any
 import torch
 
 from regen._capture.program_builder import ProgramBuilder
-from regen._capture.shadow import ELEMENTWISE, FirstValues, Shadow, is_torch_optimizer, learn
+from regen._capture.shadow import ELEMENTWISE, FirstValues, Shadow, is_fresh, is_torch_optimizer, learn
 from regen._capture.traced.fakes import Fakes, leaves_of, mapped
 from regen._capture.update_recording import (
-    Call, NoRecipe, Recorder, ScalarPlace, Symbol, numbers_at, owners_of, same_recipe, scalar_places, storage_of,
+    Call,
+    NoRecipe,
+    Recorder,
+    ScalarPlace,
+    Symbol,
+    numbers_at,
+    owners_of,
+    same_recipe,
+    scalar_places,
+    storage_of,
 )
 from regen.errors import CaptureError
 
@@ -56,7 +65,6 @@ class UpdateClass:
     places: list[ScalarPlace]
     scalars: list[int]  # for each place, the index in program["scalars"]
     parameters: list[torch.Tensor]
-    made: bool  # the capture has made their state
     after: dict[Any, Any] = dataclasses.field(default_factory=dict)  # the host's part of the state after the step that was looked at last
     attributes: dict[str, float] = dataclasses.field(default_factory=dict)  # of the optimizer, then
 
@@ -107,6 +115,7 @@ class OptimizerUpdates:
         self.known: tuple[Any, list[float] | None] | None = None  # what the numbers depend on, and they; None: another recipe
         self.left: Any = None  # the state as the last look or step left it
         self.made: list[torch.Tensor] = []  # parameters whose state the capture made
+        self.has_run = False
         with_gradient = {id(p) for p in parameters}
         self.members = [
             (index, p) for index, group in enumerate(optimizer.param_groups) for p in group["params"] if id(p) in with_gradient]
@@ -133,7 +142,7 @@ class OptimizerUpdates:
 
     def make_state(self, optimizer: torch.optim.Optimizer) -> None:
         """State as the optimizer would make it at its first step."""
-        for kind in self.kinds(optimizer, [m for m in self.members if not state_of(optimizer, m[1])]):
+        for kind in self.kinds(optimizer, [m for m in self.members if is_fresh(state_of(optimizer, m[1]))]):
             initial = learn(optimizer, self.on_device, lambda kind=kind: self.initial_state(optimizer, kind[0]))
             for _, parameter in kind if initial else ():
                 self.install(optimizer, parameter, initial)
@@ -194,7 +203,8 @@ class OptimizerUpdates:
     def undo(self, optimizer: torch.optim.Optimizer) -> None:
         """Takes back the state that the capture made: no step will be taken."""
         for parameter in self.made:
-            optimizer.state.pop(parameter, None)
+            if any(getattr(value, MADE_HERE, False) for value in state_of(optimizer, parameter).values()):
+                del optimizer.state[parameter]
         self.made = []
 
     # Recipes.
@@ -228,7 +238,7 @@ class OptimizerUpdates:
 
             def watch(kind: list[tuple[int, torch.Tensor]] = kind, index: int = index, parameters: list[torch.Tensor] = parameters) -> UpdateClass:
                 shadow = Shadow(optimizer, kind[:1], self.fakes, self.on_device)
-                made = UpdateClass(index, shadow, [], [], [], parameters, any(p is q for p in parameters[:1] for q in self.made))
+                made = UpdateClass(index, shadow, [], [], [], parameters)
                 made.calls = made.look(optimizer, may_start=False)
                 return made
 
@@ -294,7 +304,7 @@ class OptimizerUpdates:
     def options_print(self, optimizer: torch.optim.Optimizer) -> Any:
         numbers = None if is_torch_optimizer(optimizer) else {k: v for k, v in optimizer.__dict__.items() if isinstance(v, (int, float))}
         options = [{k: mapped(print_of, v) for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
-        return options, numbers, [kind.starts(optimizer) for kind in self.classes if kind.made]
+        return options, numbers, [kind.starts(optimizer) for kind in self.classes]
 
     def state_print(self, optimizer: torch.optim.Optimizer) -> Any:
         """Changes whenever the host's part of the state does."""
@@ -332,12 +342,11 @@ class OptimizerUpdates:
     def advance(self, optimizer: torch.optim.Optimizer) -> None:
         """A step was taken: what the optimizer counts on the host follows."""
         self.look(optimizer)
-        self.made = []
+        if not self.has_run:
+            end_of_start(optimizer, [p for _, p in self.members])
+        self.has_run, self.made = True, []
         optimizer._opt_called = True  # pyright: ignore[reportAttributeAccessIssue]  what schedulers look at before they complain
         for kind in self.classes:
-            if kind.made:
-                end_of_start(optimizer, kind.parameters)
-                kind.made = False
             for key, value in kind.after.items():
                 set_all([optimizer.state[p] for p in kind.parameters], key, value)
             if not is_torch_optimizer(optimizer):

@@ -35,6 +35,11 @@ class StateOnDevice(Exception):
         super().__init__(key)
 
 
+def is_fresh(state: dict[Any, Any]) -> bool:
+    """No step was taken; torch also keeps None for a momentum that has not begun."""
+    return all(value is None for value in state.values())
+
+
 class FirstValues(dict[Any, Any]):
     """The state of a parameter that has none yet; remembers what each entry was first."""
 
@@ -85,7 +90,7 @@ class Shadow:
 
     def state_of(self, real: dict[Any, Any]) -> dict[Any, Any]:
         """A state like that of a parameter."""
-        if not real:
+        if is_fresh(real):
             return FirstValues()
         return {key: self.like_state(key, value) for key, value in real.items()}
 
@@ -126,7 +131,7 @@ class Shadow:
         for index, group in enumerate(optimizer.param_groups):
             own = [p for (g, _), p in zip(self.members, self.parameters) if g == index]
             if own or whole:
-                groups.append({**{k: on_host(v) for k, v in group.items()}, **overrides, "params": own})
+                groups.append({**{k: on_host(v) for k, v in group.items() if k != "params"}, **overrides, "params": own})
         self.twin.param_groups = groups
 
     # Steps.
@@ -164,6 +169,7 @@ class Shadow:
     def note_replaced(self, recorder: Recorder, before: list[dict[Any, Any]]) -> None:
         """State that is another tensor after the step is copied into the one before."""
         for index, old in enumerate(before):
+            self.check_added(recorder, old, self.state(index))
             for key, value in old.items():
                 new = self.state(index).get(key)
                 if new is value or not isinstance(value, torch.Tensor):
@@ -173,10 +179,17 @@ class Shadow:
                         raise StateOnDevice(key)
                     continue
                 source = recorder.symbol_of(new) if isinstance(new, torch.Tensor) else None
-                if source is None or new.shape != value.shape or new.dtype != value.dtype:
+                if source is None or new is None or new.shape != value.shape or new.dtype != value.dtype:
                     raise NoRecipe(f"it replaces its state '{key}' by something else")
                 recorder.calls.append(Call(torch.ops.aten.copy_.default, [Symbol("state", key, index), source], {}, []))
                 self.state(index)[key] = value
+
+    def check_added(self, recorder: Recorder, old: dict[Any, Any], state: dict[Any, Any]) -> None:
+        if isinstance(state, FirstValues):
+            return
+        for key, value in state.items():
+            if isinstance(value, torch.Tensor) and not isinstance(old.get(key), torch.Tensor) and recorder.memory_of(value) is not None:
+                raise NoRecipe(f"its state '{key}' begins at a later step")
 
     def check_attributes(self, before: dict[str, Any]) -> None:
         for name, value in self.twin.__dict__.items():

@@ -107,7 +107,7 @@ class StepWriter:
         for parameter in order:
             gradient = self.value_of_gradient[id(parameter)]
             name = f"{self.names[id(parameter)][0]}.grad"
-            storage, value = self.new_live_value(name, "buffer", buffers.of(parameter))
+            _, value = self.new_live_value(name, "buffer", buffers.of(parameter))
             op = aten.add_.Tensor if buffers.adds else aten.copy_.default
             node = self.writer.writing(op, [{"value": int(value)}, {"value": int(gradient)}])
             self.builder.nodes.insert(self.place_of(gradient) + 1, node)

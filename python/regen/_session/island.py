@@ -51,12 +51,19 @@ class Island:
         self.buffers.clear()
         self.measure()
 
+    def room(self) -> int:
+        """Of the budget, beside a program that does not update: at least for the state."""
+        return max(self.bytes, self.held())
+
+    def held(self) -> int:
+        """Bytes of the optimizer's state on the device."""
+        tensors = [t for state in self.optimizer.state.values() for t in state.values() if isinstance(t, torch.Tensor)]
+        return sum(t.untyped_storage().nbytes() for t in {t.untyped_storage()._cdata: t for t in tensors if str(t.device) == self.device}.values())
+
     def measure(self) -> None:
         """State that the optimizer has made, and the highest point beyond what is left."""
         use = _runtime.memory_use(self.device)
-        tensors = [t for state in self.optimizer.state.values() for t in state.values() if isinstance(t, torch.Tensor)]
-        held = sum(t.untyped_storage().nbytes() for t in {t.untyped_storage()._cdata: t for t in tensors if str(t.device) == self.device}.values())
-        taken = held + max(0, use["allocated_peak"] - use["allocated"])
+        taken = self.held() + max(0, use["allocated_peak"] - use["allocated"])
         if taken > self.bytes:
             self.bytes = taken + math.ceil(taken * MARGIN)
         self.known = True

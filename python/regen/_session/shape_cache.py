@@ -62,8 +62,8 @@ class ShapeCache(Generic[Entry]):
                 return entry, inputs
         if number >= MOST_VARIANTS:
             raise CaptureError(
-                f"regen: values of the batch have led the model's code {MOST_VARIANTS} different ways for one shape; expected branches that "
-                "seldom change")
+                f"regen: values of the batch have led the model's code, or its options the optimizer's, {MOST_VARIANTS} different ways for one "
+                "shape; expected branches that seldom change")
         return self.new_shape((key, number), make, flat)
 
     def new_shape(self, key: Hashable, make: Callable[[], Entry], flat: Sequence[Any]) -> tuple[Entry, list[Any]]:
