@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from regen._capture.program_builder import ProgramBuilder
-from regen._capture.shadow import ELEMENTWISE, FirstValues, Shadow, is_fresh, is_torch_optimizer, learn
+from regen._capture.shadow import ELEMENTWISE, FirstValues, Shadow, is_fresh, is_torch_optimizer, learn, numbers_of
 from regen._capture.traced.fakes import Fakes, leaves_of, mapped
 from regen._capture.update_recording import (
     Call,
@@ -40,19 +40,16 @@ def check_optimizer(optimizer: Any) -> None:
             "gradient for each step, or regen.wrap, which leaves the optimizer outside")
 
 
-def check_recordable(optimizer: torch.optim.Optimizer) -> None:
-    """Raises:
-    NoRecipe: something beside its class and options decides what its step does.
-    """
+def why_not_recordable(optimizer: torch.optim.Optimizer) -> str:
+    """What beside its class and options decides what its step does; empty: nothing."""
     step = optimizer.__dict__.get("step")
     if step is not None and not hasattr(step, "_wrapped_by_lr_sched"):
-        raise NoRecipe("its step was replaced by another function")
+        return "its step was replaced by another function"
     if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
-        raise NoRecipe("it has step hooks")
+        return "it has step hooks"
     if any(group.get("differentiable") for group in optimizer.param_groups):
-        raise NoRecipe("differentiable=True")
-    if isinstance(optimizer, torch.optim.SparseAdam):
-        raise NoRecipe("it takes sparse gradients")
+        return "differentiable=True"
+    return ""
 
 
 @dataclasses.dataclass
@@ -107,7 +104,8 @@ class OptimizerUpdates:
         Raises:
             NoRecipe: the optimizer's step cannot be part of a program.
         """
-        check_recordable(optimizer)
+        if why_not_recordable(optimizer):
+            raise NoRecipe(why_not_recordable(optimizer))
         self.fakes = Fakes()
         self.on_device: set[str] = set()  # entries of the state without dimensions that are updated by operators of the recipe
         self.classes: list[UpdateClass] = []
@@ -144,15 +142,16 @@ class OptimizerUpdates:
         """State as the optimizer would make it at its first step."""
         for kind in self.kinds(optimizer, [m for m in self.members if is_fresh(state_of(optimizer, m[1]))]):
             initial = learn(optimizer, self.on_device, lambda kind=kind: self.initial_state(optimizer, kind[0]))
-            for _, parameter in kind if initial else ():
+            for _, parameter in kind if initial is not None else ():
                 self.install(optimizer, parameter, initial)
 
-    def initial_state(self, optimizer: torch.optim.Optimizer, member: tuple[int, torch.Tensor]) -> dict[Any, Any]:
-        """Key -> a value, or the call that makes one."""
+    def initial_state(self, optimizer: torch.optim.Optimizer, member: tuple[int, torch.Tensor]) -> dict[Any, Any] | None:
+        """Key -> a value, or the call that makes one; None: it keeps none."""
         shadow = Shadow(optimizer, [member], self.fakes, self.on_device)
         recorder = shadow.record()
         state = shadow.state()
-        assert isinstance(state, FirstValues)
+        if not isinstance(state, FirstValues):
+            return None
         initial: dict[Any, Any] = {}
         adopt: dict[int, Symbol] = {}
         for key, final in state.items():
@@ -178,14 +177,15 @@ class OptimizerUpdates:
     ) -> None:
         """The first step must do what a later one does with the state as it was first."""
         shadow = Shadow(optimizer, [member], self.fakes, self.on_device)
-        numbers = shadow.numbers()
         first = shadow.record(adopt).calls
+        after = host_values(shadow.host_state(), self.on_device), shadow.numbers()
         shadow.twin.state[shadow.parameters[0]] = dict(shadow.state())
         shadow.set_host_state({k: v for k, v in initial.items() if not isinstance(v, Call)})
-        shadow.twin.__dict__.update(numbers)
+        shadow.follow(optimizer)
         second = shadow.record().calls
         places = scalar_places(second)
-        if not same_recipe(second, first, places) or numbers_at(places, first) != numbers_at(places, second):
+        if not same_recipe(second, first, places) or numbers_at(places, first) != numbers_at(places, second) or after != (
+                host_values(shadow.host_state(), self.on_device), shadow.numbers()):
             raise FirstStepDiffers("its first step differs from later ones")
 
     def install(self, optimizer: torch.optim.Optimizer, parameter: torch.Tensor, initial: dict[Any, Any]) -> None:
@@ -217,20 +217,8 @@ class OptimizerUpdates:
             looks: Any = (p.dtype, p.device, p.dim() == 0)
             if type(optimizer) not in ELEMENTWISE or optimizer.param_groups[index].get("capturable"):
                 looks = (*looks, p.shape, p.stride())
-            kinds.setdefault((index, looks, self.host_values(state)), []).append((index, p))
+            kinds.setdefault((index, looks, host_values(state, self.on_device)), []).append((index, p))
         return list(kinds.values())
-
-    def host_values(self, state: dict[Any, Any]) -> Any:
-        """What of a parameter's state decides the numbers of its update, and which entries there are."""
-        found = []
-        for key, value in state.items():
-            if not isinstance(value, torch.Tensor):
-                found.append((key, repr(value)))
-            elif value.dim() == 0 and key not in self.on_device:
-                found.append((key, value.item()))
-            else:
-                found.append((key, getattr(value, MADE_HERE, False)))
-        return tuple(found)
 
     def classify(self, optimizer: torch.optim.Optimizer, builder: ProgramBuilder) -> None:
         for kind in self.kinds(optimizer, self.members):
@@ -270,6 +258,8 @@ class OptimizerUpdates:
 
     def look(self, optimizer: torch.optim.Optimizer) -> list[float] | None:
         """The numbers of the coming step; None: it does something else than was captured."""
+        if why_not_recordable(optimizer):
+            return None
         now = (self.options_print(optimizer), self.state_print(optimizer))
         if self.known is None or self.known[0] != now:
             self.known = now, self.numbers_now(optimizer, now[1])
@@ -296,13 +286,13 @@ class OptimizerUpdates:
     def is_uniform(self, optimizer: torch.optim.Optimizer) -> bool:
         """Do all parameters of each class still have the same numbers, and the entries that the class was recorded with?"""
         for kind in self.classes:
-            values = {self.host_values(state_of(optimizer, p)) for p in kind.parameters}
+            values = {host_values(state_of(optimizer, p), self.on_device) for p in kind.parameters}
             if len(values) > 1 or set(state_of(optimizer, kind.parameters[0])) != set(kind.shadow.state()):
                 return False
         return True
 
     def options_print(self, optimizer: torch.optim.Optimizer) -> Any:
-        numbers = None if is_torch_optimizer(optimizer) else {k: v for k, v in optimizer.__dict__.items() if isinstance(v, (int, float))}
+        numbers = None if is_torch_optimizer(optimizer) else numbers_of(optimizer)
         options = [{k: mapped(print_of, v) for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
         return options, numbers, [kind.starts(optimizer) for kind in self.classes]
 
@@ -352,6 +342,19 @@ class OptimizerUpdates:
             if not is_torch_optimizer(optimizer):
                 optimizer.__dict__.update(kind.attributes)
         self.left = self.state_print(optimizer)
+
+
+def host_values(state: dict[Any, Any], on_device: set[str]) -> Any:
+    """What of a parameter's state decides the numbers of its update, and which entries there are."""
+    found = []
+    for key, value in state.items():
+        if not isinstance(value, torch.Tensor):
+            found.append((key, repr(value)))
+        elif value.dim() == 0 and key not in on_device:
+            found.append((key, value.item()))
+        else:
+            found.append((key, getattr(value, MADE_HERE, False)))
+    return tuple(found)
 
 
 class FirstStepDiffers(NoRecipe):

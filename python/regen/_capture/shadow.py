@@ -75,9 +75,11 @@ class Shadow:
         self.twin.__dict__.pop("step", None)  # as a scheduler has wrapped it
         for hooks in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"):
             self.twin.__dict__[hooks] = collections.OrderedDict()
-        self.twin.state = collections.defaultdict(dict)
+        self.twin.state = collections.defaultdict(FirstValues)
         for (_, real), parameter in zip(members, self.parameters):
-            self.twin.state[parameter] = self.state_of(optimizer.state.get(real) or {})
+            state = optimizer.state.get(real, {})
+            if not is_fresh(state):
+                self.twin.state[parameter] = {key: self.like_state(key, value) for key, value in state.items()}
         self.by_lists = any(uses_lists(optimizer, optimizer.param_groups[g]) for g in {g for g, _ in members})
         self.follow(optimizer)
 
@@ -87,12 +89,6 @@ class Shadow:
         if self.tiny:
             return torch.zeros((1,) if tensor.dim() else (), dtype=tensor.dtype)
         return self.fakes.like(tensor)
-
-    def state_of(self, real: dict[Any, Any]) -> dict[Any, Any]:
-        """A state like that of a parameter."""
-        if is_fresh(real):
-            return FirstValues()
-        return {key: self.like_state(key, value) for key, value in real.items()}
 
     def like_state(self, key: Any, value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
@@ -106,26 +102,26 @@ class Shadow:
         return isinstance(value, torch.Tensor) and value.dim() == 0 and key not in self.on_device
 
     def state(self, index: int = 0) -> dict[Any, Any]:
-        return self.twin.state[self.parameters[index]]
+        return self.twin.state.get(self.parameters[index], {})
 
     def host_state(self, index: int = 0) -> dict[Any, Any]:
         return {k: v for k, v in self.state(index).items() if not isinstance(v, torch.Tensor) or self.is_host(k, v)}
 
     def set_host_state(self, values: dict[Any, Any], index: int = 0) -> None:
         for key, value in values.items():
-            own = self.state(index).get(key)
-            if isinstance(own, torch.Tensor) and isinstance(value, torch.Tensor):
-                own.copy_(value)
+            own = self.twin.state[self.parameters[index]]
+            if isinstance(own.get(key), torch.Tensor) and isinstance(value, torch.Tensor):
+                own[key].copy_(value)
             else:
-                self.state(index)[key] = value
+                own[key] = value
 
     # Options.
 
     def follow(self, optimizer: torch.optim.Optimizer, **overrides: Any) -> None:
         """The options and numbers of the optimizer as they are now."""
-        for name, value in optimizer.__dict__.items():
-            if isinstance(value, (int, float)) and name not in OWN_ATTRIBUTES:
-                self.twin.__dict__[name] = value
+        for name in self.numbers():
+            del self.twin.__dict__[name]
+        self.twin.__dict__.update(numbers_of(optimizer))
         whole = not is_torch_optimizer(optimizer)
         groups = []
         for index, group in enumerate(optimizer.param_groups):
@@ -198,8 +194,11 @@ class Shadow:
 
     def numbers(self) -> dict[str, float]:
         """Attributes that are numbers, which its step may change."""
-        return {
-            k: v for k, v in self.twin.__dict__.items() if isinstance(v, (int, float)) and not isinstance(v, bool) and k not in OWN_ATTRIBUTES}
+        return numbers_of(self.twin)
+
+
+def numbers_of(optimizer: torch.optim.Optimizer) -> dict[str, float]:
+    return {k: v for k, v in optimizer.__dict__.items() if isinstance(v, (int, float)) and k not in OWN_ATTRIBUTES and k != "_opt_called"}
 
 
 def on_host(option: Any) -> Any:
