@@ -60,9 +60,9 @@ def step(
     `loss`. Gradients exist only inside the step, so `.grad` stays as it is.
 
     The optimizer's step is part of the plan where it is a fixed list of operators on each parameter, as in all of `torch.optim` except Adafactor and
-    SparseAdam, and in most optimizers written by hand; numbers and options are read anew before every step, so schedulers work. Any other runs as it is
-    after the planned part of the step, as an island: its gradients then exist together, its state and scratch are measured and belong to the
-    budget, and `print(step.plan)` says why.
+    SparseAdam, and in most optimizers written by hand; numbers and options are read anew before every step, so schedulers work. Any other runs
+    as it is after the planned part of the step, as an island: its gradients then exist together, its state and scratch are measured and belong
+    to the budget, and `print(step.plan)` says why.
 
     Args:
         model: the module to train.
@@ -77,8 +77,9 @@ def step(
         clip_grad_value: clip every gradient, as `torch.nn.utils.clip_grad_value_` does.
         accumulate: batches for each update. Every call returns its batch's loss and adds its gradients, as `loss.backward()` does; every
             `accumulate`-th one clips and updates too. Nothing is divided: for the mean over the batches, let `loss_fn` divide by `accumulate`.
-        scaler: scales the loss, as `scaler.scale(loss).backward()`, `scaler.unscale_(optimizer)` where gradients are clipped, `scaler.step(optimizer)`
-            and `scaler.update()` do. The update is an island then, because the scaler decides from the gradients whether there is one.
+        scaler: scales the loss, as `scaler.scale(loss).backward()`, `scaler.unscale_(optimizer)` where gradients are clipped,
+            `scaler.step(optimizer)` and `scaler.update()` do. The update is an island then, because the scaler decides from the gradients whether
+            there is one.
         early: update each parameter as soon as its old value is not read any more; False: all at the end.
         planner: name of the planner, or several with commas between them: the best plan counts.
         host_budget: bytes of the host for tensors that are moved there; None: no limit.
@@ -191,32 +192,32 @@ class TrainingStep(ShapeCache["ShapedStep"]):
             shaped, inputs = self.shape_for(args, kwargs, last=False)  # earlier batches have trained more: the update is for those too
         with hold():
             self.activate(shaped)
-            loss = shaped.run(inputs, self.scale())
+            loss = shaped.run(inputs, self._scale())
             self.done += 1
             self.summed |= {id(p): p for p in shaped.captured.trained}
             if self.done == self.capture_options.accumulate:
                 if shaped.captured.updates is None:
-                    self.update_beside(shaped, loss)
+                    self._update_beside(shaped, loss)
                 self.done, self.summed = 0, {}
         return loss
 
     # Updates beside the plan.
 
-    def scale(self) -> float | None:
+    def _scale(self) -> float | None:
         """Of the loss."""
         scaler = self.capture_options.scaler
         return None if scaler is None else float(scaler.get_scale())
 
-    def update_beside(self, shaped: "ShapedStep", loss: torch.Tensor) -> None:
+    def _update_beside(self, shaped: "ShapedStep", loss: torch.Tensor) -> None:
         """The optimizer's own step, on the gradients that the program has left."""
         for other in self.shapes.values():
             if other.captured.updates is not None:
                 other.captured.updates.undo(self.optimizer)  # its first step makes the state
         if not self.island.known:
             shaped.release()  # what it takes is not known yet, and may need the arena's room
-        self.island.step(self.summed.values(), lambda: self.plain_update(shaped, loss))
+        self.island.step(self.summed.values(), lambda: self._plain_update(shaped, loss))
 
-    def plain_update(self, shaped: "ShapedStep", loss: torch.Tensor) -> None:
+    def _plain_update(self, shaped: "ShapedStep", loss: torch.Tensor) -> None:
         scaler, options = self.capture_options.scaler, self.capture_options
         if scaler is not None:
             scaler.scale(loss)  # makes what it keeps on the device
@@ -275,21 +276,21 @@ class TrainingStep(ShapeCache["ShapedStep"]):
             buffers=self.island.buffers if options.accumulate > 1 else None)
         first_only = False
         if not last or options.scaler is not None:
-            update = self.without_update(update, "its GradScaler reads the gradients" if last else "")
+            update = self._without_update(update, "its GradScaler reads the gradients" if last else "")
             captured = capture_training(self.model, self.loss_fn, self.optimizer, args, kwargs, update)
         else:
             try:
                 captured = capture_training(self.model, self.loss_fn, self.optimizer, args, kwargs, update)
             except NoRecipe as reason:
                 first_only = isinstance(reason, FirstStepDiffers)
-                update = self.without_update(update, str(reason))
+                update = self._without_update(update, str(reason))
                 captured = capture_training(self.model, self.loss_fn, self.optimizer, args, kwargs, update)
         made = ShapedStep(
             captured, self.options, self.model, self.optimizer, self.fraction_of, self.admission, update, self.island, first_only)
         self.fraction_of = made.session.fraction_of  # the first sample's, also for other shapes
         return made
 
-    def without_update(self, update: Update, reason: str) -> Update:
+    def _without_update(self, update: Update, reason: str) -> Update:
         """The gradients are left in buffers. A scaler has to see them before they are clipped."""
         self.island.reason = reason or self.island.reason
         scaled = self.capture_options.scaler is not None

@@ -10,7 +10,7 @@ class Written(torch.optim.Optimizer):
         super().__init__(params, dict(lr=lr))
 
     @torch.no_grad()
-    def step(self, closure=None):
+    def step(self, closure=None):  # pyright: ignore[reportIncompatibleMethodOverride]
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
@@ -33,7 +33,7 @@ class CountsItself(Written):
     count = 0
 
     @torch.no_grad()
-    def step(self, closure=None):
+    def step(self, closure=None):  # pyright: ignore[reportIncompatibleMethodOverride]
         self.count += 1
         super().step(closure)
 
@@ -102,7 +102,7 @@ class ReadsValues(Written):
 
 class GlobalNorm(Written):
     @torch.no_grad()
-    def step(self, closure=None):
+    def step(self, closure=None):  # pyright: ignore[reportIncompatibleMethodOverride]
         parameters = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
         norm = torch.stack([p.grad.norm() for p in parameters]).norm()
         for p in parameters:
@@ -118,7 +118,7 @@ class TellsNeighbours(Written):
     """A parameter's update depends on which parameter it is."""
 
     @torch.no_grad()
-    def step(self, closure=None):
+    def step(self, closure=None):  # pyright: ignore[reportIncompatibleMethodOverride]
         for group in self.param_groups:
             for index, p in enumerate(group["params"]):
                 p.sub_(p.grad.sign() if index % 2 else p.grad, alpha=group["lr"])

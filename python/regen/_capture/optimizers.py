@@ -142,7 +142,7 @@ class OptimizerUpdates:
         """State as the optimizer would make it at its first step."""
         for kind in self.kinds(optimizer, [m for m in self.members if is_fresh(state_of(optimizer, m[1]))]):
             initial = learn(optimizer, self.on_device, lambda kind=kind: self.initial_state(optimizer, kind[0]))
-            for _, parameter in kind if initial is not None else ():
+            for _, parameter in kind:
                 self.install(optimizer, parameter, initial)
 
     def initial_state(self, optimizer: torch.optim.Optimizer, member: tuple[int, torch.Tensor]) -> dict[Any, Any] | None:
@@ -188,7 +188,9 @@ class OptimizerUpdates:
                 host_values(shadow.host_state(), self.on_device), shadow.numbers()):
             raise FirstStepDiffers("its first step differs from later ones")
 
-    def install(self, optimizer: torch.optim.Optimizer, parameter: torch.Tensor, initial: dict[Any, Any]) -> None:
+    def install(self, optimizer: torch.optim.Optimizer, parameter: torch.Tensor, initial: dict[Any, Any] | None) -> None:
+        if initial is None:
+            return
         group = next(optimizer.param_groups[g] for g, p in self.members if p is parameter)
         state = optimizer.state[parameter]
         self.made.append(parameter)

@@ -4,7 +4,7 @@ import collections
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch.optim.optimizer import _default_to_fused_or_foreach
@@ -75,7 +75,7 @@ class Shadow:
         self.twin.__dict__.pop("step", None)  # as a scheduler has wrapped it
         for hooks in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"):
             self.twin.__dict__[hooks] = collections.OrderedDict()
-        self.twin.state = collections.defaultdict(FirstValues)
+        self.twin.state = cast(dict[Any, dict[Any, Any]], collections.defaultdict(FirstValues))
         for (_, real), parameter in zip(members, self.parameters):
             state = optimizer.state.get(real, {})
             if not is_fresh(state):

@@ -57,7 +57,9 @@ class UpdateWriter:
                 bound[symbol] = values[position * count:(position + 1) * count]
             return [node]
         if any(symbol.kind == "const" for symbol in call.outputs):
-            node, values = self.node(call, *self.arguments(call, lambda s: bound[s], scalar_at, 1), 1)
+            args, kwargs = self.arguments(call, lambda s: bound[s], scalar_at, 1)
+            kwargs["device"] = {"device": str(self.writer.builder.device)}  # a stand-in may have been elsewhere
+            node, values = self.node(call, args, kwargs, 1)
             bound[call.outputs[0]] = [values[0]] * count
             return [node]
         nodes = []

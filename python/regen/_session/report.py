@@ -40,13 +40,13 @@ class PlanReport:
         return self.session.report.cost
 
     def __str__(self) -> str:
-        return self.with_island(self.session.report_text(self.measured_peak, self.measured_seconds))
+        return self._with_island(self.session.report_text(self.measured_peak, self.measured_seconds))
 
     def explain(self) -> str:
         """Which tensors fill the memory at the peak of the plan."""
-        return self.with_island(self.session.explanation())
+        return self._with_island(self.session.explanation())
 
-    def with_island(self, text: str) -> str:
+    def _with_island(self, text: str) -> str:
         return f"{text.rstrip()}\n{self.island}" if self.island else text
 
 
