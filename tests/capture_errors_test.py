@@ -133,9 +133,13 @@ def test_nothing_to_train():
 def test_optimizers():
     model, args = nn.Linear(4, 4), (torch.ones(2, 4), torch.ones(2, 4))
     message = refusal(capture_step, model, nn.functional.mse_loss, torch.optim.LBFGS(model.parameters()), args)
-    assert "LBFGS" in message and "SGD, Adam, AdamW" in message and "regen.wrap" in message
-    tensor_rate = torch.optim.Adam(model.parameters(), lr=torch.tensor(0.1))
-    assert "lr is a tensor" in refusal(capture_step, model, nn.functional.mse_loss, tensor_rate, args)
+    assert "LBFGS" in message and "closure" in message and "regen.wrap" in message
+    message = refusal(capture_step, model, nn.functional.mse_loss, torch.optim.Adafactor(model.parameters()), args)
+    assert "Adafactor" in message and ".item()" in message and "regen.step" in message
+    capturable = torch.optim.Adam(model.parameters(), capturable=True)
+    assert "capturable=True" in refusal(capture_step, model, nn.functional.mse_loss, capturable, args)  # on a CPU torch refuses it too
+    assert not capturable.state
+    assert "not a torch.optim.Optimizer" in refusal(capture_step, model, nn.functional.mse_loss, model, args)
 
 
 def test_a_loss_must_be_one_number():

@@ -7,8 +7,11 @@ from typing import Any, NamedTuple
 import torch
 
 from regen._capture.arguments import flatten_arguments
-from regen._capture.capture import Captured, capture_step
+from regen._capture.capture import Captured, Update, capture_training, device_of
+from regen._capture.gradient_buffers import GradientBuffers
+from regen._capture.optimizers import FirstStepDiffers, NoRecipe
 from regen._session.admission import Admission, admission_of
+from regen._session.island import Island
 from regen._session.job import hold
 from regen._session.measured_step import StepMeter
 from regen._session.owned import Bindings
@@ -16,7 +19,7 @@ from regen._session.report import PlanReport
 from regen._session.session import Session
 from regen._session.shape_cache import ShapeCache
 from regen._wrap import signature
-from regen.errors import UsageError
+from regen.errors import OptionError, UsageError
 from regen.options import Algorithms, Budget, Cache, Link, Options, Size, refuses_old_names
 
 
@@ -31,6 +34,8 @@ def step(
     kwargs: Mapping[str, Any] | None = None,
     clip_grad_norm: float | None = None,
     clip_grad_value: float | None = None,
+    accumulate: int = 1,
+    scaler: torch.amp.GradScaler | None = None,
     early: bool = True,
     planner: str = "auto",
     host_budget: Size | None = None,
@@ -54,16 +59,27 @@ def step(
     The loss is `loss_fn(model(*args[:-1]), args[-1])`, or what the model returns when `loss_fn` is None: a number, or something with a
     `loss`. Gradients exist only inside the step, so `.grad` stays as it is.
 
+    The optimizer's step is part of the plan where it is a fixed list of operators on each parameter, as in all of `torch.optim` except Adafactor and
+    SparseAdam, and in most optimizers written by hand; numbers and options are read anew before every step, so schedulers work. Any other runs
+    as it is after the planned part of the step, as an island: its gradients then exist together, its state and scratch are measured and belong
+    to the budget, and `print(step.plan)` says why.
+
     Args:
         model: the module to train.
         loss_fn: a function of the model's output and the last argument; None: the model returns the loss.
-        optimizer: SGD, Adam or AdamW over parameters of the model. State that it makes at its first step is made now.
+        optimizer: over parameters of the model; LBFGS, which evaluates the model itself, excepted. State that it makes at its first step is made
+            now.
         args: a sample batch.
         budget: bytes of the device for all of the step: "6GiB", 16e9, a fraction of the unplanned peak such as 0.5, or "auto" (what is
             free). None: what a job of `regen share run` was admitted with.
         kwargs: further inputs of the model by name, of the sample batch.
         clip_grad_norm: clip the norm of all gradients, as `torch.nn.utils.clip_grad_norm_` does.
         clip_grad_value: clip every gradient, as `torch.nn.utils.clip_grad_value_` does.
+        accumulate: batches for each update. Every call returns its batch's loss and adds its gradients, as `loss.backward()` does; every
+            `accumulate`-th one clips and updates too. Nothing is divided: for the mean over the batches, let `loss_fn` divide by `accumulate`.
+        scaler: scales the loss, as `scaler.scale(loss).backward()`, `scaler.unscale_(optimizer)` where gradients are clipped,
+            `scaler.step(optimizer)` and `scaler.update()` do. The update is an island then, because the scaler decides from the gradients whether
+            there is one.
         early: update each parameter as soon as its old value is not read any more; False: all at the end.
         planner: name of the planner, or several with commas between them: the best plan counts.
         host_budget: bytes of the host for tensors that are moved there; None: no limit.
@@ -92,7 +108,10 @@ def step(
         improve=improve, plan_file=plan_file, link=link, cache=cache,
         algorithms=algorithms, cuda_graphs=cuda_graphs,
         releasable=releasable, quantum=quantum, debug=debug)
-    return TrainingStep(model, loss_fn, optimizer, args, options, StepCapture(clip_grad_norm, clip_grad_value, early), dict(kwargs or {}))
+    if isinstance(accumulate, bool) or not isinstance(accumulate, int) or accumulate < 1:
+        raise OptionError(f"accumulate={accumulate!r}; expected the number of batches for each update, 1 or more")
+    return TrainingStep(
+        model, loss_fn, optimizer, args, options, StepCapture(clip_grad_norm, clip_grad_value, early, accumulate, scaler), dict(kwargs or {}))
 
 
 class StepCapture(NamedTuple):
@@ -101,6 +120,12 @@ class StepCapture(NamedTuple):
     clip_grad_norm: float | None
     clip_grad_value: float | None
     early: bool
+    accumulate: int = 1
+    scaler: torch.amp.GradScaler | None = None
+
+    @property
+    def clips(self) -> bool:
+        return self.clip_grad_norm is not None or self.clip_grad_value is not None
 
 
 class TrainingStep(ShapeCache["ShapedStep"]):
@@ -124,6 +149,9 @@ class TrainingStep(ShapeCache["ShapedStep"]):
         self.options = options if self.admission is None else self.admission.options_of(options)
         self.capture_options = capture_options
         self.fraction_of: int | None = None
+        self.done = 0  # batches since the last update
+        self.summed: dict[int, torch.Tensor] = {}  # parameters that have a gradient from these
+        self.island = Island(optimizer, GradientBuffers(capture_options.accumulate > 1), device_of(model))
         self.prepare(args, kwargs or {})
 
     @property
@@ -135,6 +163,8 @@ class TrainingStep(ShapeCache["ShapedStep"]):
         """Plans the step of a sample batch, and takes the arena."""
         args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
         try:
+            if self.capture_options.accumulate > 1:  # whether it fits is known now
+                self.shape_for(args, kwargs, last=True)
             shaped, _ = self.shape_for(args, kwargs)
             with hold():
                 self.activate(shaped)
@@ -158,9 +188,51 @@ class TrainingStep(ShapeCache["ShapedStep"]):
             UsageError: a parameter or the optimizer's state is not what it was.
         """
         shaped, inputs = self.shape_for(args, kwargs)
+        if shaped.captured.updates is not None and not self.summed.keys() <= {id(p) for p in shaped.captured.trained}:
+            shaped, inputs = self.shape_for(args, kwargs, last=False)  # earlier batches have trained more: the update is for those too
         with hold():
             self.activate(shaped)
-            return shaped.run(inputs)
+            loss = shaped.run(inputs, self._scale())
+            self.done += 1
+            self.summed |= {id(p): p for p in shaped.captured.trained}
+            if self.done == self.capture_options.accumulate:
+                if shaped.captured.updates is None:
+                    self._update_beside(shaped, loss)
+                self.done, self.summed = 0, {}
+        return loss
+
+    # Updates beside the plan.
+
+    def _scale(self) -> float | None:
+        """Of the loss."""
+        scaler = self.capture_options.scaler
+        return None if scaler is None else float(scaler.get_scale())
+
+    def _update_beside(self, shaped: "ShapedStep", loss: torch.Tensor) -> None:
+        """The optimizer's own step, on the gradients that the program has left."""
+        for other in self.shapes.values():
+            if other.captured.updates is not None:
+                other.captured.updates.undo(self.optimizer)  # its first step makes the state
+        if not self.island.known:
+            shaped.release()  # what it takes is not known yet, and may need the arena's room
+        self.island.step(self.summed.values(), lambda: self._plain_update(shaped, loss))
+
+    def _plain_update(self, shaped: "ShapedStep", loss: torch.Tensor) -> None:
+        scaler, options = self.capture_options.scaler, self.capture_options
+        if scaler is not None:
+            scaler.scale(loss)  # makes what it keeps on the device
+            if options.clips:
+                scaler.unscale_(self.optimizer)
+        if not shaped.clips:
+            if options.clip_grad_norm is not None:
+                torch.nn.utils.clip_grad_norm_(self.model.parameters(), options.clip_grad_norm)
+            if options.clip_grad_value is not None:
+                torch.nn.utils.clip_grad_value_(self.model.parameters(), options.clip_grad_value)
+        if scaler is None:
+            self.optimizer.step()
+        else:
+            scaler.step(self.optimizer)
+            scaler.update()
 
     def pack_state(self) -> None:
         """Where a job's state may have to leave: into one arena."""
@@ -189,18 +261,40 @@ class TrainingStep(ShapeCache["ShapedStep"]):
         if self.active is not None:
             self.active.session.restore()
 
-    def shape_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple["ShapedStep", list[Any]]:
-        """(the captured step for a batch, the program's inputs)."""
+    def shape_for(self, args: tuple[Any, ...], kwargs: dict[str, Any], last: bool | None = None) -> tuple["ShapedStep", list[Any]]:
+        """(the captured step for a batch, the program's inputs). `last`: of the batches for an update; None: as the calls are counted."""
+        last = self.done + 1 == self.capture_options.accumulate if last is None else last
         flat, spec = flatten_arguments(args, kwargs)
-        return self.shape_of(signature(self.model, flat, spec), lambda: self.make_shape(args, kwargs), flat)
+        key = signature(self.model, flat, spec), last
+        return self.shape_of(key, lambda: self.make_shape(args, kwargs, last), flat)
 
-    def make_shape(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "ShapedStep":
+    def make_shape(self, args: tuple[Any, ...], kwargs: dict[str, Any], last: bool) -> "ShapedStep":
         """Captures, records and plans."""
-        captured = capture_step(
-            self.model, self.loss_fn, self.optimizer, args, kwargs=kwargs, **self.capture_options._asdict())
-        made = ShapedStep(captured, self.options, self.model, self.optimizer, self.fraction_of, self.admission)
+        options = self.capture_options
+        update = Update(
+            options.clip_grad_norm, options.clip_grad_value, options.early, clips=last, updates=last,
+            buffers=self.island.buffers if options.accumulate > 1 else None)
+        first_only = False
+        if not last or options.scaler is not None:
+            update = self._without_update(update, "its GradScaler reads the gradients" if last else "")
+            captured = capture_training(self.model, self.loss_fn, self.optimizer, args, kwargs, update)
+        else:
+            try:
+                captured = capture_training(self.model, self.loss_fn, self.optimizer, args, kwargs, update)
+            except NoRecipe as reason:
+                first_only = isinstance(reason, FirstStepDiffers)
+                update = self._without_update(update, str(reason))
+                captured = capture_training(self.model, self.loss_fn, self.optimizer, args, kwargs, update)
+        made = ShapedStep(
+            captured, self.options, self.model, self.optimizer, self.fraction_of, self.admission, update, self.island, first_only)
         self.fraction_of = made.session.fraction_of  # the first sample's, also for other shapes
         return made
+
+    def _without_update(self, update: Update, reason: str) -> Update:
+        """The gradients are left in buffers. A scaler has to see them before they are clipped."""
+        self.island.reason = reason or self.island.reason
+        scaled = self.capture_options.scaler is not None
+        return update._replace(updates=False, clips=update.clips and not scaled, buffers=self.island.buffers, scaled=scaled)
 
 
 class ShapedStep:
@@ -214,8 +308,13 @@ class ShapedStep:
         optimizer: torch.optim.Optimizer,
         fraction_of: int | None,
         admission: Admission | None,
+        update: Update,
+        island: Island,
+        first_only: bool,
     ) -> None:
+        """`island`: where the optimizer runs that is no part of the program; with `first_only`, at its first step."""
         self.captured = captured
+        self.clips, self.island, self.first_only = update.clips, island, first_only
         self.model, self.optimizer = model, optimizer
         self.session = Session(captured, options, fraction_of=fraction_of, admission=admission)
         self.meter = StepMeter(self.session.device)
@@ -231,11 +330,29 @@ class ShapedStep:
         self.bindings.let_go()
 
     def admit(self, flat: Sequence[Any]) -> list[Any] | None:
-        """The program's inputs for a batch; None: it needs another capture."""
+        """The program's inputs for a batch; None: it needs another capture, or the optimizer's coming step does."""
+        if self.captured.updates is not None and self.captured.updates.look(self.optimizer) is None:
+            return None
+        if self.first_only and all(self.optimizer.state.get(p) for p in self.updated()):
+            return None
         return self.captured.with_derived(flat, lambda storage: self.bindings.tensor_of(self.captured, storage))
+
+    def updated(self) -> list[torch.Tensor]:
+        """Parameters that the optimizer changes."""
+        members = {id(p) for group in self.optimizer.param_groups for p in group["params"]}
+        return [p for p in self.captured.trained if id(p) in members]
+
+    def make_room(self) -> None:
+        """Plans again if what the optimizer turned out to take does not fit beside the plan."""
+        room = self.island.room() if self.captured.updates is None else 0
+        if self.session.caller_bytes != room:
+            self.session.caller_bytes = room
+            if self.session.compiled and not self.session.fits:
+                self.session.release()
 
     def make_ready(self) -> None:
         """Inside a hold."""
+        self.make_room()
         self.session.follow_job()
         self.session.take_better_plan(self.steps + 1)
         if not self.session.compiled:
@@ -250,16 +367,18 @@ class ShapedStep:
         self.session.release()
 
     def report(self) -> PlanReport:
-        return PlanReport(self.session, self.meter.peak_bytes, self.meter.seconds)
+        peak, beside = self.meter.peak_bytes, self.island.room() if self.captured.updates is None else 0
+        text = self.island.text if self.captured.updates is None and self.island.reason else ""
+        return PlanReport(self.session, None if peak is None else peak + beside, self.meter.seconds, text)
 
-    def run(self, flat: list[Any]) -> torch.Tensor:
-        """Inside a hold. `flat`: the program's inputs."""
+    def run(self, flat: list[Any], scale: float | None = None) -> torch.Tensor:
+        """Inside a hold. `flat`: the program's inputs. `scale`: of the loss."""
         step = self.session
         self.steps += 1
-        step.run_first(lambda: self.begin(flat), self.make_ready)
-        self.captured.advance(self.optimizer)
-        if self.captured.program["scalars"]:
-            self.captured.scalars(self.optimizer)  # most likely the next step's: found while the device works
+        step.run_first(lambda: self.begin(flat, scale), self.make_ready)
+        if self.captured.updates is not None:
+            self.captured.advance(self.optimizer)
+            self.captured.updates.look(self.optimizer)  # most likely the next step's numbers: found while the device works
         results = {r: step.result(r) for r in self.captured.output_results}
         if self.captured.assignments:
             self.captured.assign(self.model, results, flat)
@@ -267,10 +386,12 @@ class ShapedStep:
         return results[self.captured.output_results[0]]
 
 
-    def begin(self, flat: list[Any]) -> None:
+    def begin(self, flat: list[Any], scale: float | None) -> None:
         """Tensors and numbers of the coming step."""
         self.bindings.bind(self.session, flat)
-        if self.captured.program["scalars"]:
+        if scale is not None:
+            self.session.set_scalars([scale])
+        elif self.captured.program["scalars"]:
             self.session.set_scalars(self.captured.scalars(self.optimizer))
         self.meter.begin(self.present + self.memory.arena_bytes + self.memory.generator_bytes, self.memory.arena_bytes)
 

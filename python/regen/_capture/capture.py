@@ -4,14 +4,15 @@ import copy
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from regen._capture.arguments import ArgumentSpec
 from regen._capture.conversion import Value
-from regen._capture.optimizers import OptimizerUpdates, check_optimizer
+from regen._capture.gradient_buffers import GradientBuffers
+from regen._capture.optimizers import NoRecipe, OptimizerUpdates, check_optimizer
 from regen._capture.phases import arrange
 from regen._capture.quiet import without_collection
 from regen._capture.step_program import StepWriter, TrainingLoss
@@ -46,6 +47,8 @@ class Captured:
     assignments: list[tuple[str, str, OutputRecipe]] = dataclasses.field(default_factory=list)  # module, attribute, what each step assigns
     conditions: Conditions | None = None  # what the values of a batch must lead to; None: nothing
     updates: OptimizerUpdates | None = None  # of a whole step: the optimizer's recipe
+    steps_taken: int = 0  # since the capture
+    trained: Sequence[torch.Tensor] = ()  # of a step: the parameters that get a gradient
     state_of: dict[int, tuple[torch.Tensor, str]] = dataclasses.field(default_factory=dict)  # storage of role state -> (parameter, key in optimizer.state)
 
     def result_values(self, indices: Sequence[int]) -> list[int]:
@@ -55,12 +58,14 @@ class Captured:
     def scalars(self, optimizer: torch.optim.Optimizer, step: int | None = None) -> list[float]:
         """The values of program["scalars"] for the next step, or for step number `step` (from 1) since the capture."""
         assert self.updates is not None, "a captured step has an optimizer"
-        return self.updates.scalars(optimizer, len(self.program["scalars"]), step)
+        ahead = 0 if step is None else step - 1 - self.steps_taken
+        return self.updates.scalars(optimizer, len(self.program["scalars"]), ahead)
 
     def advance(self, optimizer: torch.optim.Optimizer) -> None:
         """Call after every step: the optimizer's count of steps and its schedulers follow."""
         assert self.updates is not None, "a captured step has an optimizer"
         self.updates.advance(optimizer)
+        self.steps_taken += 1
 
     def rebuild_outputs(self, results: Mapping[int, torch.Tensor], flat_inputs: Sequence[Any]) -> Any:
         """What the model would have returned. `results`: index in program["results"] -> tensor that left at the boundary."""
@@ -131,7 +136,6 @@ def capture(
     return finished(model, traced, recipes, output_results, gradients)[0]
 
 
-@without_collection()
 def capture_step(
     model: torch.nn.Module,
     loss_fn: Callable[[Any, Any], torch.Tensor] | None,
@@ -152,7 +156,7 @@ def capture_step(
     Args:
         model: the module.
         loss_fn: a function of the model's output and the last argument; None: the model returns the loss.
-        optimizer: SGD, Adam or AdamW over parameters of the model.
+        optimizer: over parameters of the model; one of `torch.optim` or of the caller's, whose step is a fixed list of operators on each parameter.
         args: a sample batch.
         clip_grad_norm: clip the norm of all gradients.
         clip_grad_value: clip every gradient.
@@ -167,6 +171,48 @@ def capture_step(
     Raises:
         CaptureError: the model, its inputs or its optimizer cannot be captured.
     """
+    try:
+        return capture_training(
+            model, loss_fn, optimizer, args, kwargs, Update(clip_grad_norm=clip_grad_norm, clip_grad_value=clip_grad_value, early=early), name)
+    except NoRecipe as error:
+        raise CaptureError(
+            f"cannot capture optimizer {type(optimizer).__name__}: {error}; expected one whose step is a fixed list of operators on each parameter, "
+            "or regen.step, which runs it beside the plan") from error
+
+
+class Update(NamedTuple):
+    """What a captured step does with the gradients.
+
+    Attributes:
+        clip_grad_norm: as `torch.nn.utils.clip_grad_norm_`.
+        clip_grad_value: as `torch.nn.utils.clip_grad_value_`.
+        early: each parameter is updated as soon as its old value is not read any more.
+        updates: the optimizer's update is part of the program.
+        clips: so is the clipping.
+        buffers: where gradients are kept or added up; None: they exist only inside the step.
+        scaled: the backward pass begins with a loss scale, the first of the program's scalars.
+    """
+
+    clip_grad_norm: float | None = None
+    clip_grad_value: float | None = None
+    early: bool = True
+    updates: bool = True
+    clips: bool = True
+    buffers: GradientBuffers | None = None
+    scaled: bool = False
+
+
+@without_collection()
+def capture_training(
+    model: torch.nn.Module, loss_fn: Callable[[Any, Any], torch.Tensor] | None, optimizer: torch.optim.Optimizer, args: Any,
+    kwargs: Mapping[str, Any] | None, update: Update, name: str | None = None,
+) -> Captured:
+    """Captures a training step or a part of one: loss, gradients, and what `update` says.
+
+    Raises:
+        NoRecipe: the optimizer's update cannot be part of a program.
+        CaptureError: the model, its inputs or its optimizer cannot be captured.
+    """
     args, kwargs = as_arguments(args), dict(kwargs or {})
     check_model(model, args, kwargs)
     check_optimizer(optimizer)
@@ -178,22 +224,28 @@ def capture_step(
     loss = the_loss(traced)  # the first of the results
     recipes, results = add_output_results(traced)
     builder.results[results[0]]["name"] = "loss"
-    used = used_gradients(model, optimizer, clip_grad_norm is not None)
+    used = used_gradients(model, optimizer, update.clip_grad_norm is not None)
     conversion.gradients = [g for g in conversion.gradients if g.kind != "input" and id(traced.owned[g.key]) in used]
     arrange(conversion)
     writer = StepWriter(conversion, names, traced.owned)
-    writer.start_backward(loss)
+    writer.start_backward(loss, builder.add_scalar("loss_scale", 1.0) if update.scaled else None)
     writer.match_layouts()
     order = [p for p in model.parameters() if id(p) in writer.value_of_gradient]
-    if clip_grad_norm is not None:
-        writer.clip_norm(order, clip_grad_norm)
-    if clip_grad_value is not None:
-        writer.clip_value(order, clip_grad_value)
-    updates = writer.update(optimizer, early and clip_grad_norm is None and clip_grad_value is None)
+    if update.buffers is not None:
+        writer.keep_gradients(order, update.buffers)
+    if update.clips and update.clip_grad_norm is not None:
+        writer.clip_norm(order, update.clip_grad_norm)
+    if update.clips and update.clip_grad_value is not None:
+        writer.clip_value(order, update.clip_grad_value)
+    updates = None
+    if update.updates:
+        updates = writer.update(optimizer, update.early and update.clip_grad_norm is None and update.clip_grad_value is None)
     builder.boundary = None
     captured, storage_map = finished(model, traced, recipes, results, [], whole_step=True)
-    captured.updates = updates
-    captured.state_of = {storage_map[s]: place for s, place in updates.state_of.items()}
+    captured.trained = order
+    if updates is not None:
+        captured.updates = updates
+        captured.state_of = {storage_map[s]: place for s, place in updates.state_of.items()}
     return captured
 
 

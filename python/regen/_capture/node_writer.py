@@ -18,9 +18,17 @@ class NodeWriter:
         """(node, values it returns, lists flattened)."""
         kwargs = kwargs or {}
         name = self.next_name(op)
-        returned = flat(op(*[self.fakes(a) for a in args], **{k: self.fakes(a) for k, a in kwargs.items()}))
+        with self.fake_values.mode:
+            returned = flat(op(*[self.fakes(a) for a in args], **{k: self.fakes(a) for k, a in kwargs.items()}))
+        bases = {self.fake_values[v].untyped_storage()._cdata: v for v in referenced_values([*args, *kwargs.values()])}
         values = []
         for index, fake in enumerate(returned):
+            base = bases.get(fake.untyped_storage()._cdata)
+            if base is not None:  # a view
+                described = self.builder.values[base]
+                offset = described["offset"] * getattr(torch, described["dtype"]).itemsize // fake.element_size() + fake.storage_offset()
+                values.append(Value(self.builder.add_value(described["storage"], fake, offset)))
+                continue
             label = name if len(returned) == 1 else f"{name}.{index}"
             storage = self.builder.add_storage(label, "computed", fake.untyped_storage().nbytes(), fake.device)
             values.append(Value(self.builder.add_value(storage, fake)))

@@ -1,34 +1,55 @@
-"""The optimizer of a step: its state, its update as nodes, and the numbers that change from step to step."""
+"""The optimizer of a step: its state, its update as recipes, and the numbers that change from step to step."""
 
 import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
-from torch.optim.optimizer import _default_to_fused_or_foreach
 
-from regen._capture.update_recording import Shadow, Symbol, numbers_at, same_recipe, scalar_places
+from regen._capture.program_builder import ProgramBuilder
+from regen._capture.shadow import ELEMENTWISE, FirstValues, Shadow, is_fresh, is_torch_optimizer, learn, numbers_of
+from regen._capture.traced.fakes import Fakes, leaves_of, mapped
+from regen._capture.update_recording import (
+    Call,
+    NoRecipe,
+    Recorder,
+    ScalarPlace,
+    Symbol,
+    numbers_at,
+    owners_of,
+    same_recipe,
+    scalar_places,
+    storage_of,
+)
 from regen.errors import CaptureError
 
-SUPPORTED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
-
-# An update by lists takes many parameters at once. Few at a time, as their gradients become ready, let these go early;
-# very few would cost a kernel launch each.
-BUCKET_BYTES = 32 << 20
 # Attribute of a momentum buffer that the capture made and no step has used yet.
 MADE_HERE = "regen_made_it"
 
 
-def check_optimizer(optimizer):
-    if type(optimizer) not in SUPPORTED:
-        names = ", ".join(kind.__name__ for kind in SUPPORTED)
+def check_optimizer(optimizer: Any) -> None:
+    """Raises:
+    CaptureError: no step can be made with it, neither captured nor beside the plan.
+    """
+    name = type(optimizer).__name__
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise CaptureError(f"cannot capture optimizer {name}: not a torch.optim.Optimizer; expected one")
+    if isinstance(optimizer, torch.optim.LBFGS):
         raise CaptureError(
-            f"cannot capture optimizer {type(optimizer).__name__}; expected one of {names}, "
-            "or regen.wrap, which leaves the optimizer outside")
-    for group in optimizer.param_groups:
-        for option in ("capturable", "differentiable"):
-            if group.get(option):
-                raise CaptureError(f"cannot capture optimizer {type(optimizer).__name__}: {option}=True; expected False")
-        if isinstance(group["lr"], torch.Tensor):
-            raise CaptureError(f"cannot capture optimizer {type(optimizer).__name__}: lr is a tensor; expected a number")
+            f"cannot capture optimizer {name}: its step evaluates the model several times through a closure; expected an optimizer that takes one "
+            "gradient for each step, or regen.wrap, which leaves the optimizer outside")
+
+
+def why_not_recordable(optimizer: torch.optim.Optimizer) -> str:
+    """What beside its class and options decides what its step does; empty: nothing."""
+    step = optimizer.__dict__.get("step")
+    if step is not None and not hasattr(step, "_wrapped_by_lr_sched"):
+        return "its step was replaced by another function"
+    if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
+        return "it has step hooks"
+    if any(group.get("differentiable") for group in optimizer.param_groups):
+        return "differentiable=True"
+    return ""
 
 
 @dataclasses.dataclass
@@ -36,236 +57,362 @@ class UpdateClass:
     """Parameters of one group that are updated by the same recipe with the same numbers."""
 
     group: int
-    fresh: bool  # no step was taken before the capture
     shadow: Shadow
-    calls: list
-    places: list
-    scalars: list  # for each place, the index in program["scalars"]
-    parameters: list
-    by_list: bool  # the recipe takes lists of parameters
+    calls: list[Call]
+    places: list[ScalarPlace]
+    scalars: list[int]  # for each place, the index in program["scalars"]
+    parameters: list[torch.Tensor]
+    after: dict[Any, Any] = dataclasses.field(default_factory=dict)  # the host's part of the state after the step that was looked at last
+    attributes: dict[str, float] = dataclasses.field(default_factory=dict)  # of the optimizer, then
 
-    def recorded(self, optimizer, steps_before, first):
-        group = optimizer.param_groups[self.group]
-        overrides = {"dampening": 0.0} if self.starts(optimizer, first) else {}
-        return self.shadow.record(group, steps_before, host_state(group), **overrides)
+    @property
+    def by_list(self) -> bool:
+        """The recipe takes lists of parameters."""
+        return any(call.by_list for call in self.calls)
 
-    def starts(self, optimizer, first):
+    def starts(self, optimizer: torch.optim.Optimizer) -> bool:
         """A momentum buffer starts as a copy of the first gradient. Starting it at minus zero and adding the whole first
         gradient gives the same bits: -0 * momentum + g is g for every g, zeros of both signs included.
         """
-        return first and getattr(momentum_of(optimizer, self.parameters[0]), MADE_HERE, False)
+        return bool(getattr(state_of(optimizer, self.parameters[0]).get("momentum_buffer"), MADE_HERE, False))
+
+    def look(self, optimizer: torch.optim.Optimizer, may_start: bool = True) -> list[Call]:
+        """What the coming step does to each of the parameters."""
+        self.shadow.follow(optimizer, **({"dampening": 0.0} if may_start and self.starts(optimizer) else {}))
+        self.shadow.set_host_state(host_part(self.shadow, state_of(optimizer, self.parameters[0])))
+        calls = self.shadow.record().calls
+        self.after = dict(self.shadow.host_state())
+        self.attributes = self.shadow.numbers()
+        return calls
 
 
-def momentum_of(optimizer, parameter):
-    return optimizer.state[parameter].get("momentum_buffer")
+def state_of(optimizer: torch.optim.Optimizer, parameter: torch.Tensor) -> dict[Any, Any]:
+    """Does not make an entry where there is none."""
+    return optimizer.state.get(parameter, {})
 
 
-def end_of_start(optimizer, parameters):
-    """Momenta that the capture made have had their first gradient."""
-    for parameter in parameters:
-        momentum = momentum_of(optimizer, parameter)
-        if momentum is not None:
-            setattr(momentum, MADE_HERE, False)
-
-
-def count_step(states):
-    """All at once: the device may wait for the end of this."""
-    counts = [state["step"] for state in states if "step" in state]
-    tensors = [count for count in counts if isinstance(count, torch.Tensor)]
-    if tensors:
-        torch._foreach_add_(tensors, 1)  # pyright: ignore[reportPrivateImportUsage]
-    if len(tensors) < len(counts):
-        for state in states:
-            if "step" in state and not isinstance(state["step"], torch.Tensor):
-                state["step"] += 1
-
-
-def host_state(group):
-    """State that torch keeps on the host: it counts steps there, unless a fused kernel wants the count."""
-    return () if group.get("fused") else ("step",)
+def host_part(shadow: Shadow, state: dict[Any, Any]) -> dict[Any, Any]:
+    return {k: v for k, v in state.items() if not isinstance(v, torch.Tensor) or shadow.is_host(k, v)}
 
 
 class OptimizerUpdates:
-    """Everything about one optimizer that outlives the capture."""
+    """What one captured step knows of the optimizer."""
 
-    def __init__(self, optimizer, parameters, builder):
-        """`parameters`: those with a gradient, in the order of the optimizer."""
-        check_optimizer(optimizer)
-        self.classes = []
-        self.steps_taken = 0
-        self.next_scalars = None  # what they depend on, and their values
-        self.state_of = {}  # storage of the builder -> (parameter, key)
+    def __init__(self, optimizer: torch.optim.Optimizer, parameters: Iterable[torch.Tensor], builder: ProgramBuilder) -> None:
+        """`parameters`: those with a gradient, in the order of the optimizer.
+
+        Raises:
+            NoRecipe: the optimizer's step cannot be part of a program.
+        """
+        if why_not_recordable(optimizer):
+            raise NoRecipe(why_not_recordable(optimizer))
+        self.fakes = Fakes()
+        self.on_device: set[str] = set()  # entries of the state without dimensions that are updated by operators of the recipe
+        self.classes: list[UpdateClass] = []
+        self.state_of: dict[int, tuple[torch.Tensor, str]] = {}  # storage of the builder -> (parameter, key)
+        self.known: tuple[Any, list[float] | None] | None = None  # what the numbers depend on, and they; None: another recipe
+        self.left: Any = None  # the state as the last look or step left it
+        self.made: list[torch.Tensor] = []  # parameters whose state the capture made
+        self.has_run = False
         with_gradient = {id(p) for p in parameters}
-        for index, group in enumerate(optimizer.param_groups):
-            members = [p for p in group["params"] if id(p) in with_gradient]
-            self.add_group(optimizer, index, group, members, builder)
+        self.members = [
+            (index, p) for index, group in enumerate(optimizer.param_groups) for p in group["params"] if id(p) in with_gradient]
+        self.sizes = [len(group["params"]) for group in optimizer.param_groups]
+        self.find_device_state(optimizer)
+        try:
+            self.make_state(optimizer)
+            self.classify(optimizer, builder)
+            if not is_torch_optimizer(optimizer):
+                self.check_independent(optimizer)
+        except Exception:
+            self.undo(optimizer)
+            raise
+        self.left = self.state_print(optimizer)
 
-    def add_group(self, optimizer, index, group, members, builder):
-        foreach = uses_lists(group, members)
-        kinds = {}
-        for p in members:
-            state = optimizer.state.get(p) or {}
-            steps = float(state["step"]) if "step" in state else 0.0
-            kinds.setdefault((not state, steps, p.dtype), []).append(p)
-        for (fresh, steps, dtype), parameters in kinds.items():
-            shadow = Shadow(optimizer, group, dtype, "cpu", foreach)
-            calls = shadow.record(group, steps, host_state(group))
-            places = scalar_places(calls)
-            numbers = numbers_at(places, calls)
-            scalars = [
-                builder.add_scalar(f"group{index}.{calls[place.call].op._schema.name.split('::')[1]}.{place.argument}", number)
-                for place, number in zip(places, numbers)]
-            by_list = bool(foreach or group.get("fused"))
-            self.classes.append(UpdateClass(index, fresh, shadow, calls, places, scalars, parameters, by_list))
-            if fresh:
-                create_state(optimizer, group, shadow, parameters)
+    def find_device_state(self, optimizer: torch.optim.Optimizer) -> None:
+        """On an accelerator, fused and capturable updates keep even their counts there."""
+        for index, parameter in self.members:
+            group = optimizer.param_groups[index]
+            if parameter.device.type != "cpu" and (group.get("fused") or group.get("capturable")):
+                self.on_device |= {"step", "mu_product", "eta", "mu"} if group.get("capturable") else {"step"}
 
-    def scalars(self, optimizer, count, step=None):
-        """The values of program["scalars"] for a step: the next one, or number `step` (from 1) since the capture."""
-        step = self.steps_taken + 1 if step is None else step
-        numbers = self.numbers_before(optimizer, step)
-        if self.next_scalars is None or self.next_scalars[0] != numbers:
-            self.next_scalars = numbers, self.recorded_scalars(optimizer, count, step)
-        return self.next_scalars[1]
+    # State.
 
-    def numbers_before(self, optimizer, step):
-        """Everything the scalars of a step depend on."""
-        return [
-            (self.steps_before(optimizer, kind, step), kind.starts(optimizer, step == self.steps_taken + 1),
-             {k: v for k, v in optimizer.param_groups[kind.group].items() if k != "params"})
-            for kind in self.classes]
+    def make_state(self, optimizer: torch.optim.Optimizer) -> None:
+        """State as the optimizer would make it at its first step."""
+        for kind in self.kinds(optimizer, [m for m in self.members if is_fresh(state_of(optimizer, m[1]))]):
+            initial = learn(optimizer, self.on_device, lambda kind=kind: self.initial_state(optimizer, kind[0]))
+            for _, parameter in kind:
+                self.install(optimizer, parameter, initial)
 
-    def recorded_scalars(self, optimizer, count, step):
-        values = [0.0] * count
+    def initial_state(self, optimizer: torch.optim.Optimizer, member: tuple[int, torch.Tensor]) -> dict[Any, Any] | None:
+        """Key -> a value, or the call that makes one; None: it keeps none."""
+        shadow = Shadow(optimizer, [member], self.fakes, self.on_device)
+        recorder = shadow.record()
+        state = shadow.state()
+        if not isinstance(state, FirstValues):
+            return None
+        initial: dict[Any, Any] = {}
+        adopt: dict[int, Symbol] = {}
+        for key, final in state.items():
+            first = state.first[key]
+            if isinstance(first, torch.Tensor) and recorder.memory_of(first) is not None:
+                number, call = recorder.created.get(storage_of(first), (None, None))
+                if has_first_gradient_as_momentum(optimizer, key):
+                    initial[key] = Call(torch.ops.aten.full_like.default, [Symbol("param"), -0.0], {}, [])
+                elif number is None or call is None:
+                    raise FirstStepDiffers("the state of its first step is made from gradients")
+                else:
+                    initial[key], adopt[number] = call, Symbol("state", key)
+            elif isinstance(first, torch.Tensor):
+                initial[key] = recorder.before.get(id(first), first).clone()
+            elif final is not None or first is not None:
+                initial[key] = first
+        if type(optimizer) not in ELEMENTWISE:
+            self.check_first_step(optimizer, member, adopt, initial)
+        return initial
+
+    def check_first_step(
+        self, optimizer: torch.optim.Optimizer, member: tuple[int, torch.Tensor], adopt: dict[int, Symbol], initial: dict[Any, Any],
+    ) -> None:
+        """The first step must do what a later one does with the state as it was first."""
+        shadow = Shadow(optimizer, [member], self.fakes, self.on_device)
+        first = shadow.record(adopt).calls
+        after = host_values(shadow.host_state(), self.on_device), shadow.numbers()
+        shadow.twin.state[shadow.parameters[0]] = dict(shadow.state())
+        shadow.set_host_state({k: v for k, v in initial.items() if not isinstance(v, Call)})
+        shadow.follow(optimizer)
+        second = shadow.record().calls
+        places = scalar_places(second)
+        if not same_recipe(second, first, places) or numbers_at(places, first) != numbers_at(places, second) or after != (
+                host_values(shadow.host_state(), self.on_device), shadow.numbers()):
+            raise FirstStepDiffers("its first step differs from later ones")
+
+    def install(self, optimizer: torch.optim.Optimizer, parameter: torch.Tensor, initial: dict[Any, Any] | None) -> None:
+        if initial is None:
+            return
+        group = next(optimizer.param_groups[g] for g, p in self.members if p is parameter)
+        state = optimizer.state[parameter]
+        self.made.append(parameter)
+        for key, value in initial.items():
+            if isinstance(value, Call):
+                value = real_result(value, parameter)
+                setattr(value, MADE_HERE, True)  # until a step is taken; whatever is loaded in its place is not so marked
+            elif isinstance(value, torch.Tensor):
+                value = value.detach().clone().to(home_of(optimizer, group, value, parameter))
+            state[key] = value
+
+    def undo(self, optimizer: torch.optim.Optimizer) -> None:
+        """Takes back the state that the capture made: no step will be taken."""
+        for parameter in self.made:
+            if any(getattr(value, MADE_HERE, False) for value in state_of(optimizer, parameter).values()):
+                del optimizer.state[parameter]
+        self.made = []
+
+    # Recipes.
+
+    def kinds(self, optimizer: torch.optim.Optimizer, members: Sequence[tuple[int, torch.Tensor]]) -> list[list[tuple[int, torch.Tensor]]]:
+        """Members that one shadow stands for."""
+        kinds: dict[Any, list[tuple[int, torch.Tensor]]] = {}
+        for index, p in members:
+            state = state_of(optimizer, p)
+            looks: Any = (p.dtype, p.device, p.dim() == 0)
+            if type(optimizer) not in ELEMENTWISE or optimizer.param_groups[index].get("capturable"):
+                looks = (*looks, p.shape, p.stride())
+            kinds.setdefault((index, looks, host_values(state, self.on_device)), []).append((index, p))
+        return list(kinds.values())
+
+    def classify(self, optimizer: torch.optim.Optimizer, builder: ProgramBuilder) -> None:
+        for kind in self.kinds(optimizer, self.members):
+            index, parameters = kind[0][0], [p for _, p in kind]
+
+            def watch(kind: list[tuple[int, torch.Tensor]] = kind, index: int = index, parameters: list[torch.Tensor] = parameters) -> UpdateClass:
+                shadow = Shadow(optimizer, kind[:1], self.fakes, self.on_device)
+                made = UpdateClass(index, shadow, [], [], [], parameters)
+                made.calls = made.look(optimizer, may_start=False)
+                return made
+
+            found = learn(optimizer, self.on_device, watch)
+            found.places = scalar_places(found.calls)
+            found.scalars = [
+                builder.add_scalar(f"group{index}.{found.calls[place.call].op._schema.name.split('::')[1]}.{place.argument}", float(number))
+                for place, number in zip(found.places, numbers_at(found.places, found.calls))]
+            self.classes.append(found)
+
+    def check_independent(self, optimizer: torch.optim.Optimizer) -> None:
+        """All parameters in one step must give the same calls for each as on its own."""
+        shadow = Shadow(optimizer, self.members, self.fakes, self.on_device)
+        recorder = learn(optimizer, self.on_device, shadow.record)
+        own: dict[int, list[Any]] = {}
+        for call in recorder.calls:
+            if any(symbol.kind == "const" for symbol in call.outputs):
+                continue
+            for owner in owners_of(call):
+                own.setdefault(owner, []).append(call.op)
+        number_of = {id(p): i for i, (_, p) in enumerate(self.members)}
         for kind in self.classes:
-            calls = kind.recorded(optimizer, self.steps_before(optimizer, kind, step), first=step == self.steps_taken + 1)
+            alone = [call.op for call in kind.calls if not any(s.kind == "const" for s in call.outputs)]
+            for parameter in kind.parameters:
+                if own.get(number_of[id(parameter)], []) != alone:
+                    raise NoRecipe("what it does to a parameter depends on the other parameters")
+
+    # Numbers.
+
+    def look(self, optimizer: torch.optim.Optimizer) -> list[float] | None:
+        """The numbers of the coming step; None: it does something else than was captured."""
+        if why_not_recordable(optimizer):
+            return None
+        now = (self.options_print(optimizer), self.state_print(optimizer))
+        if self.known is None or self.known[0] != now:
+            self.known = now, self.numbers_now(optimizer, now[1])
+        return self.known[1]
+
+    def numbers_now(self, optimizer: torch.optim.Optimizer, state: Any) -> list[float] | None:
+        if [len(group["params"]) for group in optimizer.param_groups] != self.sizes:
+            return None
+        if state != self.left and not self.is_uniform(optimizer):
+            return None
+        self.left = state
+        values = [0.0] * sum(len(kind.scalars) for kind in self.classes)
+        for kind in self.classes:
+            try:
+                calls = learn(optimizer, set(), lambda kind=kind: kind.look(optimizer))
+            except NoRecipe:
+                return None
             if not same_recipe(kind.calls, calls, kind.places):
-                raise CaptureError(
-                    f"the options of parameter group {kind.group} of {type(optimizer).__name__} changed what the update computes; "
-                    "expected only numbers to change after the capture (capture again)")
+                return None
             for scalar, number in zip(kind.scalars, numbers_at(kind.places, calls)):
                 values[scalar] = float(number)
         return values
 
-    def steps_before(self, optimizer, kind, step):
-        state = optimizer.state[kind.parameters[0]]
-        if "step" not in host_state(optimizer.param_groups[kind.group]) or "step" not in state:
-            return 0.0
-        return float(state["step"]) + (step - 1 - self.steps_taken)
-
-    def undo(self, optimizer):
-        """Takes back the state that the capture made: no step will be taken."""
+    def is_uniform(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Do all parameters of each class still have the same numbers, and the entries that the class was recorded with?"""
         for kind in self.classes:
-            for parameter in kind.parameters if kind.fresh else ():
-                optimizer.state.pop(parameter, None)
+            values = {host_values(state_of(optimizer, p), self.on_device) for p in kind.parameters}
+            if len(values) > 1 or set(state_of(optimizer, kind.parameters[0])) != set(kind.shadow.state()):
+                return False
+        return True
 
-    def advance(self, optimizer):
-        """A step was taken: counts it where torch counts on the host."""
-        self.steps_taken += 1
-        optimizer._opt_called = True  # what schedulers look at before they complain
+    def options_print(self, optimizer: torch.optim.Optimizer) -> Any:
+        numbers = None if is_torch_optimizer(optimizer) else numbers_of(optimizer)
+        options = [{k: mapped(print_of, v) for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
+        return options, numbers, [kind.starts(optimizer) for kind in self.classes]
+
+    def state_print(self, optimizer: torch.optim.Optimizer) -> Any:
+        """Changes whenever the host's part of the state does."""
+        return [
+            [(key, print_of(value)) for key, value in state_of(optimizer, p).items()
+             if not isinstance(value, torch.Tensor) or (value.dim() == 0 and key not in self.on_device)]
+            for kind in self.classes for p in kind.parameters]
+
+    def scalars(self, optimizer: torch.optim.Optimizer, count: int, ahead: int = 0) -> list[float]:
+        """The values of program["scalars"] for the coming step, or for the one `ahead` steps later.
+
+        Raises:
+            CaptureError: that step does something else than was captured.
+        """
+        values = self.look(optimizer) if ahead == 0 else self.numbers_ahead(optimizer, ahead)
+        if values is None:
+            raise CaptureError(
+                f"the options or the state of {type(optimizer).__name__} changed what the update computes; expected only numbers to change after the "
+                "capture (capture again)")
+        return values + [0.0] * (count - len(values))
+
+    def numbers_ahead(self, optimizer: torch.optim.Optimizer, ahead: int) -> list[float] | None:
+        values = [0.0] * sum(len(kind.scalars) for kind in self.classes)
         for kind in self.classes:
-            if self.steps_taken == 1:
-                end_of_start(optimizer, kind.parameters)
-            if "step" in host_state(optimizer.param_groups[kind.group]):
-                count_step([optimizer.state[parameter] for parameter in kind.parameters])
+            shadow = Shadow(optimizer, [(kind.group, kind.parameters[0])], self.fakes, self.on_device)
+            for _ in range(ahead):
+                shadow.record()
+            calls = shadow.record().calls
+            if not same_recipe(kind.calls, calls, kind.places):
+                return None
+            for scalar, number in zip(kind.scalars, numbers_at(kind.places, calls)):
+                values[scalar] = float(number)
+        return values
+
+    def advance(self, optimizer: torch.optim.Optimizer) -> None:
+        """A step was taken: what the optimizer counts on the host follows."""
+        self.look(optimizer)
+        if not self.has_run:
+            end_of_start(optimizer, [p for _, p in self.members])
+        self.has_run, self.made = True, []
+        optimizer._opt_called = True  # pyright: ignore[reportAttributeAccessIssue]  what schedulers look at before they complain
+        for kind in self.classes:
+            for key, value in kind.after.items():
+                set_all([optimizer.state[p] for p in kind.parameters], key, value)
+            if not is_torch_optimizer(optimizer):
+                optimizer.__dict__.update(kind.attributes)
+        self.left = self.state_print(optimizer)
 
 
-def uses_lists(group, members):
-    """Torch's own choice between one parameter at a time and lists of them."""
-    if group.get("foreach") is None and group.get("fused") is None:
-        return bool(_default_to_fused_or_foreach(members, differentiable=False, use_fused=False)[1])
-    return bool(group.get("foreach"))
+def host_values(state: dict[Any, Any], on_device: set[str]) -> Any:
+    """What of a parameter's state decides the numbers of its update, and which entries there are."""
+    found = []
+    for key, value in state.items():
+        if not isinstance(value, torch.Tensor):
+            found.append((key, repr(value)))
+        elif value.dim() == 0 and key not in on_device:
+            found.append((key, value.item()))
+        else:
+            found.append((key, getattr(value, MADE_HERE, False)))
+    return tuple(found)
 
 
-def create_state(optimizer, group, shadow, parameters):
-    """State as torch would make it at the first step; see `UpdateClass.recorded` for the buffer of SGD."""
-    start = -0.0 if isinstance(optimizer, torch.optim.SGD) else 0.0
+class FirstStepDiffers(NoRecipe):
+    """No recipe for the first step alone: later ones may have one."""
+
+
+def has_first_gradient_as_momentum(optimizer: torch.optim.Optimizer, key: str) -> bool:
+    """See `UpdateClass.starts`."""
+    return type(optimizer) is torch.optim.SGD and key == "momentum_buffer"
+
+
+def real_result(call: Call, parameter: torch.Tensor) -> torch.Tensor:
+    """The state that a call makes for a parameter."""
+    def real(tree: Any) -> Any:
+        return mapped(lambda x: parameter.detach() if isinstance(x, Symbol) else x, tree)
+
+    if any(isinstance(x, Symbol) and x.kind not in ("param", "grad") for x in leaves_of([call.args, call.kwargs])):
+        raise FirstStepDiffers("the state of its first step is made from other state")
+    with torch.no_grad():
+        made = call.op(*real(call.args), **{k: real(a) for k, a in call.kwargs.items()})
+    return made.detach()
+
+
+def home_of(optimizer: torch.optim.Optimizer, group: dict[str, Any], value: torch.Tensor, parameter: torch.Tensor) -> torch.device:
+    """Where torch keeps a number of a parameter's state."""
+    if type(optimizer) not in ELEMENTWISE:
+        return value.device
+    on_device = isinstance(optimizer, torch.optim.ASGD) or group.get("capturable") or group.get("fused")
+    return parameter.device if on_device else torch.device("cpu")
+
+
+def end_of_start(optimizer: torch.optim.Optimizer, parameters: Iterable[torch.Tensor]) -> None:
+    """State that the capture made has had its first step."""
     for parameter in parameters:
-        for key, small in shadow.state.items():
-            if not isinstance(small, torch.Tensor):
-                continue
-            if small.dim() == 0:
-                device = "cpu" if key in host_state(group) else parameter.device
-                tensor = torch.zeros((), dtype=small.dtype, device=device)
-            else:
-                tensor = torch.full_like(parameter, start, dtype=small.dtype, requires_grad=False)
-                setattr(tensor, MADE_HERE, True)  # until a step is taken; whatever is loaded in its place is not so marked
-            optimizer.state[parameter][key] = tensor
+        for value in state_of(optimizer, parameter).values():
+            if isinstance(value, torch.Tensor) and getattr(value, MADE_HERE, False):
+                setattr(value, MADE_HERE, False)
 
 
-class UpdateWriter:
-    """Writes the nodes that update a bucket of parameters by the recipe of their class."""
-
-    def __init__(self, writer, updates, optimizer, value_of_parameter, value_of_gradient, names, new_live_value):
-        self.writer = writer
-        self.updates = updates
-        self.optimizer = optimizer
-        self.value_of_parameter = value_of_parameter
-        self.value_of_gradient = value_of_gradient
-        self.names = names
-        self.new_live_value = new_live_value
-        self.state_values = {}
-
-    def write(self, kind, bucket):
-        """The nodes for `bucket`, parameters of the class `kind`."""
-        bound = {}  # Symbol -> a value for each parameter of the bucket
-        bound[Symbol("param")] = [self.value_of_parameter[id(p)] for p in bucket]
-        bound[Symbol("grad")] = [self.value_of_gradient[id(p)] for p in bucket]
-        for key in self.optimizer.state[bucket[0]]:
-            if key not in host_state(self.optimizer.param_groups[kind.group]):
-                bound[Symbol("state", key)] = [self.state_value(p, key) for p in bucket]
-        nodes = []
-        for index, call in enumerate(kind.calls):
-            scalar_at = {
-                (place.argument, place.item): scalar for place, scalar in zip(kind.places, kind.scalars) if place.call == index}
-            nodes.append(self.write_call(call, bound, scalar_at))
-        return nodes
-
-    def write_call(self, call, bound, scalar_at):
-        names = [argument.name for argument in call.op._schema.arguments]
-        args = [self.instance(a, bound, scalar_at, names[i]) for i, a in enumerate(call.args)]
-        kwargs = {k: self.instance(a, bound, scalar_at, k) for k, a in call.kwargs.items()}
-        if not call.outputs:
-            return self.writer.writing(call.op, args, kwargs)
-        node, values = self.writer.functional(call.op, args, kwargs)
-        for position, symbol in enumerate(call.outputs):
-            count = len(values) // len(call.outputs)
-            bound[symbol] = values[position * count:(position + 1) * count]
-        return node
-
-    def instance(self, argument, bound, scalar_at, name):
-        """An argument of the recipe for the parameters at hand: lists of one grow to the size of the bucket."""
-        if isinstance(argument, Symbol):
-            return {"value": int(bound[argument][0])}
-        if isinstance(argument, list) and argument and isinstance(argument[0], Symbol):
-            return [{"value": int(value)} for value in bound[argument[0]]]
-        if isinstance(argument, list) and (name, 0) in scalar_at:
-            return [{"scalar": scalar_at[name, 0]} for _ in bound[Symbol("param")]]
-        if (name, -1) in scalar_at:
-            return {"scalar": scalar_at[name, -1]}
-        return argument
-
-    def state_value(self, parameter, key):
-        if (id(parameter), key) not in self.state_values:
-            tensor = self.optimizer.state[parameter][key]
-            storage, value = self.new_live_value(f"{self.names[id(parameter)][0]}.{key}", "state", tensor)
-            self.updates.state_of[storage] = (parameter, key)
-            self.state_values[id(parameter), key] = value
-        return self.state_values[id(parameter), key]
+def set_all(states: list[dict[Any, Any]], key: Any, value: Any) -> None:
+    """An entry of several states."""
+    tensors = [state[key] for state in states if isinstance(state.get(key), torch.Tensor)]
+    if not isinstance(value, torch.Tensor) or len(tensors) < len(states):
+        for state in states:
+            state[key] = value.clone() if isinstance(value, torch.Tensor) else value
+    elif all(t.device.type == "cpu" for t in tensors):
+        torch._foreach_copy_(tensors, [value] * len(tensors))  # pyright: ignore[reportPrivateImportUsage]
+    else:
+        number = value.item()
+        for tensor in tensors:
+            tensor.fill_(number)
 
 
-def buckets(kind, places, limit=BUCKET_BYTES):
-    """Splits the parameters of a class by the place where each can be updated: [(place, parameters)]."""
-    ordered = sorted(kind.parameters, key=lambda p: places[id(p)])
-    if not kind.by_list:
-        return [(places[id(p)], [p]) for p in ordered]
-    found, current, size = [], [], 0
-    for parameter in ordered:
-        current.append(parameter)
-        size += parameter.numel() * parameter.element_size()
-        if size >= limit:
-            found.append((places[id(parameter)], current))
-            current, size = [], 0
-    if current:
-        found.append((places[id(current[-1])], current))
-    return found
+def print_of(value: Any) -> Any:
+    """Equal as long as a value is the same; of a tensor, as long as it is not written."""
+    return (id(value), value._version) if isinstance(value, torch.Tensor) else value
+
+
+__all__ = ["Call", "FirstStepDiffers", "NoRecipe", "OptimizerUpdates", "Recorder", "UpdateClass", "check_optimizer"]

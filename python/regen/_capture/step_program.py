@@ -1,13 +1,17 @@
 """A whole training step as one program: the loss, its gradient, clipping, and the update of every parameter."""
 
+from typing import Any
+
 import torch
 from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype, _has_foreach_support
 
 from regen._capture.conversion import FakeValues, Value
+from regen._capture.gradient_buffers import NOTHING, GradientBuffers
 from regen._capture.node_writer import NodeWriter
-from regen._capture.optimizers import OptimizerUpdates, UpdateWriter, buckets
+from regen._capture.optimizers import OptimizerUpdates
 from regen._capture.program_builder import reads_of
 from regen._capture.traced.outputs import loss_of
+from regen._capture.update_writer import UpdateWriter, buckets
 from regen.errors import CaptureError
 
 aten = torch.ops.aten
@@ -41,20 +45,39 @@ class StepWriter:
         self.parameters = {id(owned[g.key]): owned[g.key] for g in conversion.gradients if g.kind == "parameter"}
         self.value_of_parameter = {id(owned[b.key]): b.value for b in conversion.brought if b.kind == "parameter"}
         self.value_of_gradient = {id(owned[g.key]): g.value for g in conversion.gradients if g.kind == "parameter"}
+        self.kept: GradientBuffers | None = None
+        self.kept_by: dict[int, dict[str, Any]] = {}  # parameter -> the node that completes its gradient's buffer
 
     def new_live_value(self, name, role, tensor):
         storage = self.builder.add_live_storage(name, role, tensor)
         return storage, Value(self.builder.add_value(storage, tensor))
 
-    def start_backward(self, loss):
-        """backward() begins with a gradient of one, which a node makes in place of the caller's tangent."""
+    def start_backward(self, loss, scale=None):
+        """backward() begins with a gradient of one, which a node makes in place of the caller's tangent; with a loss scale, of that number
+        (the index of a scalar), which torch rounds to the loss's type.
+        """
         (tangent,) = self.conversion.tangents
         storage = self.builder.storages[self.builder.values[tangent]["storage"]]
         storage["role"], storage["name"] = "computed", "gradient_of_loss"
-        node = self.builder.make_node(
-            "gradient_of_loss", aten.ones_like.default, "backward", [{"value": int(loss)}],
-            {"memory_format": {"memory_format": "preserve_format"}}, [int(tangent)])
-        self.builder.nodes.insert(self.builder.boundary, node)
+        if scale is None:
+            nodes = [self.builder.make_node(
+                "gradient_of_loss", aten.ones_like.default, "backward", [{"value": int(loss)}],
+                {"memory_format": {"memory_format": "preserve_format"}}, [int(tangent)])]
+        else:
+            nodes = self.scaled_gradient(tangent, scale)
+        self.builder.nodes[self.builder.boundary:self.builder.boundary] = nodes
+
+    def scaled_gradient(self, tangent, scale):
+        described = self.builder.values[tangent]
+        args, kwargs = [described["sizes"], {"scalar": scale}], {"dtype": {"dtype": "float32"}, "device": {"device": str(self.builder.device)}}
+        made, (value,) = self.writer.functional(aten.full.default, args, kwargs)
+        made["phase"] = "backward"
+        if described["dtype"] == "float32":
+            made["outputs"] = [int(tangent)]
+            return [made]
+        cast = self.builder.make_node(
+            "gradient_of_loss", aten._to_copy.default, "backward", [{"value": int(value)}], {"dtype": {"dtype": described["dtype"]}}, [int(tangent)])
+        return [made, cast]
 
     def match_layouts(self):
         """.grad has the strides of its parameter: autograd copies a gradient that comes out otherwise."""
@@ -78,6 +101,23 @@ class StepWriter:
     def place_of(self, value):
         return next(i for i, node in enumerate(self.builder.nodes) if value in node["outputs"])
 
+    def keep_gradients(self, order, buffers):
+        """From now on gradients are those in the buffers, to which each is brought as soon as it is there."""
+        self.kept = buffers
+        for parameter in order:
+            gradient = self.value_of_gradient[id(parameter)]
+            name = f"{self.names[id(parameter)][0]}.grad"
+            _, value = self.new_live_value(name, "buffer", buffers.of(parameter))
+            op = aten.add_.Tensor if buffers.adds else aten.copy_.default
+            node = self.writer.writing(op, [{"value": int(value)}, {"value": int(gradient)}])
+            self.builder.nodes.insert(self.place_of(gradient) + 1, node)
+            self.kept_by[id(parameter)] = node
+            self.value_of_gradient[id(parameter)] = value
+
+    def clear_gradients(self, order):
+        """Nodes that make the buffers ready for the next sum."""
+        return [self.writer.writing(aten.fill_.Scalar, [{"value": int(self.value_of_gradient[id(p)])}, NOTHING]) for p in order]
+
     def clip_norm(self, order, max_norm):
         """As torch.nn.utils.clip_grad_norm_ with the norm of order 2; `order` lists the parameters."""
         gradients = [self.value_of_gradient[id(p)] for p in order]
@@ -92,6 +132,9 @@ class StepWriter:
         scale = self.add(aten.clamp.default, [{"value": scale}, None, 1.0])
         for parameter, gradient in zip(order, gradients):
             # Multiplication rounds the same way one by one as in a list, and one by one lets each old gradient go.
+            if self.kept is not None:
+                self.builder.nodes.append(self.writer.writing(aten.mul_.Tensor, [{"value": int(gradient)}, {"value": scale}]))
+                continue
             self.value_of_gradient[id(parameter)] = self.add(aten.mul.Tensor, [{"value": int(gradient)}, {"value": scale}])
 
     def norms_of(self, gradients, by_list):
@@ -105,6 +148,9 @@ class StepWriter:
         """As torch.nn.utils.clip_grad_value_."""
         for parameter in order:
             gradient = self.value_of_gradient[id(parameter)]
+            if self.kept is not None:
+                self.builder.nodes.append(self.writer.writing(aten.clamp_.default, [{"value": int(gradient)}, -float(limit), float(limit)]))
+                continue
             clipped = self.add(aten.clamp.default, [{"value": int(gradient)}, -float(limit), float(limit)])
             self.value_of_gradient[id(parameter)] = clipped
 
@@ -117,6 +163,22 @@ class StepWriter:
         """Adds the optimizer's nodes; `early`: each as soon as nothing needs the old parameter any more."""
         trained = [p for group in optimizer.param_groups for p in group["params"] if id(p) in self.value_of_gradient]
         updates = OptimizerUpdates(optimizer, trained, self.builder)
+        try:
+            after = self.update_nodes(optimizer, updates, trained, early)
+        except Exception:
+            updates.undo(optimizer)
+            raise
+        if self.kept is not None and self.kept.adds:
+            after.setdefault(len(self.builder.nodes) - 1, []).extend(self.clear_gradients([self.parameters[key] for key in self.value_of_gradient]))
+        merged = []
+        for position, node in enumerate(self.builder.nodes):
+            merged.append(node)
+            merged += after.get(position, [])
+        self.builder.nodes = merged
+        return updates
+
+    def update_nodes(self, optimizer, updates, trained, early):
+        """Position -> the nodes that come after it."""
         last = len(self.builder.nodes) - 1
         places = self.earliest_places(trained) if early else {id(p): last for p in trained}
         update_writer = UpdateWriter(
@@ -125,12 +187,7 @@ class StepWriter:
         for kind in updates.classes:
             for place, bucket in buckets(kind, places):
                 after.setdefault(place, []).extend(update_writer.write(kind, bucket))
-        merged = []
-        for position, node in enumerate(self.builder.nodes):
-            merged.append(node)
-            merged += after.get(position, [])
-        self.builder.nodes = merged
-        return updates
+        return after
 
     def earliest_places(self, parameters):
         """For each parameter, the node after which it may change.
@@ -159,6 +216,8 @@ class StepWriter:
                         made_from[storage] = made_from.get(storage, 0) | mask
         free_after = places_of_bits(made_from, last_use)
         made_at = {v: i for i, node in enumerate(nodes) for v in node["outputs"] if v is not None}
+        position_of = {id(node): i for i, node in enumerate(nodes)}
+        made_at |= {self.value_of_gradient[key]: position_of[id(node)] for key, node in self.kept_by.items()}
         return {
             id(p): max(
                 made_at[self.value_of_gradient[id(p)]],

@@ -13,10 +13,14 @@ class PlanReport:
         session: the step under the plan; `session.report` has all that is known of the plan.
         measured_peak: bytes of the device at the highest point of a step; None: not measured yet.
         measured_seconds: of the last step on the device; None: not measured yet.
+        island: what runs beside the plan, why, and what of the budget it takes; empty: nothing.
     """
 
-    def __init__(self, session: _runtime.Session, measured_peak: int | None = None, measured_seconds: float | None = None) -> None:
+    def __init__(
+        self, session: _runtime.Session, measured_peak: int | None = None, measured_seconds: float | None = None, island: str = ""
+    ) -> None:
         self.session = session
+        self.island = island
         self.measured_peak = measured_peak
         self.measured_seconds = measured_seconds
 
@@ -36,11 +40,14 @@ class PlanReport:
         return self.session.report.cost
 
     def __str__(self) -> str:
-        return self.session.report_text(self.measured_peak, self.measured_seconds)
+        return self._with_island(self.session.report_text(self.measured_peak, self.measured_seconds))
 
     def explain(self) -> str:
         """Which tensors fill the memory at the peak of the plan."""
-        return self.session.explanation()
+        return self._with_island(self.session.explanation())
+
+    def _with_island(self, text: str) -> str:
+        return f"{text.rstrip()}\n{self.island}" if self.island else text
 
 
 class NotPlanned(PlanReport):

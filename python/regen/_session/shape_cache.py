@@ -52,19 +52,18 @@ class ShapeCache(Generic[Entry]):
         """(the entry of this shape that is for this batch, the program's inputs). Outside of a hold: the daemon may have to make room for a
         new one.
         """
-        number = 0
-        while (key, number) in self.shapes:
-            entry = self.shapes[key, number]
+        entries = [entry for (shape, _), entry in self.shapes.items() if shape == key]
+        number = len(entries)
+        for entry in sorted(entries, key=lambda entry: entry is not self.active):  # most likely the same as in the last step
             inputs = entry.admit(flat)
             if inputs is not None:
                 if self.admission is not None:
                     self.admission.report()
                 return entry, inputs
-            number += 1
         if number >= MOST_VARIANTS:
             raise CaptureError(
-                f"regen: values of the batch have led the model's code {MOST_VARIANTS} different ways for one shape; expected branches that "
-                "seldom change")
+                f"regen: values of the batch have led the model's code, or its options the optimizer's, {MOST_VARIANTS} different ways for one "
+                "shape; expected branches that seldom change")
         return self.new_shape((key, number), make, flat)
 
     def new_shape(self, key: Hashable, make: Callable[[], Entry], flat: Sequence[Any]) -> tuple[Entry, list[Any]]:

@@ -204,10 +204,25 @@ std::vector<std::size_t> written_arguments(const c10::FunctionSchema& schema) {
   return written;
 }
 
+namespace {
+
+// Fused optimizers declare that they write gradients; they do so only to undo a loss scale.
+bool leaves_gradients(const Node& node, const c10::FunctionSchema& schema) {
+  if (!node.op.starts_with("aten::_fused_")) return false;
+  const auto position = schema.argumentIndexWithName("grad_scale");
+  if (!position) return false;
+  const Json* json = argument_json(node, schema, static_cast<std::size_t>(*position));
+  return json == nullptr || json->is_null();
+}
+
+}  // namespace
+
 std::vector<StorageId> written_storages(const Program& program, const Node& node,
                                         const c10::FunctionSchema& schema) {
   std::vector<StorageId> storages;
+  const bool gradients_stay = leaves_gradients(node, schema);
   for (const std::size_t position : written_arguments(schema)) {
+    if (gradients_stay && schema.arguments()[position].name() == "grads") continue;
     const Json* json = argument_json(node, schema, position);
     if (json == nullptr) continue;
     std::vector<ValueId> values;

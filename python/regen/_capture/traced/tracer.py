@@ -138,6 +138,8 @@ class Tracer(TorchDispatchMode):
     def results(self, op: Any, args: Any, kwargs: Any, returned: Any, json_args: list[Any], json_kwargs: dict[str, Any], source: str) -> Any:
         """Traced tensors for what an operator returns, and its node unless all of that is known already."""
         name, fakes = self.next_name(op), leaves_of(returned)
+        for fake in tensors_of(returned):
+            check_layout(fake)
         before = {id(f) for f in fakes if isinstance(f, torch.Tensor) and f.untyped_storage()._cdata in self.regions}
         values: list[Value | None] = []
         made: list[Any] = []
@@ -163,7 +165,6 @@ class Tracer(TorchDispatchMode):
 
     def result(self, name: str, fake: torch.Tensor) -> tuple[TracedTensor, Value, bool]:
         """(tensor, value, whether the value is new) for one fake tensor that an operator returned."""
-        check_layout(fake)
         key = fake.untyped_storage()._cdata
         region = self.regions.get(key)
         if region is None:
