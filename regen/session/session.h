@@ -111,7 +111,8 @@ class Session {
 
   // --- running
 
-  Status compile();
+  // `arena`: of a step that never runs at the same time, taken if it is large enough.
+  Status compile(std::shared_ptr<execute::MemoryBlock> arena = nullptr);
   bool compiled() const { return compiled_.has_value(); }
   CompiledStep& running() { return *compiled_; }
   // Gives the arena back.

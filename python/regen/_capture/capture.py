@@ -18,6 +18,7 @@ from regen._capture.step_program import StepWriter, TrainingLoss
 from regen._capture.traced.decisions import Conditions
 from regen._capture.traced.output_recipes import OutputRecipe, add_output_results, assignments_of
 from regen._capture.traced.passes import Trace, trace
+from regen._capture.traced.symbols import Symbols
 from regen.errors import CaptureError
 from regen.options import Cache
 
@@ -103,7 +104,7 @@ class Captured:
 @without_collection()
 def capture(
     model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | None = None, name: str | None = None, cache: Cache = False,
-    tangents: str = "loss",
+    tangents: str = "loss", symbols: Symbols | None = None,
 ) -> Captured:
     """Captures the forward and backward pass of `model(*args, **kwargs)`, as `regen.wrap` does.
 
@@ -114,6 +115,7 @@ def capture(
         name: of the program; None: that of the model's class.
         cache: not used: tracing takes less time than reading what was kept would.
         tangents: which outputs get a gradient: "loss" (that alone, where the model returns something named so) or "all".
+        symbols: of sizes that vary; then numbers of the program may be symbolic.
 
     Returns:
         The captured passes.
@@ -124,7 +126,7 @@ def capture(
     args, kwargs = as_arguments(args), dict(kwargs or {})
     check_model(model, args, kwargs)
     names = names_of_tensors(model)
-    traced = trace(model, args, kwargs, name or type(model).__name__, device_of(model), names, tangents=tangents)
+    traced = trace(model, args, kwargs, name or type(model).__name__, device_of(model), names, tangents=tangents, symbols=symbols)
     recipes, output_results = add_output_results(traced)
     gradients = add_gradient_results(traced, names)
     arrange(traced.conversion)
@@ -143,6 +145,7 @@ def capture_step(
     name: str | None = None,
     cache: Cache = False,
     kwargs: Mapping[str, Any] | None = None,
+    symbols: Symbols | None = None,
 ) -> Captured:
     """Captures a whole training step, as `regen.step` does: loss, gradients, clipping and update in one program.
 
@@ -160,6 +163,7 @@ def capture_step(
         name: of the program; None: that of the model's class.
         cache: not used: tracing takes less time than reading what was kept would.
         kwargs: further inputs of the model by name.
+        symbols: of sizes that vary; then numbers of the program may be symbolic.
 
     Returns:
         The captured step.
@@ -172,7 +176,7 @@ def capture_step(
     check_optimizer(optimizer)
     whole = TrainingLoss(model, loss_fn)
     names = {**names_of_tensors(whole), **names_of_tensors(model)}
-    traced = trace(whole, args, kwargs, name or type(model).__name__, device_of(model), names)
+    traced = trace(whole, args, kwargs, name or type(model).__name__, device_of(model), names, symbols=symbols)
     conversion = traced.conversion
     builder = conversion.builder
     loss = the_loss(traced)  # the first of the results

@@ -47,7 +47,7 @@ class PlacementHook final : public AllocationHook {
     if (unforeseen_ == Unforeseen::kReserve) {
       while (next_ < slots_.size() && slots_[next_].bytes == 0) ++next_;
     }
-    if (next_ == slots_.size() || slots_[next_].bytes != wanted || occupied(slots_[next_])) {
+    if (next_ == slots_.size() || !is_for(slots_[next_], wanted) || occupied(slots_[next_])) {
       return unforeseen(wanted);
     }
     const PlacedSlot& slot = slots_[next_++];
@@ -75,6 +75,10 @@ class PlacementHook final : public AllocationHook {
   const std::vector<Deviation>& deviations() const { return deviations_; }
 
  private:
+  static bool is_for(const PlacedSlot& slot, Bytes wanted) {
+    return slot.at_most ? wanted <= slot.bytes : wanted == slot.bytes;
+  }
+
   static const char* end(const PlacedSlot& slot) {
     return static_cast<const char*>(slot.address) + slot.bytes;
   }

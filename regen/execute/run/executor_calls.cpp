@@ -44,9 +44,12 @@ void Executor::run_compute(ComputeInstruction& call, PlacementScope& placement) 
       host_time_.call_seconds += now_seconds() - begin;
       ++host_time_.calls;
     }
-    if (options_.debug || !call.host_results.empty()) {
+    const bool sized = sizes_in_use_ != kPlannedSizes;
+    if (options_.debug || sized || !call.host_results.empty()) {
       const std::vector<at::Tensor> results = take_results(stack_);
-      if (options_.debug) check_results(call, results);
+      if (sized && !sizes_checked_) check_sized_results(call, results);
+      if (sized) settle_results(call, results);
+      if (options_.debug && !sized) check_results(call, results);
       take_host_results(call, results);
     }
   } catch (...) {

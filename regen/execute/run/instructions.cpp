@@ -248,7 +248,8 @@ class Compiler {
 
   void place_allocations(NodeId node, Bytes workspace, ComputeInstruction& call) {
     for (const NodeAllocation& allocation : records_[node].variant(call.choice).allocations) {
-      PlacedSlot slot{allocation.bytes, target_.arena + workspace + allocation.offset};
+      PlacedSlot slot{allocation.bytes, target_.arena + workspace + allocation.offset,
+                      allocation.at_most};
       if (allocation.result.valid()) {
         const TensorId t = step_.tensors[allocation.result];
         if (graph_.fixed(t)) {

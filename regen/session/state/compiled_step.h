@@ -15,6 +15,8 @@ struct CompileOptions {
   bool releasable = false;  // the arena's memory may go and come back
   // Knows the arena while the step is compiled, so that another thread can move it.
   std::shared_ptr<JobMemory> memory = nullptr;
+  // As ExecutorOptions::arena.
+  std::shared_ptr<execute::MemoryBlock> arena = nullptr;
 };
 
 // When an op ran on the device, in seconds since the first traced one began.

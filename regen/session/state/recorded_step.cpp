@@ -96,9 +96,16 @@ Status RecordedStep::make_graph(const RecordingOptions& options, Bytes library_b
   made.attributes = attributes.dump(-1, ' ', false, Json::error_handler_t::replace);
   REGEN_ASSIGN(execute::StepGraph step, execute::make_step_graph(*recording_, made));
   step_ = std::make_shared<const execute::StepGraph>(std::move(step));
+  graph_options_ = std::move(made);
   unplanned_bytes_ = live_bytes_keep_all(graph()).peak_bytes;
   bound_bytes_ = structural_bound(graph()).bytes;
   return {};
+}
+
+Result<Bytes> RecordedStep::unplanned_bytes_at(const execute::StepSizes& sizes) const {
+  REGEN_ASSIGN(const execute::Recording sized, execute::with_sizes(*recording_, sizes));
+  REGEN_ASSIGN(const execute::StepGraph step, execute::make_step_graph(sized, graph_options_));
+  return live_bytes_keep_all(step.graph).peak_bytes;
 }
 
 Bytes RecordedStep::generator_state_bytes() const {
