@@ -65,7 +65,7 @@ class RuntimeSession {
 
   void plan();
   bool plan_by(const std::vector<std::string>& planners, double seconds, std::int64_t work);
-  // `other`: whose arena is taken, if it is large enough; null: none.
+  // `other`: compiled, and its arena is taken in place of an own one; null: none.
   void compile(RuntimeSession* other);
   void release();
   void follow_limit(Bytes limit);

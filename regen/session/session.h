@@ -111,7 +111,7 @@ class Session {
 
   // --- running
 
-  // `arena`: of a step that never runs at the same time, taken if it is large enough.
+  // `arena`: of a step that never runs at the same time, in place of an own one.
   Status compile(std::shared_ptr<execute::MemoryBlock> arena = nullptr);
   bool compiled() const { return compiled_.has_value(); }
   CompiledStep& running() { return *compiled_; }

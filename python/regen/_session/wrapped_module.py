@@ -9,12 +9,14 @@ from torch.autograd.function import once_differentiable
 
 from regen._capture.capture import Captured
 from regen._capture.program_builder import referenced_values
+from regen._capture.sized_capture import Sizes
 from regen._session.caller_memory import CallerMemory
 from regen._session.job import hold
 from regen._session.measured_step import StepClock
 from regen._session.owned import Bindings, place_of, place_value
 from regen._session.report import PlanReport
 from regen._session.session import Session
+from regen._session.sized_steps import SizedSteps
 from regen.errors import UsageError
 from regen.options import Link, Options
 
@@ -67,10 +69,10 @@ class ShapedModule:
         self.session = session
         self.caller = session.caller
         self.chunk = chunk
-        self.steps = 0  # forward passes so far; names the one whose values are in the arena
         self.outgrown = False  # gradients have arrived for outputs that were captured without
         self.seconds: StepClock | None = None
-        self.last_call: Any = lambda: None  # a weak reference
+        self.steps = 0  # forward passes so far
+        self.share: Session | None = None  # whose arena is taken
         self.model = weakref.ref(model)
         self.bindings = Bindings(captured, model)
         self.grad_places = {name: place_of(model, name) for _, kind, name in captured.gradient_results if kind == "parameter"}
@@ -119,15 +121,18 @@ class ShapedModule:
 
     # Planning.
 
-    def make_ready(self):
+    def look_for_better_plan(self):
         if not self.awaits_backward():
             self.take_better_plan()
+
+    def make_ready(self):
+        self.look_for_better_plan()
         if not self.session.compiled:
             self.session.plan()
             self.compile()
 
     def compile(self):
-        self.session.compile()
+        self.session.compile(self.share)
         self.session.cut_backward(self.chunk)
         self.arrange_gradients()
         self.own_bytes = self.session.own_bytes()
@@ -182,7 +187,7 @@ class ShapedModule:
     # Running.
 
     def awaits_backward(self):
-        call = self.last_call()
+        call = self.caller.last_call()
         return call is not None and call.state == "forward"
 
     def forward(self, flat):
@@ -191,11 +196,12 @@ class ShapedModule:
         step = self.session
         owned = self.bindings.owned.tensors()
         self.steps += 1
+        self.caller.forwards += 1
         step.forget()
         inputs = self.bindings.of_inputs(flat)
         step.bind([*self.bindings.owned.bindings(owned), *inputs, *self.bindings.constants])
-        call = StepCall(self, self.steps, owned, inputs)
-        self.last_call = weakref.ref(call)
+        call = StepCall(self, self.caller.forwards, owned, inputs)
+        self.caller.last_call = weakref.ref(call)
         link = None
         for part in range(len(self.parts) - 1, -1, -1):
             tensors = [place_value(self.grad_places[place]) if kind == "parameter" else flat[place] for _, kind, place in self.parts[part]]
@@ -215,6 +221,30 @@ class ShapedModule:
         for storage in returned:
             del self.captured.tensors[storage]
         return outputs
+
+
+class SizedModule(ShapedModule):
+    """The batches of certain sizes, under a plan for these or larger ones."""
+
+    def __init__(self, steps: SizedSteps[ShapedModule], sizes: Sizes, captured: Captured) -> None:
+        self.holder, self.sizes = steps, sizes
+        self.__dict__.update({**vars(steps.level_for(sizes).entry), **self.__dict__})
+        captured.tensors, captured.parameters = self.captured.tensors, {}
+        self.captured = captured
+        self.steps, self.seconds, self.outgrown = 0, None, False
+        self.find_sizes()
+
+    def make_ready(self):
+        entry = self.holder.make_ready(self.sizes).entry
+        self.session, self.own_bytes, self.parts, self.needs = entry.session, entry.own_bytes, entry.parts, entry.needs
+
+    def make_room(self):
+        if not (self.session.fits and self.holder.levels[-1].entry.session.fits):
+            self.release()
+            self.make_ready()
+
+    def release(self):
+        self.holder.release()
 
 
 def tangents_behind(captured):
@@ -250,7 +280,7 @@ class StepCall:
     def __del__(self):
         # Given up half-way, by an exception or because no gradients were needed: results are held no longer.
         shaped = self.shaped
-        if self.state == "forward" and shaped.steps == self.number and shaped.session.compiled:
+        if self.state == "forward" and shaped.caller.forwards == self.number and shaped.session.compiled:
             shaped.session.forget()
 
     def run_forward(self):
@@ -291,6 +321,8 @@ class StepCall:
         for position, (value, tangent) in enumerate(zip(captured.tangent_values, tangents)):
             if value is None and tangent is not None:
                 self.shaped.outgrown = True
+                if isinstance(self.shaped, SizedModule):
+                    self.shaped.holder.outgrown = True
                 name = captured.program["results"][captured.output_results[position]]["name"]
                 raise UsageError(
                     f"regen: a gradient arrived for output {name}, but the model returns a loss and only that was captured with a gradient; "
@@ -313,7 +345,7 @@ class StepCall:
             raise UsageError(
                 "regen: backward ran a second time through a forward pass whose values are released; "
                 "expected one backward pass for each forward pass (retain_graph=True keeps nothing of a planned step)")
-        if self.shaped.steps != self.number or not self.shaped.session.compiled:
+        if self.shaped.caller.forwards != self.number or not self.shaped.session.compiled:
             raise UsageError(
                 "regen: the values saved by this forward pass are gone: another forward pass of the same wrapped "
                 "model ran since; expected each backward pass before the next forward pass")

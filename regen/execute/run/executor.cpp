@@ -78,17 +78,20 @@ Result<std::unique_ptr<Executor>> Executor::compile(std::shared_ptr<const Record
   return executor;
 }
 
-// The arena of another step, where that is large enough and neither may leave the device.
 Status Executor::take_arena(Bytes bytes) {
-  if (options_.arena && !options_.releasable && options_.arena->bytes() >= bytes) {
-    arena_ = options_.arena;
-  } else {
-    REGEN_ASSIGN(MemoryBlock block,
-                 device_->allocate_arena(bytes, options_.releasable ? ArenaKind::kReleasable
-                                                                    : ArenaKind::kFixed));
-    arena_ = std::make_shared<MemoryBlock>(std::move(block));
+  if (options_.arena) {
+    if (options_.releasable || options_.arena->bytes() < bytes) {
+      return bad_input("the other step's arena has " + format_grouped(options_.arena->bytes()) +
+                       " bytes, expected " + format_grouped(bytes) +
+                       " and one that stays where it is");
+    }
+    arena_ = std::move(options_.arena);
+    return {};
   }
-  options_.arena.reset();
+  REGEN_ASSIGN(MemoryBlock block, device_->allocate_arena(bytes, options_.releasable
+                                                                     ? ArenaKind::kReleasable
+                                                                     : ArenaKind::kFixed));
+  arena_ = std::make_shared<MemoryBlock>(std::move(block));
   return {};
 }
 

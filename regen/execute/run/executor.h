@@ -57,8 +57,8 @@ struct ExecutorOptions {
   // Stretches that are the same in every step are captured and launched as a whole. The step must
   // have been recorded with the same choice.
   bool capture = false;
-  // Of another step that never runs at the same time: taken instead of an own one if it is large
-  // enough.
+  // Of another step that never runs at the same time: taken instead of an own one, and refused if it
+  // is too small.
   std::shared_ptr<MemoryBlock> arena = nullptr;
 };
 
