@@ -8,6 +8,8 @@ import torch
 
 from regen._capture.arguments import flatten_arguments
 from regen._capture.capture import Captured, capture_step
+from regen._capture.sized_capture import Sizes
+from regen._capture.traced.symbols import Symbols
 from regen._session.admission import Admission, admission_of
 from regen._session.job import hold
 from regen._session.measured_step import StepMeter
@@ -15,6 +17,7 @@ from regen._session.owned import Bindings
 from regen._session.report import PlanReport
 from regen._session.session import Session
 from regen._session.shape_cache import ShapeCache
+from regen._session.sized_steps import SizedShapes, SizedSteps, allows_sizes
 from regen._wrap import signature
 from regen.errors import UsageError
 from regen.options import Algorithms, Budget, Cache, Link, Options, Size, refuses_old_names
@@ -124,6 +127,7 @@ class TrainingStep(ShapeCache["ShapedStep"]):
         self.options = options if self.admission is None else self.admission.options_of(options)
         self.capture_options = capture_options
         self.fraction_of: int | None = None
+        self.sized = SizedShapes(self)
         self.prepare(args, kwargs or {})
 
     @property
@@ -192,15 +196,39 @@ class TrainingStep(ShapeCache["ShapedStep"]):
     def shape_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple["ShapedStep", list[Any]]:
         """(the captured step for a batch, the program's inputs)."""
         flat, spec = flatten_arguments(args, kwargs)
-        return self.shape_of(signature(self.model, flat, spec), lambda: self.make_shape(args, kwargs), flat)
+        key = signature(self.model, flat, spec)
+        if self.admission is None and allows_sizes(self.options):
+            found = self.sized.find(key, flat, lambda symbols: self.capture(args, kwargs, symbols), self.shapes)
+            if found is not None:
+                return found
+        return self.shape_of(key, lambda: self.make_shape(args, kwargs), flat)
+
+    def capture(self, args: tuple[Any, ...], kwargs: dict[str, Any], symbols: Symbols | None = None) -> Captured:
+        """Of a batch; `symbols`: of sizes that vary."""
+        return capture_step(
+            self.model, self.loss_fn, self.optimizer, args, kwargs=kwargs, symbols=symbols, **self.capture_options._asdict())
 
     def make_shape(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "ShapedStep":
         """Captures, records and plans."""
-        captured = capture_step(
-            self.model, self.loss_fn, self.optimizer, args, kwargs=kwargs, **self.capture_options._asdict())
+        return self.level(self.capture(args, kwargs))
+
+    # Plans for batches of many sizes: sized_steps.Maker.
+
+    def level(self, captured: Captured) -> "ShapedStep":
+        """Records."""
         made = ShapedStep(captured, self.options, self.model, self.optimizer, self.fraction_of, self.admission)
         self.fraction_of = made.session.fraction_of  # the first sample's, also for other shapes
         return made
+
+    def member(self, steps: "SizedSteps[ShapedStep]", sizes: Sizes, captured: Captured) -> "ShapedStep":
+        """For batches of other sizes than those of a plan."""
+        return SizedStep(steps, sizes, captured)
+
+    def make_room(self) -> None:
+        """No other plan holds an arena, or searches."""
+        self.release()
+        for other in self.shapes.values():
+            other.session.stop_search()
 
 
 class ShapedStep:
@@ -220,6 +248,7 @@ class ShapedStep:
         self.session = Session(captured, options, fraction_of=fraction_of, admission=admission)
         self.meter = StepMeter(self.session.device)
         self.steps = 0
+        self.share: Session | None = None  # whose arena is taken
         self.present = sum(s["bytes"] for s in captured.program["storages"] if s["role"] != "computed")
         self.bindings = Bindings(captured, model, OptimizerState(optimizer), same=True)
 
@@ -234,13 +263,17 @@ class ShapedStep:
         """The program's inputs for a batch; None: it needs another capture."""
         return self.captured.with_derived(flat, lambda storage: self.bindings.tensor_of(self.captured, storage))
 
+    def look_for_better_plan(self) -> None:
+        """Found by the search beside the training."""
+        self.session.take_better_plan(self.steps + 1)
+
     def make_ready(self) -> None:
         """Inside a hold."""
         self.session.follow_job()
-        self.session.take_better_plan(self.steps + 1)
+        self.look_for_better_plan()
         if not self.session.compiled:
             self.session.plan()
-            self.session.compile()
+            self.session.compile(self.share)
             self.memory = self.session.memory()
             self.meter.start_afresh()
         self.session.restore()
@@ -269,6 +302,26 @@ class ShapedStep:
             self.captured.assign(self.model, results, flat)
         self.meter.end()
         return results[self.captured.output_results[0]]
+
+
+class SizedStep(ShapedStep):
+    """The batches of certain sizes, under a plan for these or larger ones."""
+
+    def __init__(self, steps: SizedSteps[ShapedStep], sizes: Sizes, captured: Captured) -> None:
+        self.holder, self.sizes = steps, sizes
+        self.__dict__.update({**vars(steps.level_for(sizes).entry), **self.__dict__})
+        captured.tensors, captured.state_of, captured.updates = self.captured.tensors, self.captured.state_of, self.captured.updates
+        self.captured = captured
+        self.steps = 0
+        self.present = sum(s["bytes"] for s in captured.program["storages"] if s["role"] != "computed")
+
+    def make_ready(self) -> None:
+        """Inside a hold."""
+        entry = self.holder.make_ready(self.sizes).entry
+        self.session, self.memory, self.meter = entry.session, entry.memory, entry.meter
+
+    def release(self) -> None:
+        self.holder.release()
 
 
 class OptimizerState:

@@ -288,8 +288,11 @@ class SizedSteps(Generic[Entry]):
     def make_top_ready(self, top: Level[Entry]) -> None:
         """Whose arena all others have. Of two arenas there would be no room for the second."""
         top.entry.look_for_better_plan()
-        if not top.entry.session.compiled:
+        session = top.entry.session
+        if not session.compiled:
             self.release()
+            if session.report is not None and session.fits:
+                session.settle()
         top.entry.share = None
         top.entry.make_ready()
 
@@ -300,6 +303,8 @@ class SizedSteps(Generic[Entry]):
         room = its.predicted_peak - its.fixed_bytes
         if mine.report is None or mine.predicted_peak - mine.fixed_bytes > room:
             mine.limit_budget(room + mine.fixed_bytes)
+        elif not mine.compiled:
+            mine.settle()  # it need not be planned again because the caller holds more than before
 
     def use(self, level: Level[Entry], sizes: Sizes) -> None:
         session = level.entry.session
