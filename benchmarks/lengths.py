@@ -127,7 +127,7 @@ class Training:
         if self.mode == "eager":
             return []
         sized = self.planned.regen.sized
-        return [level.sizes for steps in sized.steps.values() for level in steps.levels], sized.reason, self.planned.regen.active.session.memory().unforeseen
+        return [level.sizes for level in sized.levels()], sized.reason, self.planned.regen.active.session.memory().unforeseen
 
 
 def serve(pipe, *what):

@@ -196,7 +196,7 @@ class TrainingStep(ShapeCache["ShapedStep"]):
     def shape_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple["ShapedStep", list[Any]]:
         """(the captured step for a batch, the program's inputs)."""
         flat, spec = flatten_arguments(args, kwargs)
-        key = signature(self.model, flat, spec)
+        key: Any = signature(self.model, flat, spec)
         if self.admission is None and allows_sizes(self.options):
             found = self.sized.find(key, flat, lambda symbols: self.capture(args, kwargs, symbols), self.shapes)
             if found is not None:

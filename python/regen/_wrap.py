@@ -206,7 +206,7 @@ class ModuleSessions(ShapeCache[ShapedModule]):
         self, model: WrappedModule, args: tuple[Any, ...], kwargs: dict[str, Any], flat: list[Any], spec: ArgumentSpec, group: Any = None
     ) -> tuple[ShapedModule, list[Any]]:
         """(the captured passes for a batch, the program's inputs)."""
-        key = signature(model, flat, spec)
+        key: Any = signature(model, flat, spec)
         if group is None and self.shared is None and allows_sizes(self.options):
             found = self.sized_shape_for(model, args, kwargs, flat, key)
             if found is not None:
@@ -222,8 +222,7 @@ class ModuleSessions(ShapeCache[ShapedModule]):
     ) -> tuple[ShapedModule, list[Any]] | None:
         """The same under a plan for batches of many sizes; None: this shape is one of its own."""
         pattern = divided(key)[0]
-        steps = self.sized.steps.get(pattern)
-        if steps is not None and steps.outgrown:
+        if any(steps.outgrown for steps in self.sized.steps.get(pattern, ())):
             self.outgrown.add(pattern)
             self.sized.forget(pattern)
         self.model = weakref.ref(model)

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import torch
 
 from regen._capture.capture import Captured
-from regen._capture.traced.decisions import Conditions
 from regen._capture.traced.output_recipes import OutputRecipe
 from regen._capture.traced.symbols import Symbols, function_of, of_sample, plain
 from regen.errors import CaptureError
@@ -34,7 +33,8 @@ class SizedCapture:
     """A captured step for batches of many sizes."""
 
     def __init__(self, captured: Captured, symbolic: Captured, symbols: Symbols, sample: Sizes) -> None:
-        """
+        """Compares the two.
+
         Args:
             captured: for the sample's sizes.
             symbolic: the same with symbols.

@@ -24,7 +24,7 @@ from regen._capture.capture import Captured
 from regen._capture.sized_capture import Numbers, SizedCapture, Sizes, sized
 from regen._session.job import job
 from regen._session.session import Session
-from regen.errors import CaptureError, RegenError
+from regen.errors import BudgetError, CaptureError, RegenError
 from regen.options import Options
 
 # Plans of one capture. Of more, those for the smallest sizes go.
@@ -35,6 +35,8 @@ GROWTH = 4
 WORTH_A_PLAN = 0.01
 # Captures with symbols that failed for one model, after which no more are tried.
 MOST_FAILURES = 3
+# Captures of one pattern of shapes, which differ in what the user's code decides from sizes.
+MOST_CAPTURES = 4
 # Entries for sizes that are kept; making one takes about a millisecond.
 MOST_ENTRIES = 1024
 
@@ -108,14 +110,18 @@ class Level(Generic[Entry]):
 class SizedSteps(Generic[Entry]):
     """The batches of one capture: a few levels, of which the largest has taken the arena."""
 
-    def __init__(self, capture: SizedCapture, groups: Sequence[Sequence[tuple[int, int]]], fixed: Shapes, maker: Maker[Entry]) -> None:
-        """`fixed`: shapes of the sample; dimensions that are in no group are the same in every batch."""
+    def __init__(
+        self, capture: SizedCapture, groups: Sequence[Sequence[tuple[int, int]]], history: Sequence[Shapes], maker: Maker[Entry]
+    ) -> None:
+        """`history`: shapes of batches so far, the last of them of the sample. Dimensions that are in no group are the same in all of them."""
         self.capture, self.groups, self.maker = capture, groups, maker
-        self.fixed = without(fixed, groups)
+        self.fixed = without(history[-1], groups)
+        self.most_seen = tuple(max(dict(shapes)[group[0][0]][group[0][1]] for shapes in history) for group in groups)
         self.levels: list[Level[Entry]] = []  # ascending
         self.members: dict[Sizes, Entry] = {}
         self.numbers: dict[Sizes, int] = {}
         self.samples: list[Any] = []  # flat inputs of the batch that a level is made for
+        self.too_large: list[Sizes] = []  # for which there was no plan
         self.outgrown = False  # gradients have arrived for outputs that were captured without
 
     # Which batches.
@@ -155,28 +161,44 @@ class SizedSteps(Generic[Entry]):
         if entry.captured.program == self.capture.at(sizes, complete=True).program:
             self.insert(self.level_of(sizes, entry))
 
+    def take_over(self, old: "SizedSteps[Entry]") -> None:
+        """The plans of a capture in which less varies."""
+        for level in old.levels:
+            sizes = self.sizes_of(old.shapes_at(level.sizes))
+            if sizes is not None:
+                self.adopt(sizes, level.entry)
+
+    def shapes_at(self, sizes: Sizes) -> Shapes:
+        """Of a batch of these sizes."""
+        size_of = {place: size for group, size in zip(self.groups, sizes) for place in group}
+        return tuple((i, tuple(size_of.get((i, d), n) for d, n in enumerate(shape))) for i, shape in self.fixed)
+
     def grow(self, sizes: Sizes, flat: Sequence[Any]) -> None:
         """A plan for these sizes, and for larger ones that may follow."""
+        if any(all(n >= m for n, m in zip(sizes, failed)) for failed in self.too_large):
+            raise BudgetError(f"no plan for batches of sizes {sizes}: there was none for smaller ones")
         self.samples = list(flat)
-        failures: list[Exception] = []
-        for wanted in self.larger(sizes):
+        candidates = self.larger(sizes)
+        for wanted in candidates:
             self.release()
             self.maker.make_room()
             try:
                 level = self.new_level(wanted)
                 level.entry.make_ready()
-            except (RegenError, RuntimeError, MemoryError) as error:
-                if wanted == sizes:
-                    raise
-                failures.append(error)
-                continue
+            except RegenError:  # no plan, or an operator that cannot be recorded for these sizes
+                if wanted != candidates[-1]:
+                    continue
+                self.too_large.append(sizes)
+                self.samples = []
+                raise
             self.insert(level)
             self.add_smaller(level)
             break
         self.samples = []
 
     def larger(self, sizes: Sizes) -> list[Sizes]:
-        """Sizes that a new plan may be for, those of the batch last."""
+        """Sizes that a new plan may be for, the smallest last: those of the batch, and of all before in whatever it does not exceed."""
+        sizes = tuple(max(n, seen) for n, seen in zip(sizes, self.most_seen))
         most = tuple(max([n, *(level.sizes[i] for level in self.levels)]) for i, n in enumerate(sizes))
         tried: list[Sizes] = []
         for growth in (GROWTH, GROWTH // 2, 1):
@@ -324,7 +346,7 @@ class SizedShapes(Generic[Entry]):
 
     def __init__(self, maker: Maker[Entry]) -> None:
         self.maker = maker
-        self.steps: dict[Hashable, SizedSteps[Entry]] = {}
+        self.steps: dict[Hashable, list[SizedSteps[Entry]]] = {}
         self.seen: dict[Hashable, list[Shapes]] = {}
         self.failures = 0
         self.reason = ""  # of the last failure
@@ -341,21 +363,29 @@ class SizedShapes(Generic[Entry]):
             present: what there is for single shapes, of which those that are served together go.
         """
         pattern, shapes = divided(key)
-        steps = self.steps.get(pattern)
-        sizes = None if steps is None else steps.sizes_of(shapes)
-        history = self.seen.setdefault(pattern, [])
-        if shapes not in history:
-            history.append(shapes)
-        if steps is None or sizes is None:
-            if len(history) < 2 or history[-1] != shapes or self.failures >= MOST_FAILURES:
+        steps = self.known(pattern, shapes)
+        if steps is None:
+            history = self.seen.setdefault(pattern, [])
+            is_new = shapes not in history
+            if is_new:
+                history.append(shapes)
+            if not is_new or len(history) < 2 or self.failures >= MOST_FAILURES or len(self.steps.get(pattern, ())) >= MOST_CAPTURES:
                 return None
             steps = self.new_steps(pattern, history, capture, present)
-            sizes = None if steps is None else steps.sizes_of(shapes)
-            if steps is None or sizes is None:
+            if steps is None:
                 return None
-        entry = steps.entry_for(sizes, flat)
+        sizes = steps.sizes_of(shapes)
+        assert sizes is not None, "a capture is for its own sample"
+        try:
+            entry = steps.entry_for(sizes, flat)
+        except RegenError as error:
+            self.reason = str(error)
+            return None
         inputs = entry.admit(flat)
         return None if inputs is None else (entry, inputs)
+
+    def known(self, pattern: Hashable, shapes: Shapes) -> "SizedSteps[Entry] | None":
+        return next((steps for steps in self.steps.get(pattern, ()) if steps.sizes_of(shapes) is not None), None)
 
     def new_steps(
         self, pattern: Hashable, history: list[Shapes], capture: Callable[..., Captured], present: dict[Any, Entry],
@@ -364,7 +394,7 @@ class SizedShapes(Generic[Entry]):
         by_input = dict(history[-1])
         sample = tuple(by_input[group[0][0]][group[0][1]] for group in groups)
         try:
-            steps = SizedSteps(sized(capture, groups, sample), groups, history[-1], self.maker)
+            steps = SizedSteps(sized(capture, groups, sample), groups, history, self.maker)
             for key in [key for key in present if divided(key[0])[0] == pattern]:
                 sizes = steps.sizes_of(divided(key[0])[1])
                 if sizes is not None and key[1] == 0 and not steps.levels:
@@ -375,15 +405,22 @@ class SizedShapes(Generic[Entry]):
             self.failures += 1
             self.reason = str(error)
             return None
-        self.forget(pattern)
-        self.steps[pattern] = steps
+        earlier = self.steps.setdefault(pattern, [])
+        for old in [old for old in earlier if len(old.groups) < len(groups)]:  # more varies than was known
+            old.release()
+            earlier.remove(old)
+            steps.take_over(old)
+        earlier.append(steps)
         return steps
 
     def forget(self, pattern: Hashable) -> None:
         """The plans go."""
-        old = self.steps.pop(pattern, None)
-        if old is not None:
+        for old in self.steps.pop(pattern, []):
             old.release()
+
+    def levels(self) -> "list[Level[Entry]]":
+        """All plans."""
+        return [level for found in self.steps.values() for steps in found for level in steps.levels]
 
 
 def allows_sizes(options: Options) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch._refs
+import torch._refs as refs
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
@@ -19,7 +19,7 @@ CONTIGUOUS_FIRST = {
     torch.ops.aten._softmax_backward_data.default,
 }
 # Operators whose description in C++ makes numbers of symbols; PyTorch has others, in Python.
-OF_SYMBOLS = {torch.ops.aten.constant_pad_nd.default: torch._refs.constant_pad_nd}
+OF_SYMBOLS: dict[Any, Any] = {torch.ops.aten.constant_pad_nd.default: refs.constant_pad_nd}
 # Bytes of zeros with which a kernel may be tried whose description PyTorch lacks.
 MOST_TRIAL_BYTES = 1 << 30
 

@@ -4,7 +4,8 @@ Dimensions of inputs that vary from batch to batch are symbols of PyTorch's Shap
 Python, composite operators, autograd's formulas, the tracer) is answered for the sample, and the question is kept as a guard.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import sympy
@@ -24,7 +25,7 @@ class Symbols:
         """`groups`: dimensions that have the same size in every batch; `sizes`: of the sample, for each group."""
         self.env = ShapeEnv(duck_shape=False)
         self.names: list[str] = []
-        self.number_of: dict[Dimension, torch.SymInt] = {}
+        self.number_of: dict[Dimension, int | torch.SymInt] = {}
         for index, (group, size) in enumerate(zip(groups, sizes)):
             source = ConstantSource(f"varying_{index}")
             symbol = self.env.create_symbol(size, source, dynamic_dim=DimDynamic.DYNAMIC)
@@ -77,5 +78,4 @@ def function_of(names: Sequence[str], expressions: Sequence[Any]) -> Any:
     """A function of the symbols' values that returns the values of all expressions."""
     printer = PythonPrinter()
     code = ", ".join(printer.doprint(expression) for expression in expressions)
-    scope: Mapping[str, Any] = {"math": __import__("math")}
-    return eval(f"lambda {', '.join(names)}: ({code}{',' if code else ''})", dict(scope))
+    return eval(f"lambda {', '.join(names)}: ({code}{',' if code else ''})", {"math": math})

@@ -74,10 +74,9 @@ class Tracer(TorchDispatchMode):
             if any(isinstance(n, torch.SymInt) for n in sizes):
                 raise CaptureError("an input whose sizes vary is not contiguous; expected contiguous ones")
             return self.fakes.like(sample)
-        strides: list[Any] = []
-        for size in reversed(sizes):
-            strides.insert(0, strides[0] * following if strides else 1)
-            following = size
+        strides: list[Any] = [1] * len(sizes)
+        for dimension in range(len(sizes) - 2, -1, -1):
+            strides[dimension] = strides[dimension + 1] * sizes[dimension + 1]
         return self.fakes.empty(sizes, strides, sample.dtype, sample.device)
 
     def place(self, tensor: torch.Tensor | View, fresh: bool = False) -> tuple[torch.Tensor, Region]:
