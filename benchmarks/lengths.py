@@ -144,7 +144,7 @@ class Child:
     """A training in a process of its own."""
 
     def __init__(self, *what):
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("fork" if what[-1].device == "cpu" else "spawn")
         self.pipe, other = context.Pipe()
         self.process = context.Process(target=serve, args=(other, *what), daemon=True)
         self.process.start()
@@ -226,6 +226,10 @@ def append(rows, args):
 
 def main():
     args = parse()
+    if args.device == "cpu":  # the processes that are forked have them
+        import transformers  # noqa: F401
+
+        import regen  # noqa: F401
     rows = [row for name in args.models for row in compare(name, args)]
     if args.append:
         append(rows, args)

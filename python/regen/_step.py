@@ -151,7 +151,7 @@ class TrainingStep(ShapeCache["ShapedStep"]):
         """Trains the model by one step.
 
         Args:
-            args: a batch, as the sample was. One of another shape is planned when it first comes.
+            args: a batch, as the sample was. One that is larger than all before is planned when it first comes; sizes below share its plan.
             kwargs: by name.
 
         Returns:
