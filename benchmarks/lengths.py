@@ -7,7 +7,7 @@ does slows all of them down alike. Loss bits are compared at every step, paramet
     python benchmarks/lengths.py --models gpt2 --steps 200 --modes wrap --append
 
 The bytes are those that plain PyTorch takes for a step of the longest batch. `waits`: the longest time that a step after the first 20 took
-beyond the plain step at its side. `--append` adds the rows to results/lengths.csv.
+beyond the plain step at its side, in processor time: other work of the machine does not count. `--append` adds the rows to results/lengths.csv.
 """
 
 import argparse
@@ -103,7 +103,7 @@ class Training:
     def step(self, number, length):
         batch = batch_of(length, number, self.args)
         self.torch.manual_seed(number)  # dropout
-        begin = time.perf_counter()
+        begin, used = time.perf_counter(), time.process_time()
         if self.mode == "step":
             loss = self.planned(**batch)
         else:
@@ -112,7 +112,7 @@ class Training:
             self.optimizer.step()
             self.optimizer.zero_grad()
         value = float(loss.detach()).hex()
-        return time.perf_counter() - begin, value
+        return time.perf_counter() - begin, time.process_time() - used, value
 
     def state(self):
         digest = hashlib.sha256()
@@ -175,19 +175,21 @@ def compare(name, args):
     plain = Child(name, "eager", None, args)
     children = {way: Child(name, way[0], int(way[1] * whole), args) for way in ways}
     times, unequal, waits = dict.fromkeys([None, *ways], 0.0), dict.fromkeys(ways, 0), dict.fromkeys(ways, 0.0)
-    waited = dict.fromkeys(ways, -1)
+    waited, cpu = dict.fromkeys(ways, -1), dict.fromkeys([None, *ways], 0.0)
     start = dict.fromkeys(ways, 0.0)
     for number, length in enumerate(lengths(args)):
-        seconds, loss = plain.ask("step", number, length)
+        seconds, used, loss = plain.ask("step", number, length)
         times[None] += seconds
+        cpu[None] += used if number >= FIRST else 0
         state = plain.ask("state") if number % 100 == 99 or number == args.steps - 1 else None
         for way, child in children.items():
-            own, own_loss = child.ask("step", number, length)
+            own, own_used, own_loss = child.ask("step", number, length)
             times[way] += own
+            cpu[way] += own_used if number >= FIRST else 0
             if number < FIRST:
                 start[way] += own - seconds
-            elif own - seconds > waits[way]:
-                waits[way], waited[way] = own - seconds, number
+            elif own_used - used > waits[way]:
+                waits[way], waited[way] = own_used - used, number
             unequal[way] += own_loss != loss or (state is not None and child.ask("state") != state)
     print(f"{name}: {args.steps} steps, {len(set(lengths(args)))} lengths, plain PyTorch {times[None]:.1f} s, {whole / 2**20:.1f} MiB at length {MOST}")
     rows = []
@@ -195,18 +197,19 @@ def compare(name, args):
         plans, reason, unforeseen = child.ask("plans")
         ratio, later = times[way] / times[None], (times[way] - start[way]) / times[None]
         print(
-            f"  {way[0]} in {way[1]:.0%} of the bytes: {ratio:.3f} x, without what the first {FIRST} steps took more {later:.3f} x; {len(plans)} plans "
+            f"  {way[0]} in {way[1]:.0%} of the bytes: {ratio:.3f} x, without what the first {FIRST} steps took more {later:.3f} x, processor time after "
+            f"them {cpu[way] / cpu[None]:.3f} x; {len(plans)} plans "
             f"{plans}; longest wait {waits[way] * 1e3:.0f} ms at step {waited[way]}; {unequal[way]} steps unequal; {unforeseen} unforeseen {reason}")
         rows.append([
             name, way[0], way[1], args.steps, len(set(lengths(args))), round(times[None], 2), round(times[way], 2), round(ratio, 4), round(later, 4),
-            len(plans), round(waits[way] * 1e3, 1), unequal[way]])
+            round(cpu[way] / cpu[None], 4), len(plans), round(waits[way] * 1e3, 1), unequal[way]])
         child.end()
     plain.end()
     return rows
 
 
 COLUMNS = [
-    "model", "mode", "share_of_bytes", "steps", "lengths", "plain_s", "regen_s", "ratio", "ratio_after_start", "plans", "longest_wait_ms", "unequal_steps",
+    "model", "mode", "share_of_bytes", "steps", "lengths", "plain_s", "regen_s", "ratio", "ratio_after_start", "processor_ratio_after_start", "plans", "longest_wait_ms", "unequal_steps",
     "commit", "machine", "date", "command"]
 
 

@@ -54,7 +54,8 @@ execute::StepSizes sizes_of(const RuntimeSession::SizedStorages& storages,
     sizes.values.push_back({execute::ValueId(id), shape, strides, offset});
   }
   for (const auto& [id, args, kwargs] : calls) {
-    sizes.calls.push_back({execute::NodeId(id), json_of(args).get<std::vector<Json>>(), json_of(kwargs)});
+    sizes.calls.push_back(
+        {execute::NodeId(id), json_of(args).get<std::vector<Json>>(), json_of(kwargs)});
   }
   return sizes;
 }

@@ -75,8 +75,8 @@ class RuntimeSession {
   // As Executor::add_sizes: (storage, bytes), (value, sizes, strides, offset), (node, arguments and
   // keyword arguments as JSON).
   using SizedStorages = std::vector<std::tuple<std::size_t, Bytes>>;
-  using SizedValues = std::vector<std::tuple<std::size_t, std::vector<std::int64_t>,
-                                             std::vector<std::int64_t>, std::int64_t>>;
+  using SizedValues = std::vector<
+      std::tuple<std::size_t, std::vector<std::int64_t>, std::vector<std::int64_t>, std::int64_t>>;
   using SizedCalls = std::vector<std::tuple<std::size_t, std::string, std::string>>;
   void add_sizes(std::uint64_t number, const SizedStorages& storages, const SizedValues& values,
                  const SizedCalls& calls);

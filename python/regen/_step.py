@@ -19,7 +19,7 @@ from regen._session.session import Session
 from regen._session.shape_cache import ShapeCache
 from regen._session.sized_steps import SizedShapes, SizedSteps, allows_sizes
 from regen._wrap import signature
-from regen.errors import UsageError
+from regen.errors import RegenError, UsageError
 from regen.options import Algorithms, Budget, Cache, Link, Options, Size, refuses_old_names
 
 
@@ -322,6 +322,14 @@ class SizedStep(ShapedStep):
 
     def release(self) -> None:
         self.holder.release()
+
+    def run(self, flat: list[Any]) -> torch.Tensor:
+        """Inside a hold. `flat`: the program's inputs."""
+        try:
+            return super().run(flat)
+        except RegenError:
+            self.holder.refuse(self.sizes)
+            raise
 
 
 class OptimizerState:

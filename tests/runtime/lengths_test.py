@@ -65,15 +65,15 @@ class Masked(Text):
         return super().forward(ids, labels)
 
 
-def texts(length, size=2, seed=0, least=1):
+def texts(length, size=2, seed=0, least=1, device="cpu"):
     generator = torch.Generator().manual_seed(1000 * seed + length)
-    ids = torch.randint(least, WORDS, (size, length), generator=generator)
+    ids = torch.randint(least, WORDS, (size, length), generator=generator).to(device)
     return ids, ids.clone()
 
 
-def made(kind=Text):
+def made(kind=Text, device="cpu"):
     torch.manual_seed(0)
-    return kind().train()
+    return kind().train().to(device)
 
 
 def various(count, seed=0, least=4, most=120):
@@ -90,7 +90,8 @@ class Pair:
     """A plain model and one under a budget, trained alike."""
 
     def __init__(self, kind, first, budget, **options):
-        self.plain, self.model = made(kind), made(kind)
+        device = first[0].device
+        self.plain, self.model = made(kind, device), made(kind, device)
         self.wrapped = regen.wrap(self.model, first, budget, **options)
         self.optimizers = [torch.optim.AdamW(m.parameters(), lr=1e-3) for m in (self.plain, self.model)]
 
@@ -165,6 +166,21 @@ def test_within_a_part_of_the_bytes_as_well(share):
     assert len(pair.levels) <= 5
     arenas = {level.entry.session.memory().arena_bytes for level in pair.levels if level.entry.session.compiled}
     assert len(arenas) == 1  # they share it
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_wrapped_steps_of_many_lengths_are_plain_ones_on_a_gpu():
+    pair = Pair(Text, texts(20, device="cuda"), "2GiB", reserve="64MiB")
+    for number, length in enumerate([23, *various(20)]):
+        pair.step(texts(length, seed=number, device="cuda"), number)
+    assert 1 <= len(pair.levels) <= 5
+
+
+def test_a_batch_of_one_is_planned_by_itself():
+    pair = Pair(Text, texts(20), "64MiB", reserve="1MiB")
+    for number, (length, size) in enumerate([(25, 2), (22, 1), (24, 2), (22, 1)]):
+        pair.step(texts(length, size), number)
+    assert len(pair.wrapped.regen.shapes) == 1 and len(pair.levels) <= 2
 
 
 def test_a_smaller_last_batch_takes_no_plan_of_its_own():

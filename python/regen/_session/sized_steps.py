@@ -122,13 +122,14 @@ class SizedSteps(Generic[Entry]):
         self.numbers: dict[Sizes, int] = {}
         self.samples: list[Any] = []  # flat inputs of the batch that a level is made for
         self.too_large: list[Sizes] = []  # for which there was no plan
+        self.refused: set[Shapes] = set()  # under whose plan an operator would not run
         self.outgrown = False  # gradients have arrived for outputs that were captured without
 
     # Which batches.
 
     def sizes_of(self, shapes: Shapes) -> Sizes | None:
         """Of a batch; None: this capture is not for it."""
-        if without(shapes, self.groups) != self.fixed:
+        if without(shapes, self.groups) != self.fixed or shapes in self.refused:
             return None
         by_input = dict(shapes)
         found = []
@@ -335,6 +336,10 @@ class SizedSteps(Generic[Entry]):
             session.add_sizes(number, *level.numbers(self.capture.numbers_at(sizes)))
         session.use_sizes(number)
 
+    def refuse(self, sizes: Sizes) -> None:
+        """Batches of these sizes are planned by themselves from now on: an operator has asked for other memory than for larger ones."""
+        self.refused.add(self.shapes_at(sizes))
+
     def release(self) -> None:
         """Gives the arena back."""
         for level in self.levels:
@@ -393,6 +398,8 @@ class SizedShapes(Generic[Entry]):
         groups = varying(history)
         by_input = dict(history[-1])
         sample = tuple(by_input[group[0][0]][group[0][1]] for group in groups)
+        if min(sample) < 2:
+            return None  # a size of one is spread over others: it is a number, not a symbol
         try:
             steps = SizedSteps(sized(capture, groups, sample), groups, history, self.maker)
             for key in [key for key in present if divided(key[0])[0] == pattern]:

@@ -17,7 +17,7 @@ from regen._session.owned import Bindings, place_of, place_value
 from regen._session.report import PlanReport
 from regen._session.session import Session
 from regen._session.sized_steps import SizedSteps
-from regen.errors import UsageError
+from regen.errors import RegenError, UsageError
 from regen.options import Link, Options
 
 # Gradients are handed to autograd when about this many bytes of them are complete, so that DDP's
@@ -210,6 +210,9 @@ class ShapedModule:
         self.caller.after_forward(outputs)
         return self.rebuild(dict(zip(self.captured.output_results, outputs)), flat)
 
+    def run_part(self, part):
+        self.session.run(part)
+
     def rebuild(self, results, flat):
         returned = set(self.captured.live_outputs()) & self.bindings.places.keys()
         for storage in returned:
@@ -245,6 +248,13 @@ class SizedModule(ShapedModule):
 
     def release(self):
         self.holder.release()
+
+    def run_part(self, part):
+        try:
+            self.session.run(part)
+        except RegenError:
+            self.holder.refuse(self.sizes)
+            raise
 
 
 def tangents_behind(captured):
@@ -287,7 +297,7 @@ class StepCall:
         step = self.shaped.session
         with hold():
             self.clock.begin()
-            step.run(0)
+            self.shaped.run_part(0)
             outputs = tuple(step.result(r) for r in self.shaped.captured.output_results)
             self.clock.end()
         return outputs
@@ -302,7 +312,7 @@ class StepCall:
             if part == 0:
                 shaped.caller.before_backward()
                 self.start_backward(step, tangents)
-            step.run(part + 1)
+            shaped.run_part(part + 1)
             gradients = tuple(self.gradient(step, result) for result, _, _ in shaped.parts[part])
             self.clock.end()
         if part == len(shaped.parts) - 1:

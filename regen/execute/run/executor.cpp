@@ -88,9 +88,9 @@ Status Executor::take_arena(Bytes bytes) {
     arena_ = std::move(options_.arena);
     return {};
   }
-  REGEN_ASSIGN(MemoryBlock block, device_->allocate_arena(bytes, options_.releasable
-                                                                     ? ArenaKind::kReleasable
-                                                                     : ArenaKind::kFixed));
+  REGEN_ASSIGN(MemoryBlock block,
+               device_->allocate_arena(
+                   bytes, options_.releasable ? ArenaKind::kReleasable : ArenaKind::kFixed));
   arena_ = std::make_shared<MemoryBlock>(std::move(block));
   return {};
 }

@@ -177,14 +177,15 @@ class Executor {
   struct OtherSizes {
     std::shared_ptr<const Recording> recording;
     InstructionList list;
-    bool checked = false;       // a whole step has run
+    bool checked = false;  // a whole step has run
     std::uint64_t last_use = 0;
   };
 
   Executor() = default;
   Status take_arena(Bytes bytes);
   void forget_least_used_sizes();
-  void check_sized_results(const ComputeInstruction& call, const std::vector<at::Tensor>& results) const;
+  void check_sized_results(const ComputeInstruction& call,
+                           const std::vector<at::Tensor>& results) const;
   void settle_results(const ComputeInstruction& call, const std::vector<at::Tensor>& results);
   void make_parts(const std::vector<std::size_t>& cuts);
   std::size_t completed_at(std::size_t result) const;

@@ -48,7 +48,8 @@ void Executor::forget_least_used_sizes() {
     auto oldest = other_sizes_.end();
     for (auto it = other_sizes_.begin(); it != other_sizes_.end(); ++it) {
       if (it->first == kPlannedSizes) continue;
-      if (oldest == other_sizes_.end() || it->second.last_use < oldest->second.last_use) oldest = it;
+      if (oldest == other_sizes_.end() || it->second.last_use < oldest->second.last_use)
+        oldest = it;
     }
     other_sizes_.erase(oldest);
   }

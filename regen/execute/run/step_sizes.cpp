@@ -61,8 +61,8 @@ Status check_values(const Program& program) {
     if (!value.storage.valid()) continue;
     const StorageSpec& storage = program.storages[value.storage];
     if (storage.role != Role::kComputed || end_of(value) <= storage.bytes) continue;
-    return bad_input("sizes: value " + std::to_string(v) + " of '" + storage.name + "' ends at byte " +
-                     std::to_string(end_of(value)) + ", expected " +
+    return bad_input("sizes: value " + std::to_string(v) + " of '" + storage.name +
+                     "' ends at byte " + std::to_string(end_of(value)) + ", expected " +
                      std::to_string(storage.bytes) + " at most");
   }
   return {};
