@@ -37,6 +37,29 @@ session::DeviceScope scope_of(const std::shared_ptr<share::DeviceLease>& job,
   };
 }
 
+Json json_of(const std::string& text) {
+  Json json = Json::parse(text, nullptr, false);
+  if (json.is_discarded()) throw RegenError("sizes: arguments '" + text + "', expected JSON");
+  return json;
+}
+
+execute::StepSizes sizes_of(const RuntimeSession::SizedStorages& storages,
+                            const RuntimeSession::SizedValues& values,
+                            const RuntimeSession::SizedCalls& calls) {
+  execute::StepSizes sizes;
+  for (const auto& [id, bytes] : storages) {
+    sizes.storages.push_back({execute::StorageId(id), bytes});
+  }
+  for (const auto& [id, shape, strides, offset] : values) {
+    sizes.values.push_back({execute::ValueId(id), shape, strides, offset});
+  }
+  for (const auto& [id, args, kwargs] : calls) {
+    sizes.calls.push_back(
+        {execute::NodeId(id), json_of(args).get<std::vector<Json>>(), json_of(kwargs)});
+  }
+  return sizes;
+}
+
 std::optional<session::JobBytes> bytes_of(const SessionJob& job) {
   if (!job.job) return std::nullopt;
   const Bytes admitted = job.job->spec().memory;
@@ -118,9 +141,22 @@ bool RuntimeSession::plan_by(const std::vector<std::string>& planners, double se
   return value_or_raise(session_->plan_by(planners, limits));
 }
 
-void RuntimeSession::compile() {
+void RuntimeSession::compile(RuntimeSession* other) {
   const py::gil_scoped_release unlocked;
-  check(session_->compile());
+  const bool shared = other != nullptr && other->session_->compiled();
+  check(session_->compile(shared ? other->executor().arena() : nullptr));
+}
+
+void RuntimeSession::add_sizes(std::uint64_t number, const SizedStorages& storages,
+                               const SizedValues& values, const SizedCalls& calls) {
+  const py::gil_scoped_release unlocked;
+  check(executor().add_sizes(number, sizes_of(storages, values, calls)));
+}
+
+Bytes RuntimeSession::unplanned_bytes_at(const SizedStorages& storages, const SizedValues& values,
+                                         const SizedCalls& calls) const {
+  const py::gil_scoped_release unlocked;
+  return value_or_raise(recorded().unplanned_bytes_at(sizes_of(storages, values, calls)));
 }
 
 void RuntimeSession::release() {

@@ -65,11 +65,23 @@ class RuntimeSession {
 
   void plan();
   bool plan_by(const std::vector<std::string>& planners, double seconds, std::int64_t work);
-  void compile();
+  // `other`: compiled, and its arena is taken in place of an own one; null: none.
+  void compile(RuntimeSession* other);
   void release();
   void follow_limit(Bytes limit);
   void search_beside();
   bool take_better_plan(std::int64_t number);
+
+  // As Executor::add_sizes: (storage, bytes), (value, sizes, strides, offset), (node, arguments and
+  // keyword arguments as JSON).
+  using SizedStorages = std::vector<std::tuple<std::size_t, Bytes>>;
+  using SizedValues = std::vector<
+      std::tuple<std::size_t, std::vector<std::int64_t>, std::vector<std::int64_t>, std::int64_t>>;
+  using SizedCalls = std::vector<std::tuple<std::size_t, std::string, std::string>>;
+  void add_sizes(std::uint64_t number, const SizedStorages& storages, const SizedValues& values,
+                 const SizedCalls& calls);
+  Bytes unplanned_bytes_at(const SizedStorages& storages, const SizedValues& values,
+                           const SizedCalls& calls) const;
 
   // Runs ask the gate before each quantum; null: never. The job is not asked any more.
   void set_gate(std::shared_ptr<Gate> gate, double quantum_seconds);

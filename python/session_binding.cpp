@@ -227,6 +227,7 @@ void bind_facts(Class& type) {
                              [](const Self& s) { return s.recorded().fixed_bytes(); })
       .def_property_readonly("unplanned_bytes",
                              [](const Self& s) { return s.recorded().unplanned_bytes(); })
+      .def("unplanned_bytes_at", &Self::unplanned_bytes_at)
       .def_property_readonly("bound_bytes",
                              [](const Self& s) { return s.recorded().bound_bytes(); })
       .def_property_readonly("base_seconds",
@@ -261,7 +262,11 @@ void bind_improvement(Class& type) {
 
 template <typename Class>
 void bind_running(Class& type) {
-  type.def("compile", &Self::compile)
+  type.def("compile", &Self::compile, py::arg("share").none(true) = py::none())
+      .def("knows_sizes",
+           [](Self& s, std::uint64_t number) { return s.executor().knows_sizes(number); })
+      .def("add_sizes", &Self::add_sizes)
+      .def("use_sizes", [](Self& s, std::uint64_t number) { s.executor().use_sizes(number); })
       .def_property_readonly("compiled", [](const Self& s) { return s.session().compiled(); })
       .def("release", &Self::release)
       .def("set_gate", &Self::set_gate)

@@ -10,6 +10,8 @@ from regen._capture.arguments import flatten_arguments
 from regen._capture.capture import Captured, Update, capture_training, device_of
 from regen._capture.gradient_buffers import GradientBuffers
 from regen._capture.optimizers import FirstStepDiffers, NoRecipe
+from regen._capture.sized_capture import Sizes
+from regen._capture.traced.symbols import Symbols
 from regen._session.admission import Admission, admission_of
 from regen._session.island import Island
 from regen._session.job import hold
@@ -18,8 +20,9 @@ from regen._session.owned import Bindings
 from regen._session.report import PlanReport
 from regen._session.session import Session
 from regen._session.shape_cache import ShapeCache
+from regen._session.sized_steps import SizedShapes, SizedSteps, allows_sizes
 from regen._wrap import signature
-from regen.errors import OptionError, UsageError
+from regen.errors import OptionError, RegenError, UsageError
 from regen.options import Algorithms, Budget, Cache, Link, Options, Size, refuses_old_names
 
 
@@ -152,6 +155,7 @@ class TrainingStep(ShapeCache["ShapedStep"]):
         self.done = 0  # batches since the last update
         self.summed: dict[int, torch.Tensor] = {}  # parameters that have a gradient from these
         self.island = Island(optimizer, GradientBuffers(capture_options.accumulate > 1), device_of(model))
+        self.sized = SizedShapes(self)
         self.prepare(args, kwargs or {})
 
     @property
@@ -177,7 +181,7 @@ class TrainingStep(ShapeCache["ShapedStep"]):
         """Trains the model by one step.
 
         Args:
-            args: a batch, as the sample was. One of another shape is planned when it first comes.
+            args: a batch, as the sample was. One that is larger than all before is planned when it first comes; sizes below share its plan.
             kwargs: by name.
 
         Returns:
@@ -223,7 +227,7 @@ class TrainingStep(ShapeCache["ShapedStep"]):
             scaler.scale(loss)  # makes what it keeps on the device
             if options.clips:
                 scaler.unscale_(self.optimizer)
-        if not shaped.clips:
+        if not shaped.captured.clips:
             if options.clip_grad_norm is not None:
                 torch.nn.utils.clip_grad_norm_(self.model.parameters(), options.clip_grad_norm)
             if options.clip_grad_value is not None:
@@ -265,11 +269,20 @@ class TrainingStep(ShapeCache["ShapedStep"]):
         """(the captured step for a batch, the program's inputs). `last`: of the batches for an update; None: as the calls are counted."""
         last = self.done + 1 == self.capture_options.accumulate if last is None else last
         flat, spec = flatten_arguments(args, kwargs)
-        key = signature(self.model, flat, spec), last
-        return self.shape_of(key, lambda: self.make_shape(args, kwargs, last), flat)
+        key: Any = *signature(self.model, flat, spec), last
+        if self.serves_sizes():
+            found = self.sized.find(key, flat, lambda symbols: self.capture(args, kwargs, last, symbols), self.shapes)
+            if found is not None:
+                return found
+        return self.shape_of(key, lambda: self.level(self.capture(args, kwargs, last)), flat)
 
-    def make_shape(self, args: tuple[Any, ...], kwargs: dict[str, Any], last: bool) -> "ShapedStep":
-        """Captures, records and plans."""
+    def serves_sizes(self) -> bool:
+        """Whether batches of other sizes may run under a plan: not where several programs share gradients."""
+        options = self.capture_options
+        return self.admission is None and options.accumulate == 1 and options.scaler is None and allows_sizes(self.options)
+
+    def capture(self, args: tuple[Any, ...], kwargs: dict[str, Any], last: bool, symbols: Symbols | None = None) -> Captured:
+        """Of a batch; `last`: of those for an update; `symbols`: of sizes that vary."""
         options = self.capture_options
         update = Update(
             options.clip_grad_norm, options.clip_grad_value, options.early, clips=last, updates=last,
@@ -277,24 +290,40 @@ class TrainingStep(ShapeCache["ShapedStep"]):
         first_only = False
         if not last or options.scaler is not None:
             update = self._without_update(update, "its GradScaler reads the gradients" if last else "")
-            captured = capture_training(self.model, self.loss_fn, self.optimizer, args, kwargs, update)
+            captured = capture_training(self.model, self.loss_fn, self.optimizer, args, kwargs, update, symbols=symbols)
         else:
             try:
-                captured = capture_training(self.model, self.loss_fn, self.optimizer, args, kwargs, update)
+                captured = capture_training(self.model, self.loss_fn, self.optimizer, args, kwargs, update, symbols=symbols)
             except NoRecipe as reason:
                 first_only = isinstance(reason, FirstStepDiffers)
                 update = self._without_update(update, str(reason))
-                captured = capture_training(self.model, self.loss_fn, self.optimizer, args, kwargs, update)
-        made = ShapedStep(
-            captured, self.options, self.model, self.optimizer, self.fraction_of, self.admission, update, self.island, first_only)
-        self.fraction_of = made.session.fraction_of  # the first sample's, also for other shapes
-        return made
+                captured = capture_training(self.model, self.loss_fn, self.optimizer, args, kwargs, update, symbols=symbols)
+        captured.clips, captured.first_only = update.clips, first_only
+        return captured
 
     def _without_update(self, update: Update, reason: str) -> Update:
         """The gradients are left in buffers. A scaler has to see them before they are clipped."""
         self.island.reason = reason or self.island.reason
         scaled = self.capture_options.scaler is not None
         return update._replace(updates=False, clips=update.clips and not scaled, buffers=self.island.buffers, scaled=scaled)
+
+    # Plans for batches of many sizes: sized_steps.Maker.
+
+    def level(self, captured: Captured) -> "ShapedStep":
+        """Records."""
+        made = ShapedStep(captured, self.options, self.model, self.optimizer, self.fraction_of, self.admission, self.island)
+        self.fraction_of = made.session.fraction_of  # the first sample's, also for other shapes
+        return made
+
+    def member(self, steps: "SizedSteps[ShapedStep]", sizes: Sizes, captured: Captured) -> "ShapedStep":
+        """For batches of other sizes than those of a plan."""
+        return SizedStep(steps, sizes, captured)
+
+    def make_room(self) -> None:
+        """No other plan holds an arena, or searches."""
+        self.release()
+        for other in self.shapes.values():
+            other.session.stop_search()
 
 
 class ShapedStep:
@@ -308,17 +337,16 @@ class ShapedStep:
         optimizer: torch.optim.Optimizer,
         fraction_of: int | None,
         admission: Admission | None,
-        update: Update,
         island: Island,
-        first_only: bool,
     ) -> None:
-        """`island`: where the optimizer runs that is no part of the program; with `first_only`, at its first step."""
+        """`island`: where the optimizer runs that is no part of the program."""
         self.captured = captured
-        self.clips, self.island, self.first_only = update.clips, island, first_only
+        self.island = island
         self.model, self.optimizer = model, optimizer
         self.session = Session(captured, options, fraction_of=fraction_of, admission=admission)
         self.meter = StepMeter(self.session.device)
         self.steps = 0
+        self.share: Session | None = None  # whose arena is taken
         self.present = sum(s["bytes"] for s in captured.program["storages"] if s["role"] != "computed")
         self.bindings = Bindings(captured, model, OptimizerState(optimizer), same=True)
 
@@ -333,7 +361,7 @@ class ShapedStep:
         """The program's inputs for a batch; None: it needs another capture, or the optimizer's coming step does."""
         if self.captured.updates is not None and self.captured.updates.look(self.optimizer) is None:
             return None
-        if self.first_only and all(self.optimizer.state.get(p) for p in self.updated()):
+        if self.captured.first_only and all(self.optimizer.state.get(p) for p in self.updated()):
             return None
         return self.captured.with_derived(flat, lambda storage: self.bindings.tensor_of(self.captured, storage))
 
@@ -350,14 +378,18 @@ class ShapedStep:
             if self.session.compiled and not self.session.fits:
                 self.session.release()
 
+    def look_for_better_plan(self) -> None:
+        """Found by the search beside the training."""
+        self.session.take_better_plan(self.steps + 1)
+
     def make_ready(self) -> None:
         """Inside a hold."""
         self.make_room()
         self.session.follow_job()
-        self.session.take_better_plan(self.steps + 1)
+        self.look_for_better_plan()
         if not self.session.compiled:
             self.session.plan()
-            self.session.compile()
+            self.session.compile(self.share)
             self.memory = self.session.memory()
             self.meter.start_afresh()
         self.session.restore()
@@ -394,6 +426,34 @@ class ShapedStep:
         elif self.captured.program["scalars"]:
             self.session.set_scalars(self.captured.scalars(self.optimizer))
         self.meter.begin(self.present + self.memory.arena_bytes + self.memory.generator_bytes, self.memory.arena_bytes)
+
+
+class SizedStep(ShapedStep):
+    """The batches of certain sizes, under a plan for these or larger ones."""
+
+    def __init__(self, steps: SizedSteps[ShapedStep], sizes: Sizes, captured: Captured) -> None:
+        self.holder, self.sizes = steps, sizes
+        self.__dict__.update({**vars(steps.level_for(sizes).entry), **self.__dict__})
+        captured.tensors, captured.state_of, captured.updates = self.captured.tensors, self.captured.state_of, self.captured.updates
+        self.captured = captured
+        self.steps = 0
+        self.present = sum(s["bytes"] for s in captured.program["storages"] if s["role"] != "computed")
+
+    def make_ready(self) -> None:
+        """Inside a hold."""
+        entry = self.holder.make_ready(self.sizes).entry
+        self.session, self.memory, self.meter = entry.session, entry.memory, entry.meter
+
+    def release(self) -> None:
+        self.holder.release()
+
+    def run(self, flat: list[Any], scale: float | None = None) -> torch.Tensor:
+        """Inside a hold. `flat`: the program's inputs."""
+        try:
+            return super().run(flat, scale)
+        except RegenError:
+            self.holder.refuse(self.sizes)
+            raise
 
 
 class OptimizerState:

@@ -5,6 +5,7 @@ import copy
 import functools
 import os
 import warnings
+import weakref
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, SupportsIndex, cast
 
@@ -12,12 +13,15 @@ import torch
 
 from regen import _runtime
 from regen._capture.arguments import ArgumentSpec, flatten_arguments
-from regen._capture.capture import capture, device_of
+from regen._capture.capture import Captured, capture, device_of
+from regen._capture.sized_capture import Sizes
+from regen._capture.traced.symbols import Symbols
 from regen._session import distributed
 from regen._session.admission import admission_of
 from regen._session.caller_memory import CallerMemory
 from regen._session.shape_cache import ShapeCache
-from regen._session.wrapped_module import GRADIENT_CHUNK, ModuleSession, ShapedModule
+from regen._session.sized_steps import SizedShapes, SizedSteps, allows_sizes, divided
+from regen._session.wrapped_module import GRADIENT_CHUNK, ModuleSession, ShapedModule, SizedModule
 from regen.errors import CaptureError
 from regen.options import Algorithms, Budget, Cache, Link, Options, Size, refuses_old_names
 
@@ -155,6 +159,8 @@ class ModuleSessions(ShapeCache[ShapedModule]):
         self.caller: CallerMemory | None = None
         self.shared: ShapedModule | None = None  # the entry whose plan all ranks have
         self.passes = 0
+        self.sized = SizedShapes(self)
+        self.outgrown: set[Hashable] = set()  # patterns of shapes: gradients have arrived for outputs other than the loss
 
     def fresh(self) -> "ModuleSessions":
         """With the same options, and nothing planned."""
@@ -200,12 +206,53 @@ class ModuleSessions(ShapeCache[ShapedModule]):
         self, model: WrappedModule, args: tuple[Any, ...], kwargs: dict[str, Any], flat: list[Any], spec: ArgumentSpec, group: Any = None
     ) -> tuple[ShapedModule, list[Any]]:
         """(the captured passes for a batch, the program's inputs)."""
-        key = signature(model, flat, spec)
+        key: Any = signature(model, flat, spec)
+        if group is None and self.shared is None and allows_sizes(self.options):
+            found = self.sized_shape_for(model, args, kwargs, flat, key)
+            if found is not None:
+                return found
         return self.shape_of(key, lambda: self.make_shape(model, args, kwargs, group, self.is_outgrown(key)), flat)
 
-    def is_outgrown(self, key: Hashable) -> bool:
+    def is_outgrown(self, key: Any) -> bool:
         """Have gradients arrived for outputs other than the loss, in a step of this shape?"""
-        return any(entry.outgrown for (shape, _), entry in self.shapes.items() if shape == key)
+        return divided(key)[0] in self.outgrown or any(entry.outgrown for (shape, _), entry in self.shapes.items() if shape == key)
+
+    def sized_shape_for(
+        self, model: WrappedModule, args: tuple[Any, ...], kwargs: dict[str, Any], flat: list[Any], key: Any
+    ) -> tuple[ShapedModule, list[Any]] | None:
+        """The same under a plan for batches of many sizes; None: this shape is one of its own."""
+        pattern = divided(key)[0]
+        if any(steps.outgrown for steps in self.sized.steps.get(pattern, ())):
+            self.outgrown.add(pattern)
+            self.sized.forget(pattern)
+        self.model = weakref.ref(model)
+        tangents = "all" if self.is_outgrown(key) else "loss"
+
+        def capture_batch(symbols: Symbols | None) -> Captured:
+            with torch.enable_grad():
+                return capture(plain_view(model), args, kwargs, tangents=tangents, symbols=symbols)
+
+        return self.sized.find(key, flat, capture_batch, self.shapes)
+
+    # Plans for batches of many sizes: sized_steps.Maker.
+
+    def level(self, captured: Captured) -> ShapedModule:
+        """Records."""
+        model = self.model()
+        assert self.caller is not None and model is not None, "a first shape has been captured"
+        with same_random_numbers(model):
+            session = ModuleSession(captured, self.options, self.caller)
+        return ShapedModule(captured, session, model, self.gradient_chunk)
+
+    def member(self, steps: SizedSteps[ShapedModule], sizes: Sizes, captured: Captured) -> ShapedModule:
+        """For batches of other sizes than those of a plan."""
+        return SizedModule(steps, sizes, captured)
+
+    def make_room(self) -> None:
+        """No other plan holds an arena, or searches."""
+        self.release()
+        for other in self.shapes.values():
+            other.session.stop_search()
 
     def make_shape(self, model: WrappedModule, args: tuple[Any, ...], kwargs: dict[str, Any], group: Any, all_outputs: bool) -> ShapedModule:
         """Captures and records; plans with the ranks of the group. `all_outputs`: gradients may arrive for all, not for the loss alone."""

@@ -298,13 +298,14 @@ std::vector<CurvePoint> Session::points() const {
 
 // --- running
 
-Status Session::compile() {
+Status Session::compile(std::shared_ptr<execute::MemoryBlock> arena) {
   if (compiled_) return {};
   if (!planned_) return bad_input("there is no plan to compile");
   REGEN_ASSIGN(CompiledStep step, planned_->compile({.debug = settings_.debug,
                                                      .releasable = settings_.releasable,
                                                      .beside = beside(),
-                                                     .memory = surroundings_.memory}));
+                                                     .memory = surroundings_.memory,
+                                                     .arena = std::move(arena)}));
   compiled_.emplace(std::move(step));
   if (gate_) compiled_->executor().set_gate(gate_, quantum_seconds_);
   confirm();

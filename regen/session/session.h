@@ -111,7 +111,8 @@ class Session {
 
   // --- running
 
-  Status compile();
+  // `arena`: of a step that never runs at the same time, in place of an own one.
+  Status compile(std::shared_ptr<execute::MemoryBlock> arena = nullptr);
   bool compiled() const { return compiled_.has_value(); }
   CompiledStep& running() { return *compiled_; }
   // After the first part of a step failed for want of bytes that an operator's recording did not

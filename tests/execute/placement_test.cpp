@@ -84,7 +84,7 @@ TEST_F(Placement, ARequestOutOfTurnGetsTheSlotOfItsSize) {
 
 // The first slot lies over an input: a request that comes for it too early would destroy that.
 TEST_F(Placement, ASlotOverAnInputIsForItsTurnOnly) {
-  const std::array<PlacedSlot, 2> slots{{{200, arena_.at(1024)}, {100, arena_.at(0), true}}};
+  const std::array<PlacedSlot, 2> slots{{{200, arena_.at(1024)}, {100, arena_.at(0), false, true}}};
   auto scope = enter();
   scope.serve(slots, "aten::swapped");
   EXPECT_TRUE(in_reserve(bytes(100)));

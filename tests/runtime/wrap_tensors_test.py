@@ -80,8 +80,9 @@ def test_new_shapes_and_the_last_smaller_batch():
             optimizer.zero_grad()
             F.cross_entropy(model(x), y).backward()
             optimizer.step()
-    assert len(wrapped.regen.shapes) == 2
-    assert sum(r.session.compiled for r in wrapped.regen.shapes.values()) == 1  # one arena at a time
+    levels = wrapped.regen.sized.levels()
+    assert [level.sizes for level in levels] == [(64,)]  # one plan for both, and one arena
+    assert not wrapped.regen.shapes and levels[0].entry.session.compiled
     assert_same(plain, wrapped)
 
 

@@ -19,6 +19,7 @@ from regen._capture.step_program import StepWriter, TrainingLoss
 from regen._capture.traced.decisions import Conditions
 from regen._capture.traced.output_recipes import OutputRecipe, add_output_results, assignments_of
 from regen._capture.traced.passes import Trace, trace
+from regen._capture.traced.symbols import Symbols
 from regen.errors import CaptureError
 from regen.options import Cache
 
@@ -49,6 +50,8 @@ class Captured:
     updates: OptimizerUpdates | None = None  # of a whole step: the optimizer's recipe
     steps_taken: int = 0  # since the capture
     trained: Sequence[torch.Tensor] = ()  # of a step: the parameters that get a gradient
+    clips: bool = False  # of a step: gradients are clipped in it
+    first_only: bool = False  # of a step without the optimizer's update: only while the optimizer has no state
     state_of: dict[int, tuple[torch.Tensor, str]] = dataclasses.field(default_factory=dict)  # storage of role state -> (parameter, key in optimizer.state)
 
     def result_values(self, indices: Sequence[int]) -> list[int]:
@@ -108,7 +111,7 @@ class Captured:
 @without_collection()
 def capture(
     model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | None = None, name: str | None = None, cache: Cache = False,
-    tangents: str = "loss",
+    tangents: str = "loss", symbols: Symbols | None = None,
 ) -> Captured:
     """Captures the forward and backward pass of `model(*args, **kwargs)`, as `regen.wrap` does.
 
@@ -119,6 +122,7 @@ def capture(
         name: of the program; None: that of the model's class.
         cache: not used: tracing takes less time than reading what was kept would.
         tangents: which outputs get a gradient: "loss" (that alone, where the model returns something named so) or "all".
+        symbols: of sizes that vary; then numbers of the program may be symbolic.
 
     Returns:
         The captured passes.
@@ -129,7 +133,7 @@ def capture(
     args, kwargs = as_arguments(args), dict(kwargs or {})
     check_model(model, args, kwargs)
     names = names_of_tensors(model)
-    traced = trace(model, args, kwargs, name or type(model).__name__, device_of(model), names, tangents=tangents)
+    traced = trace(model, args, kwargs, name or type(model).__name__, device_of(model), names, tangents=tangents, symbols=symbols)
     recipes, output_results = add_output_results(traced)
     gradients = add_gradient_results(traced, names)
     arrange(traced.conversion)
@@ -147,6 +151,7 @@ def capture_step(
     name: str | None = None,
     cache: Cache = False,
     kwargs: Mapping[str, Any] | None = None,
+    symbols: Symbols | None = None,
 ) -> Captured:
     """Captures a whole training step, as `regen.step` does: loss, gradients, clipping and update in one program.
 
@@ -164,6 +169,7 @@ def capture_step(
         name: of the program; None: that of the model's class.
         cache: not used: tracing takes less time than reading what was kept would.
         kwargs: further inputs of the model by name.
+        symbols: of sizes that vary; then numbers of the program may be symbolic.
 
     Returns:
         The captured step.
@@ -173,7 +179,8 @@ def capture_step(
     """
     try:
         return capture_training(
-            model, loss_fn, optimizer, args, kwargs, Update(clip_grad_norm=clip_grad_norm, clip_grad_value=clip_grad_value, early=early), name)
+            model, loss_fn, optimizer, args, kwargs, Update(clip_grad_norm=clip_grad_norm, clip_grad_value=clip_grad_value, early=early), name,
+            symbols)
     except NoRecipe as error:
         raise CaptureError(
             f"cannot capture optimizer {type(optimizer).__name__}: {error}; expected one whose step is a fixed list of operators on each parameter, "
@@ -205,7 +212,7 @@ class Update(NamedTuple):
 @without_collection()
 def capture_training(
     model: torch.nn.Module, loss_fn: Callable[[Any, Any], torch.Tensor] | None, optimizer: torch.optim.Optimizer, args: Any,
-    kwargs: Mapping[str, Any] | None, update: Update, name: str | None = None,
+    kwargs: Mapping[str, Any] | None, update: Update, name: str | None = None, symbols: Symbols | None = None,
 ) -> Captured:
     """Captures a training step or a part of one: loss, gradients, and what `update` says.
 
@@ -218,7 +225,7 @@ def capture_training(
     check_optimizer(optimizer)
     whole = TrainingLoss(model, loss_fn)
     names = {**names_of_tensors(whole), **names_of_tensors(model)}
-    traced = trace(whole, args, kwargs, name or type(model).__name__, device_of(model), names)
+    traced = trace(whole, args, kwargs, name or type(model).__name__, device_of(model), names, symbols=symbols)
     conversion = traced.conversion
     builder = conversion.builder
     loss = the_loss(traced)  # the first of the results

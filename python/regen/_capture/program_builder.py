@@ -4,6 +4,7 @@ import math
 
 import torch
 
+from regen._capture.traced.symbols import kept
 from regen.errors import CaptureError
 
 FORMAT = "regen-program"
@@ -30,7 +31,7 @@ class ProgramBuilder:
         self._storage_of_live = {}  # identity of a real storage -> storage
 
     def add_storage(self, name, role, nbytes, device=None):
-        storage = {"name": name, "role": role, "bytes": int(nbytes)}
+        storage = {"name": name, "role": role, "bytes": kept(nbytes)}
         if device is not None and torch.device(device).type != self.device.type:
             storage["device"] = str(device)
         self.storages.append(storage)
@@ -56,9 +57,9 @@ class ProgramBuilder:
         self.values.append({
             "storage": storage,
             "dtype": dtype_name(tensor.dtype),
-            "sizes": [int(n) for n in tensor.shape],
-            "strides": [int(n) for n in tensor.stride()],
-            "offset": int(tensor.storage_offset() if offset is None else offset),
+            "sizes": [kept(n) for n in tensor.shape],
+            "strides": [kept(n) for n in tensor.stride()],
+            "offset": kept(tensor.storage_offset() if offset is None else offset),
         })
         return len(self.values) - 1
 
@@ -180,6 +181,8 @@ def renumbered_argument(argument, value_map):
 def json_argument(argument, place):
     """An argument that holds no tensor, as the format writes it."""
     if argument is None or isinstance(argument, (bool, str)):
+        return argument
+    if isinstance(argument, torch.SymInt):
         return argument
     if isinstance(argument, int):
         return int(argument)

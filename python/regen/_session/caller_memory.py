@@ -1,6 +1,7 @@
 """What the caller holds beside a plan: its loss, its optimizer's state and scratch, DDP's buckets."""
 
 import weakref
+from typing import Any
 
 from regen import _runtime
 
@@ -29,6 +30,8 @@ class CallerMemory:
         self.earlier_peak = 0  # of this plan, before the peak was reset last
         self.learning = False
         self.steps = 0
+        self.forwards = 0  # names the forward pass whose values are in the arena
+        self.last_call: Any = lambda: None  # a weak reference to it
         self.boundary = 0  # taken by the caller between the two passes, at most
         if self.on_cpu:
             _runtime.install_memory_meter()

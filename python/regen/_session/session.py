@@ -80,6 +80,10 @@ class Session(_runtime.Session):
                     raise
                 make_ready()
 
+    def limit_budget(self, size: int) -> None:
+        """Bytes for the plan and what the caller holds, in place of the user's budget."""
+        self.settings.budget = _runtime.Budget.of_bytes(size)
+
     def write_plan(self, path: str | os.PathLike[str]) -> None:
         """The plan in use as a file."""
         pathlib.Path(path).write_text(self.plan_json())

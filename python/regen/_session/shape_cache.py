@@ -39,6 +39,11 @@ class Shaped(Protocol):
 Entry = TypeVar("Entry", bound=Shaped)
 
 
+def holder_of(entry: Shaped) -> object:
+    """Whose arena an entry runs in: its own, or that of the plans for all sizes (sized_steps.SizedSteps)."""
+    return getattr(entry, "holder", entry)
+
+
 class ShapeCache(Generic[Entry]):
     """One session for each shape of the inputs, of which one holds the arena."""
 
@@ -80,7 +85,7 @@ class ShapeCache(Generic[Entry]):
 
     def activate(self, shaped: Entry) -> None:
         """Inside a hold."""
-        if self.active is not shaped:
+        if self.active is not None and holder_of(self.active) is not holder_of(shaped):
             self.release()
         self.pack_state()
         shaped.make_ready()

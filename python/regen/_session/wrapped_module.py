@@ -9,13 +9,15 @@ from torch.autograd.function import once_differentiable
 
 from regen._capture.capture import Captured
 from regen._capture.program_builder import referenced_values
+from regen._capture.sized_capture import Sizes
 from regen._session.caller_memory import CallerMemory
 from regen._session.job import hold
 from regen._session.measured_step import StepClock
 from regen._session.owned import Bindings, place_of, place_value
 from regen._session.report import PlanReport
 from regen._session.session import Session
-from regen.errors import Error, UsageError
+from regen._session.sized_steps import SizedSteps
+from regen.errors import Error, RegenError, UsageError
 from regen.options import Link, Options
 
 # Gradients are handed to autograd when about this many bytes of them are complete, so that DDP's
@@ -67,10 +69,10 @@ class ShapedModule:
         self.session = session
         self.caller = session.caller
         self.chunk = chunk
-        self.steps = 0  # forward passes so far; names the one whose values are in the arena
         self.outgrown = False  # gradients have arrived for outputs that were captured without
         self.seconds: StepClock | None = None
-        self.last_call: Any = lambda: None  # a weak reference
+        self.steps = 0  # forward passes so far
+        self.share: Session | None = None  # whose arena is taken
         self.model = weakref.ref(model)
         self.bindings = Bindings(captured, model)
         self.grad_places = {name: place_of(model, name) for _, kind, name in captured.gradient_results if kind == "parameter"}
@@ -119,15 +121,18 @@ class ShapedModule:
 
     # Planning.
 
-    def make_ready(self):
+    def look_for_better_plan(self):
         if not self.awaits_backward():
             self.take_better_plan()
+
+    def make_ready(self):
+        self.look_for_better_plan()
         if not self.session.compiled:
             self.session.plan()
             self.compile()
 
     def compile(self):
-        self.session.compile()
+        self.session.compile(self.share)
         self.session.cut_backward(self.chunk)
         self.arrange_gradients()
         self.own_bytes = self.session.own_bytes()
@@ -182,13 +187,12 @@ class ShapedModule:
     # Running.
 
     def awaits_backward(self):
-        call = self.last_call()
+        call = self.caller.last_call()
         return call is not None and call.state == "forward"
 
     def forward(self, flat):
         if self.caller.is_known():
             self.session.search_beside()
-        self.steps += 1
         outputs = self.run_forward(flat)
         self.caller.after_forward(outputs)
         return self.rebuild(dict(zip(self.captured.output_results, outputs)), flat)
@@ -202,22 +206,27 @@ class ShapedModule:
                 if not self.session.foresee_more():
                     raise
                 self.plan_changed()
-                self.compile()
+                self.make_ready()
 
     def chain_of_parts(self, flat: list[Any]) -> tuple[torch.Tensor, ...]:
         """Makes a node of autograd's graph for each part of the backward pass; the one nearest to the loss runs the forward pass."""
         step = self.session
         owned = self.bindings.owned.tensors()
+        self.steps += 1
+        self.caller.forwards += 1  # also for a second try: a call that failed is none of this number
         step.forget()
         inputs = self.bindings.of_inputs(flat)
         step.bind([*self.bindings.owned.bindings(owned), *inputs, *self.bindings.constants])
-        call = StepCall(self, self.steps, owned, inputs)
-        self.last_call = weakref.ref(call)
+        call = StepCall(self, self.caller.forwards, owned, inputs)
+        self.caller.last_call = weakref.ref(call)
         link = None
         for part in range(len(self.parts) - 1, -1, -1):
             tensors = [place_value(self.grad_places[place]) if kind == "parameter" else flat[place] for _, kind, place in self.parts[part]]
             link = BackwardPart.apply(call, part, link, *tensors)
         return link if isinstance(link, tuple) else (link,)
+
+    def run_part(self, part):
+        self.session.run(part)
 
     def rebuild(self, results, flat):
         returned = set(self.captured.live_outputs()) & self.bindings.places.keys()
@@ -230,6 +239,45 @@ class ShapedModule:
         for storage in returned:
             del self.captured.tensors[storage]
         return outputs
+
+
+class SizedModule(ShapedModule):
+    """The batches of certain sizes, under a plan for these or larger ones."""
+
+    def __init__(self, steps: SizedSteps[ShapedModule], sizes: Sizes, captured: Captured) -> None:
+        self.holder, self.sizes = steps, sizes
+        self.__dict__.update({**vars(steps.level_for(sizes).entry), **self.__dict__})
+        captured.tensors, captured.parameters = self.captured.tensors, {}
+        self.captured = captured
+        self.steps, self.seconds, self.outgrown = 0, None, False
+        self.find_sizes()
+
+    def make_ready(self):
+        entry = self.holder.make_ready(self.sizes).entry
+        self.session, self.own_bytes, self.parts, self.needs = entry.session, entry.own_bytes, entry.parts, entry.needs
+
+    def make_room(self):
+        if not (self.session.fits and self.holder.levels[-1].entry.session.fits):
+            self.release()
+            self.make_ready()
+
+    def release(self):
+        self.holder.release()
+
+    def run_forward(self, flat: list[Any]) -> tuple[torch.Tensor, ...]:
+        try:
+            return super().run_forward(flat)
+        except RegenError:
+            self.holder.refuse(self.sizes)
+            raise
+
+    def run_part(self, part):
+        try:
+            self.session.run(part)
+        except RegenError:
+            if part > 0:
+                self.holder.refuse(self.sizes)
+            raise
 
 
 def tangents_behind(captured):
@@ -265,14 +313,14 @@ class StepCall:
     def __del__(self):
         # Given up half-way, by an exception or because no gradients were needed: results are held no longer.
         shaped = self.shaped
-        if self.state == "forward" and shaped.steps == self.number and shaped.session.compiled:
+        if self.state == "forward" and shaped.caller.forwards == self.number and shaped.session.compiled:
             shaped.session.forget()
 
     def run_forward(self):
         step = self.shaped.session
         with hold():
             self.clock.begin()
-            step.run(0)
+            self.shaped.run_part(0)
             outputs = tuple(step.result(r) for r in self.shaped.captured.output_results)
             self.clock.end()
         return outputs
@@ -287,7 +335,7 @@ class StepCall:
             if part == 0:
                 shaped.caller.before_backward()
                 self.start_backward(step, tangents)
-            step.run(part + 1)
+            shaped.run_part(part + 1)
             gradients = tuple(self.gradient(step, result) for result, _, _ in shaped.parts[part])
             self.clock.end()
         if part == len(shaped.parts) - 1:
@@ -306,6 +354,8 @@ class StepCall:
         for position, (value, tangent) in enumerate(zip(captured.tangent_values, tangents)):
             if value is None and tangent is not None:
                 self.shaped.outgrown = True
+                if isinstance(self.shaped, SizedModule):
+                    self.shaped.holder.outgrown = True
                 name = captured.program["results"][captured.output_results[position]]["name"]
                 raise UsageError(
                     f"regen: a gradient arrived for output {name}, but the model returns a loss and only that was captured with a gradient; "
@@ -328,7 +378,7 @@ class StepCall:
             raise UsageError(
                 "regen: backward ran a second time through a forward pass whose values are released; "
                 "expected one backward pass for each forward pass (retain_graph=True keeps nothing of a planned step)")
-        if self.shaped.steps != self.number or not self.shaped.session.compiled:
+        if self.shaped.caller.forwards != self.number or not self.shaped.session.compiled:
             raise UsageError(
                 "regen: the values saved by this forward pass are gone: another forward pass of the same wrapped "
                 "model ran since; expected each backward pass before the next forward pass")

@@ -84,17 +84,22 @@ class PlacementHook final : public AllocationHook {
     return count;
   }
 
-  // The next slot, or another one of this size that is still to be asked for; none: their number.
+  // The next slot, or another one of this size that is still to be asked for, or a larger one that
+  // takes less; none: their number.
   std::size_t slot_for(Bytes wanted) const {
-    const auto fits = [&](std::size_t k) {
-      return slots_[k].bytes == wanted && !taken_[k] && !occupied(slots_[k]);
+    const auto free = [&](std::size_t k) { return !taken_[k] && !occupied(slots_[k]); };
+    const auto is_for = [&](std::size_t k) {
+      return slots_[k].at_most ? wanted <= slots_[k].bytes : wanted == slots_[k].bytes;
     };
-    if (next_ < slots_.size() && fits(next_)) return next_;
+    if (next_ < slots_.size() && is_for(next_) && free(next_)) return next_;
     if (rule_ == Unforeseen::kRefuse) return slots_.size();
+    std::size_t larger = slots_.size();
     for (std::size_t k = 0; k < slots_.size(); ++k) {
-      if (!slots_[k].in_turn && fits(k)) return k;
+      if (slots_[k].in_turn || !is_for(k) || !free(k)) continue;
+      if (slots_[k].bytes == wanted) return k;
+      if (larger == slots_.size()) larger = k;
     }
-    return slots_.size();
+    return larger;
   }
 
   // Frees a block that was live; what it was, or nothing.

@@ -30,10 +30,11 @@
 
 namespace regen::execute {
 
-// An allocation of exactly `bytes` bytes goes to `address`.
+// An allocation of exactly `bytes` bytes, or of `bytes` at most, goes to `address`.
 struct PlacedSlot {
   Bytes bytes = 0;
   void* address = nullptr;
+  bool at_most = false;
   // It lies over what the call reads: only the request whose turn it is may have it.
   bool in_turn = false;
 };

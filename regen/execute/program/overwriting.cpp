@@ -62,7 +62,7 @@ Result<bool> passes_in_place(const TrialCall& trial, const CallRecord& call, std
   for (std::size_t k = 0; k < call.allocations.size(); ++k) {
     const Bytes bytes = call.allocations[k].bytes;
     if (k == call.results[0].index) {
-      slots.push_back({bytes, trial.memory[storage].storage().mutable_data(), true});
+      slots.push_back({bytes, trial.memory[storage].storage().mutable_data(), false, true});
       continue;
     }
     beside.push_back(at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device)));

@@ -25,9 +25,10 @@ namespace regen::execute {
 
 // The k-th allocation of a call.
 struct NodeAllocation {
-  Bytes bytes = 0;   // as asked for
-  StorageId result;  // the storage it becomes; none for workspace
-  Bytes offset = 0;  // of workspace: where in the node's workspace it lies
+  Bytes bytes = 0;       // as asked for
+  StorageId result;      // the storage it becomes; none for workspace
+  Bytes offset = 0;      // of workspace: where in the node's workspace it lies
+  bool at_most = false;  // `bytes` were seen for larger arguments than these
 };
 
 // One way to run a node.

@@ -42,19 +42,18 @@ Result<std::unique_ptr<Executor>> Executor::compile(std::shared_ptr<const Record
   executor->step_ = std::move(step);
   executor->device_ = std::move(device);
   executor->options_ = options;
-  REGEN_ASSIGN(
-      executor->arena_,
-      executor->device_->allocate_arena(
-          std::max<Bytes>(1, memory.arena + executor->step_->resident_bytes + options.reserve),
-          options.releasable ? ArenaKind::kReleasable : ArenaKind::kFixed));
+  REGEN_TRY(executor->take_arena(
+      std::max<Bytes>(1, memory.arena + executor->step_->resident_bytes + options.reserve)));
   if (memory.slab > 0) {
     REGEN_ASSIGN(executor->slab_, executor->device_->allocate_host(memory.slab));
   }
   executor->reserve_offset_ = memory.arena + executor->step_->resident_bytes;
-  executor->reserve_ = std::make_unique<Reserve>(executor->arena_.at(executor->reserve_offset_),
+  executor->reserve_ = std::make_unique<Reserve>(executor->arena_->at(executor->reserve_offset_),
                                                  options.reserve, executor->device_->alignment());
   const CompileTarget target{executor->device_->torch_device(),
-                             static_cast<std::byte*>(executor->arena_.data()), options.debug};
+                             static_cast<std::byte*>(executor->arena_->data()), options.debug};
+  executor->plan_ = plan;
+  executor->memory_ = memory;
   REGEN_ASSIGN(executor->list_,
                make_instructions(*executor->recording_, *executor->step_, plan, memory, target));
   for (const ComputeInstruction& call : executor->list_.computes) {
@@ -77,6 +76,23 @@ Result<std::unique_ptr<Executor>> Executor::compile(std::shared_ptr<const Record
   }
   executor->cut_backward(kMaxBytes);
   return executor;
+}
+
+Status Executor::take_arena(Bytes bytes) {
+  if (options_.arena) {
+    if (options_.releasable || options_.arena->bytes() < bytes) {
+      return bad_input("the other step's arena has " + format_grouped(options_.arena->bytes()) +
+                       " bytes, expected " + format_grouped(bytes) +
+                       " and one that stays where it is");
+    }
+    arena_ = std::move(options_.arena);
+    return {};
+  }
+  REGEN_ASSIGN(MemoryBlock block,
+               device_->allocate_arena(
+                   bytes, options_.releasable ? ArenaKind::kReleasable : ArenaKind::kFixed));
+  arena_ = std::make_shared<MemoryBlock>(std::move(block));
+  return {};
 }
 
 Executor::~Executor() {
@@ -192,6 +208,7 @@ Status Executor::run(std::size_t part) {
   }
   next_part_ = status.ok() ? part + 1 : 0;
   if (status.ok()) {
+    sizes_checked_ |= next_part_ == parts_.size();
     position_ = parts_[part].last;
     return status;
   }
@@ -249,7 +266,7 @@ void Executor::run_copy(const Instruction& instruction) {
   const CopyInstruction& copy = list_.copies[instruction.index];
   device_->wait(copy.queue, device_->record(Queue::kCompute));
   for (const std::uint32_t earlier : copy.after) device_->wait(copy.queue, copies_[earlier]);
-  void* on_device = arena_.at(copy.device_offset);
+  void* on_device = arena_->at(copy.device_offset);
   void* on_host = slab_.at(copy.host_offset);
   const bool to_host = copy.queue == Queue::kToHost;
   const Event begin = tracing_ ? device_->record_timed(copy.queue) : Event();
@@ -262,7 +279,7 @@ void Executor::run_copy(const Instruction& instruction) {
 void Executor::poison(const PoisonInstruction& range) {
   const ValueSpec bytes{StorageId(), c10::ScalarType::Byte, {range.bytes}, {1}, 0};
   const c10::Storage storage(c10::Storage::use_byte_size_t(), static_cast<std::size_t>(range.bytes),
-                             c10::DataPtr(arena_.at(range.offset), device_->torch_device()),
+                             c10::DataPtr(arena_->at(range.offset), device_->torch_device()),
                              nullptr, false);
   make_view(bytes, storage).fill_(0xff);
 }

@@ -26,6 +26,7 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -41,6 +42,7 @@
 #include "regen/execute/run/instructions.h"
 #include "regen/execute/run/quanta.h"
 #include "regen/execute/run/repeated_work.h"
+#include "regen/execute/run/step_sizes.h"
 #include "regen/plan/plan.h"
 
 namespace regen::execute {
@@ -59,6 +61,9 @@ struct ExecutorOptions {
   // Stretches that are the same in every step are captured and launched as a whole. The step must
   // have been recorded with the same choice.
   bool capture = false;
+  // Of another step that never runs at the same time: taken instead of an own one, and refused if it
+  // is too small.
+  std::shared_ptr<MemoryBlock> arena = nullptr;
 };
 
 // When a step of the plan ran on the device, in seconds since the first traced one began: a compute
@@ -137,19 +142,31 @@ class Executor {
   // Takes it again, at the same addresses, so that the step goes on in place. An error of code
   // kLimit: there is no room now; nothing has changed, and it may be tried again.
   Status restore();
-  bool spilled() const { return !arena_.present(); }
+  bool spilled() const { return !arena_->present(); }
   // What spill() would copy now, and at the worst instruction of a step.
   Bytes live_bytes() const;
   Bytes largest_live_bytes() const;
   // Takes the host memory for the worst spill ahead of time: pinning it is slow.
   Status prepare_spill();
 
+  // The step for tensors of other sizes, none larger than planned: the same calls in the same order
+  // at the same addresses. Known by a number of the caller's choice; the least recently used go when
+  // there are too many. Between two steps.
+  bool knows_sizes(std::uint64_t number) const {
+    return sizes_in_use_ == number || other_sizes_.contains(number);
+  }
+  Status add_sizes(std::uint64_t number, const StepSizes& sizes);
+  // kPlannedSizes: those of the plan. What was bound has to be bound again, and scalars set.
+  void use_sizes(std::uint64_t number);
+  static constexpr std::uint64_t kPlannedSizes = 0;
+
   // For tests: called before each instruction with the step of the plan that it belongs to.
   void before_each_instruction(std::function<void(std::size_t step)> call) {
     before_each_ = std::move(call);
   }
 
-  Bytes arena_bytes() const { return arena_.bytes(); }
+  Bytes arena_bytes() const { return arena_->bytes(); }
+  const std::shared_ptr<MemoryBlock>& arena() const { return arena_; }
   Bytes host_bytes() const { return slab_.bytes(); }
   // Allocations that were not as recorded, since the executor was made.
   const std::vector<Deviation>& deviations() const { return deviations_; }
@@ -172,7 +189,19 @@ class Executor {
     std::vector<std::size_t> quanta;  // their first instructions; empty without a gate
   };
 
+  // The instructions for sizes that are not in use.
+  struct OtherSizes {
+    std::shared_ptr<const Recording> recording;
+    InstructionList list;
+    bool checked = false;  // a whole step has run
+    std::uint64_t last_use = 0;
+  };
+
   Executor() = default;
+  Status take_arena(Bytes bytes);
+  void forget_least_used_sizes();
+  void check_sized_results(const ComputeInstruction& call,
+                           const std::vector<at::Tensor>& results) const;
   void make_parts(const std::vector<std::size_t>& cuts);
   std::size_t completed_at(std::size_t result) const;
   void cut_quanta_of(Part& part) const;
@@ -211,7 +240,9 @@ class Executor {
   std::shared_ptr<const StepGraph> step_;
   std::shared_ptr<ExecutionDevice> device_;
   ExecutorOptions options_;
-  MemoryBlock arena_;
+  std::shared_ptr<MemoryBlock> arena_;
+  Plan plan_;
+  PlanMemory memory_;
   MemoryBlock slab_;
   MemoryBlock spill_memory_;  // grows, and is kept for the next time
   std::vector<MemoryRange> spilled_;
@@ -246,6 +277,10 @@ class Executor {
   std::vector<Deviation> deviations_;
   RepeatedWork repeated_;
   int scalar_changes_ = 0;
+  std::uint64_t sizes_in_use_ = kPlannedSizes;
+  bool sizes_checked_ = true;
+  std::uint64_t uses_ = 0;
+  std::map<std::uint64_t, OtherSizes> other_sizes_;  // all but those in use
   bool tracing_ = false;
   struct TracedStep {
     std::size_t step;

@@ -52,13 +52,15 @@ void Executor::run_compute(ComputeInstruction& call, PlacementScope& placement) 
       host_time_.call_seconds += now_seconds() - begin;
       ++host_time_.calls;
     }
+    const bool unchecked = sizes_in_use_ != kPlannedSizes && !sizes_checked_;
     const bool in_place = results_in_place(call);
-    if (options_.debug || !in_place || !call.host_results.empty()) {
+    if (options_.debug || unchecked || !in_place || !call.host_results.empty()) {
       const std::vector<at::Tensor> results = take_results(stack_);
+      if (unchecked) check_sized_results(call, results);
       if (!in_place) {
         placement.finish();
         move_results(call, results);
-      } else if (options_.debug) {
+      } else if (options_.debug && sizes_in_use_ == kPlannedSizes) {
         check_results(call, results);
       }
       take_host_results(call, results);

@@ -67,24 +67,24 @@ Result<Bytes> Executor::spill() {
     // The last part may have run on another stream than the caller's.
     device_->wait(Queue::kCompute, computed_);
     device_->synchronize();
-    pack_to_host(*device_, arena_, ranges, spill_memory_.data());
+    pack_to_host(*device_, *arena_, ranges, spill_memory_.data());
     device_->synchronize();
   } catch (const std::exception& error) {
     return bad_input("the step's memory cannot be spilled: " + first_line(error));
   }
-  REGEN_TRY(arena_.release_pages());
+  REGEN_TRY(arena_->release_pages());
   spilled_ = std::move(ranges);
-  return arena_.bytes();
+  return arena_->bytes();
 }
 
 Status Executor::restore() {
   if (!spilled()) return {};
-  REGEN_TRY(arena_.take_pages());
+  REGEN_TRY(arena_->take_pages());
   try {
-    unpack_to_device(*device_, arena_, spilled_, spill_memory_.data());
+    unpack_to_device(*device_, *arena_, spilled_, spill_memory_.data());
     device_->synchronize();
   } catch (const std::exception& error) {
-    static_cast<void>(arena_.release_pages());  // the host has everything still
+    static_cast<void>(arena_->release_pages());  // the host has everything still
     return bad_input("the step's memory cannot be restored: " + first_line(error));
   }
   spilled_.clear();

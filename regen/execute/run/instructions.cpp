@@ -250,7 +250,8 @@ class Compiler {
   void place_allocations(NodeId node, Bytes workspace, ComputeInstruction& call) {
     const bool overwrites = call.choice > records_[node].alternatives.size();
     for (const NodeAllocation& allocation : records_[node].variant(call.choice).allocations) {
-      PlacedSlot slot{allocation.bytes, target_.arena + workspace + allocation.offset};
+      PlacedSlot slot{allocation.bytes, target_.arena + workspace + allocation.offset,
+                      allocation.at_most};
       if (allocation.result.valid()) {
         const TensorId t = step_.tensors[allocation.result];
         if (graph_.fixed(t)) {
@@ -274,7 +275,7 @@ class Compiler {
       if (!outputs[r].valid()) continue;
       const StorageId storage = program_.values[outputs[r]].storage;
       for (std::size_t k = 0; k < allocations.size(); ++k) {
-        if (allocations[k].result != storage) continue;
+        if (allocations[k].result != storage || allocations[k].bytes == 0) continue;
         call.placed.push_back({static_cast<std::uint32_t>(r), static_cast<std::uint32_t>(k)});
         break;
       }

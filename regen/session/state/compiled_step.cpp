@@ -9,7 +9,8 @@ Result<CompiledStep> PlannedStep::compile(const CompileOptions& options) const {
                                       .beside = options.beside,
                                       .debug = options.debug,
                                       .releasable = options.releasable,
-                                      .capture = recorded_.cuda_graphs()};
+                                      .capture = recorded_.cuda_graphs(),
+                                      .arena = options.arena};
   REGEN_ASSIGN(auto executor, execute::Executor::compile(recorded_.recording(), recorded_.step(),
                                                          plan_, recorded_.device(), made));
   return CompiledStep(*this, std::move(executor), options.memory);

@@ -16,6 +16,8 @@ struct CompileOptions {
   Bytes beside = 0;  // of the budget, in nobody's use: for allocations that were not foreseen
   // Knows the arena while the step is compiled, so that another thread can move it.
   std::shared_ptr<JobMemory> memory = nullptr;
+  // As ExecutorOptions::arena.
+  std::shared_ptr<execute::MemoryBlock> arena = nullptr;
 };
 
 // When an op ran on the device, in seconds since the first traced one began.

@@ -125,6 +125,12 @@ Result<RecordedStep> RecordedStep::with_scratch(execute::NodeId node,
   return grown;
 }
 
+Result<Bytes> RecordedStep::unplanned_bytes_at(const execute::StepSizes& sizes) const {
+  REGEN_ASSIGN(const execute::Recording sized, execute::with_sizes(*recording_, sizes));
+  REGEN_ASSIGN(const execute::StepGraph step, execute::make_step_graph(sized, graph_options_));
+  return live_bytes_keep_all(step.graph).peak_bytes;
+}
+
 Bytes RecordedStep::generator_state_bytes() const {
   return execute::generator_bytes(recording_->program, device()->torch_device());
 }

@@ -9,6 +9,7 @@
 
 #include "regen/execute/program/step_graph.h"
 #include "regen/execute/record/record.h"
+#include "regen/execute/run/step_sizes.h"
 #include "regen/search/services/addressed_plan.h"
 #include "regen/session/link_source.h"
 #include "regen/session/report.h"
@@ -56,6 +57,8 @@ class RecordedStep {
   Bytes fixed_bytes() const { return graph().fixed_bytes(); }
   // What keeping everything takes, before addresses.
   Bytes unplanned_bytes() const { return unplanned_bytes_; }
+  // The same for tensors of other sizes, none larger; workspace as it was recorded.
+  Result<Bytes> unplanned_bytes_at(const execute::StepSizes& sizes) const;
   // No plan takes less.
   Bytes bound_bytes() const { return bound_bytes_; }
   double base_seconds() const { return graph().base_cost(); }

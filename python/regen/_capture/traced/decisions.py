@@ -15,6 +15,7 @@ from torch.utils._mode_utils import no_dispatch
 from regen._capture.program_builder import reads_of, referenced_values
 from regen._capture.traced.evaluation import Described, Evaluation, flat, view_of_input, view_of_storage
 from regen._capture.traced.fakes import mapped
+from regen._capture.traced.symbols import of_sample
 from regen.errors import CaptureError, UsageError
 
 if TYPE_CHECKING:
@@ -62,6 +63,21 @@ class Conditions:
 
     decisions: list[Decision]
     described: dict[int, Described]  # value -> how it looks, and where it is: "input" (a number), "tensor" (a constant) or "storage"
+
+    def for_sizes(self, numbers: Callable[[Any], Any]) -> "Conditions":
+        """The same for a batch of other sizes. `numbers`: of a tree with symbols.
+
+        Raises:
+            CaptureError: what was read has another size, too.
+        """
+        for decision in self.decisions:
+            if decision.derived or decision.op is None:
+                raise CaptureError("the contents of a tensor are read where sizes vary; expected decisions that are numbers")
+        nodes = {id(node): numbers(node) for decision in self.decisions for node, _ in decision.nodes}
+        decisions = [
+            dataclasses.replace(d, args=numbers(d.args), kwargs=numbers(d.kwargs), nodes=[(nodes[id(n)], drawn) for n, drawn in d.nodes])
+            for d in self.decisions]
+        return Conditions(decisions, {value: numbers(described) for value, described in self.described.items()})
 
     def derived(self, inputs: Sequence[Any], tensor_of: Callable[[int], torch.Tensor]) -> list[torch.Tensor] | None:
         """What the capture takes beside the inputs; None: it is not for this batch.
@@ -213,7 +229,7 @@ class Decisions:
         pending, elements = list(values), 0
         while pending:
             value = int(pending.pop())
-            elements += math.prod(self.describe(value)["sizes"])
+            elements += math.prod(of_sample(self.describe(value)["sizes"]))
             node = self.node_of.get(value)
             if node is None:
                 self.check_brought(value, what, roles)
@@ -252,7 +268,7 @@ class Decisions:
         return self.described[value]
 
     def bring(self, value: int) -> torch.Tensor:
-        described = self.describe(value)
+        described = of_sample(self.describe(value))
         tensor = self.tracer.builder.tensors[described["storage"]]
         return view_of_input(tensor, described) if "input" in described else view_of_storage(tensor, described)
 

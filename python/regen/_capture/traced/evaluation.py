@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from regen._capture.traced.draws import set_state, state_of
+from regen._capture.traced.symbols import of_sample
 
 Described = dict[str, Any]
 SPECIAL = {
@@ -58,7 +59,7 @@ class Evaluation:
         if isinstance(argument, list):
             return [self.argument(item) for item in argument]
         if not isinstance(argument, dict):
-            return argument
+            return of_sample(argument)
         (key, content), = argument.items()
         return self.value(content) if key == "value" else SPECIAL[key](content)
 
@@ -66,7 +67,7 @@ class Evaluation:
         if isinstance(argument, list):
             return [self.stand_in(item) for item in argument]
         if isinstance(argument, dict) and "value" in argument:
-            return empty_like(self.described[argument["value"]])
+            return empty_like(of_sample(self.described[argument["value"]]))
         return self.argument(argument)
 
     def value(self, value: int) -> torch.Tensor:

@@ -4,8 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch._refs as refs
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+from regen._capture.traced.symbols import Symbols
 
 # Raised for results that depend on values.
 DEPENDS_ON_VALUES = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
@@ -15,6 +18,8 @@ CONTIGUOUS_FIRST = {
     torch.ops.aten.native_layer_norm_backward.default, torch.ops.aten._log_softmax_backward_data.default,
     torch.ops.aten._softmax_backward_data.default,
 }
+# Operators whose description in C++ makes numbers of symbols; PyTorch has others, in Python.
+OF_SYMBOLS: dict[Any, Any] = {torch.ops.aten.constant_pad_nd.default: refs.constant_pad_nd}
 # Bytes of zeros with which a kernel may be tried whose description PyTorch lacks.
 MOST_TRIAL_BYTES = 1 << 30
 
@@ -43,8 +48,10 @@ def tensors_of(tree: Any) -> list[torch.Tensor]:
 class Fakes:
     """Runs operators on tensors without data."""
 
-    def __init__(self) -> None:
-        self.mode = FakeTensorMode(allow_non_fake_inputs=True)
+    def __init__(self, symbols: Symbols | None = None) -> None:
+        """`symbols`: of sizes that vary; None: every size is a number."""
+        self.symbols = symbols
+        self.mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=None if symbols is None else symbols.env)
 
     def empty(self, sizes: Any, strides: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         with self.mode:
@@ -64,11 +71,13 @@ class Fakes:
         """
         try:
             with self.mode:
-                returned = op(*args, **kwargs)
+                returned = (op if self.symbols is None else OF_SYMBOLS.get(op, op))(*args, **kwargs)
             return self.corrected(op, returned) if op in CONTIGUOUS_FIRST else returned
         except DEPENDS_ON_VALUES:
             raise
         except Exception as refusal:
+            if self.symbols is not None:
+                raise
             given = tensors_of((args, kwargs))
             if sum(t.untyped_storage().nbytes() for t in given) > MOST_TRIAL_BYTES or op._schema.is_mutable:
                 raise

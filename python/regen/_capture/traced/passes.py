@@ -20,6 +20,7 @@ from regen._capture.traced.live import LiveTensors
 from regen._capture.traced.module_state import Assigned, ModuleState
 from regen._capture.traced.outputs import Group, flatten_outputs, grouped, loss_of, tensors_in
 from regen._capture.traced.regions import Region, geometry_of
+from regen._capture.traced.symbols import Symbols
 from regen._capture.traced.tensor import TracedTensor
 from regen._capture.traced.tracer import Tracer
 from regen.errors import CaptureError, RegenError
@@ -61,7 +62,7 @@ class Trace:
 
 def trace(
     model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any], name: str, device: torch.device, names: Mapping[int, tuple[str, str]],
-    gradients: bool = True, tangents: str = "loss",
+    gradients: bool = True, tangents: str = "loss", symbols: Symbols | None = None,
 ) -> Trace:
     """Traces `model(*args, **kwargs)`, and the backward pass where `gradients` are wanted.
 
@@ -75,12 +76,13 @@ def trace(
         gradients: False: as under `torch.no_grad()`.
         tangents: which outputs get a gradient: "loss" (that alone, where the model says which it is) or "all" (what is assigned to attributes
             too).
+        symbols: of sizes that vary from batch to batch; None: the trace is for the sizes of the sample.
 
     Raises:
         CaptureError: the model or its inputs cannot be captured.
     """
     flat, in_spec = flatten_arguments(args, kwargs)
-    builder, fakes = ProgramBuilder(name, device), Fakes()
+    builder, fakes = ProgramBuilder(name, device), Fakes(symbols)
     known = dict([*model.named_parameters(), *model.named_buffers(), *attributes_of(model)])
     names = {**{id(t): (n, "buffer") for n, t in attributes_of(model)}, **names}
     live = LiveTensors(builder, fakes, names, known)

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import torch
 
 from regen._capture.conversion import Value
+from regen._capture.traced.symbols import plain
 
 
 class Geometry(NamedTuple):
-    """A view of a region. Equal geometries on equal contents are the same value."""
+    """A view of a region. Equal geometries on equal contents are the same value. Where sizes are symbols, numbers may be expressions."""
 
     dtype: torch.dtype
     sizes: tuple[int, ...]
@@ -23,7 +24,8 @@ class Geometry(NamedTuple):
 
 
 def geometry_of(tensor: torch.Tensor) -> Geometry:
-    return Geometry(tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset()))
+    return Geometry(
+        tensor.dtype, tuple(plain(n) for n in tensor.shape), tuple(plain(n) for n in tensor.stride()), plain(tensor.storage_offset()))
 
 
 class Origin(NamedTuple):

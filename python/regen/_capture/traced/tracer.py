@@ -17,6 +17,7 @@ from regen._capture.traced.functional_forms import functional_form
 from regen._capture.traced.live import LiveTensors
 from regen._capture.traced.regions import Origin, Region, View, Viewing, geometry_of
 from regen._capture.traced.sources import Sources
+from regen._capture.traced.symbols import plain
 from regen._capture.traced.tensor import TracedTensor
 from regen._capture.traced.writes import Writes
 from regen.errors import CaptureError
@@ -54,7 +55,7 @@ class Tracer(TorchDispatchMode):
 
     def new_input(self, name: str, role: str, key: Any, sample: torch.Tensor, requires_grad: bool = False) -> TracedTensor:
         """A tensor that the caller brings: an input, or the gradient of an output."""
-        fake = self.fakes.like(sample)
+        fake = self.input_like(key, sample) if role == "input" else self.fakes.like(sample)
         storage = self.builder.add_storage(name, role, fake.untyped_storage().nbytes(), fake.device)
         if role == "input":
             self.builder.tensors[storage] = sample
@@ -63,6 +64,20 @@ class Tracer(TorchDispatchMode):
         region.values[geometry_of(fake)] = Value(self.builder.add_value(storage, fake, 0))
         self.regions[fake.untyped_storage()._cdata] = region
         return TracedTensor(fake, region, self, requires_grad)
+
+    def input_like(self, flat_input: int, sample: torch.Tensor) -> torch.Tensor:
+        symbols = self.fakes.symbols
+        if symbols is None or flat_input >= len(self.samples):
+            return self.fakes.like(sample)
+        sizes = symbols.sizes_of(flat_input, sample)
+        if not sample.is_contiguous():
+            if any(isinstance(n, torch.SymInt) for n in sizes):
+                raise CaptureError("an input whose sizes vary is not contiguous; expected contiguous ones")
+            return self.fakes.like(sample)
+        strides: list[Any] = [1] * len(sizes)
+        for dimension in range(len(sizes) - 2, -1, -1):
+            strides[dimension] = strides[dimension + 1] * sizes[dimension + 1]
+        return self.fakes.empty(sizes, strides, sample.dtype, sample.device)
 
     def place(self, tensor: torch.Tensor | View, fresh: bool = False) -> tuple[torch.Tensor, Region]:
         """How a tensor looks, and the memory it is a view of."""
@@ -96,6 +111,8 @@ class Tracer(TorchDispatchMode):
             return self.number(func, args, kwargs)
         if func in MATERIALISED:
             return self.compute(MATERIALISED[func], args, kwargs)
+        if self.fakes.symbols is not None and func is aten.slice_backward.default and is_whole(args):
+            return self.same(args[0])
         if torch.Tag.inplace_view in func.tags:
             return self.change_shape(func, args, kwargs)
         if func._schema.is_mutable:
@@ -308,6 +325,12 @@ def returns_numbers(op: Any) -> bool:
 def is_composite(op: Any) -> bool:
     return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd") and not any(
         torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key) for key in ("CPU", "CUDA", "CompositeExplicitAutograd"))
+
+
+def is_whole(args: Sequence[Any]) -> bool:
+    """Of a slice's gradient: was nothing cut off? `x[:, 0:]` is `x` itself where sizes are numbers, and a slice where they are symbols."""
+    gradient, sizes = args[0], args[1]
+    return args[5] == 1 and [plain(n) for n in gradient.shape] == [plain(n) for n in sizes]
 
 
 def as_view(leaf: Any) -> Any:
