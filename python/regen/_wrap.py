@@ -12,9 +12,10 @@ import torch
 
 from regen import _runtime
 from regen._capture.arguments import ArgumentSpec, flatten_arguments
-from regen._capture.capture import capture, device_of
+from regen._capture.capture import capture, check_module, device_of
 from regen._session import distributed
 from regen._session.admission import admission_of
+from regen._session.budget import check_budget
 from regen._session.caller_memory import CallerMemory
 from regen._session.shape_cache import ShapeCache
 from regen._session.wrapped_module import GRADIENT_CHUNK, ModuleSession, ShapedModule
@@ -27,7 +28,7 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
 @refuses_old_names
 def wrap(
     model: torch.nn.Module,
-    args: Any,
+    args: Any = None,
     budget: Budget = None,
     *,
     kwargs: Mapping[str, Any] | None = None,
@@ -53,9 +54,11 @@ def wrap(
         model = regen.wrap(model, (x,), budget="6GiB")
         loss = loss_fn(model(x), y); loss.backward(); optimizer.step()
 
+    Without a sample the first training pass is it: `model = regen.wrap(model, budget="6GiB")`. That pass then raises what is said below.
+
     Args:
         model: the module to train. It is not changed.
-        args: a sample input.
+        args: a sample input; None, and no `kwargs`: the inputs of the first training pass.
         budget: bytes of the device for all of the training: "6GiB", 16e9, a fraction of the unplanned peak such as 0.5, or "auto" (what
             is free). None: what a job of `regen share run` was admitted with.
         kwargs: further sample inputs by name.
@@ -85,14 +88,18 @@ def wrap(
         CaptureError: the model or its inputs cannot be captured.
         OptionError: an option has a value that is not expected.
     """
-    args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
     options = Options(
         budget=budget, reserve=reserve, planner=planner, host_budget=host_budget, time_limit=time_limit, work_limit=work_limit,
         improve=improve, plan_file=plan_file, link=link, cache=cache,
         algorithms=algorithms, cuda_graphs=cuda_graphs,
         releasable=releasable, quantum=quantum, debug=debug)
+    check_module(model, type(model).__name__)
     wrapped = wrapped_copy(model, ModuleSessions(options, gradient_chunk, group, not model.training))
-    wrapped.regen.prepare(wrapped, args, dict(kwargs or {}))
+    if args is None and kwargs is None:
+        check_budget(options)  # the rest of what may be wrong shows with the first batch
+    else:
+        given = args if isinstance(args, (tuple, list)) else () if args is None else (args,)
+        wrapped.regen.prepare(wrapped, tuple(given), dict(kwargs or {}))
     return wrapped
 
 
@@ -154,11 +161,14 @@ class ModuleSessions(ShapeCache[ShapedModule]):
         self.trains_in_eval = trains_in_eval
         self.caller: CallerMemory | None = None
         self.shared: ShapedModule | None = None  # the entry whose plan all ranks have
+        self.prepared = False  # whether there was a sample
         self.passes = 0
 
     def fresh(self) -> "ModuleSessions":
-        """With the same options, and nothing planned."""
-        return ModuleSessions(self.options, self.gradient_chunk, self.group, self.trains_in_eval)
+        """With the same options, and nothing planned. A copy of what was planned plans alone: other ranks may have none."""
+        fresh = ModuleSessions(self.options, self.gradient_chunk, self.group, self.trains_in_eval)
+        fresh.prepared = self.prepared
+        return fresh
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "ModuleSessions":
         return self.fresh()
@@ -168,17 +178,22 @@ class ModuleSessions(ShapeCache[ShapedModule]):
         if self.active is not None and not self.active.awaits_backward():
             self.active.release()
 
-    def prepare(self, model: WrappedModule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Plans the sample's step with the other ranks, and takes the arena."""
+    def prepare(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], first_batch: bool = False) -> None:
+        """Plans the sample's step with the other ranks, and takes the arena. `first_batch`: the ranks' samples need not be alike."""
         group = distributed.members(self.group)
         flat, spec = flatten_arguments(args, kwargs)
+        if first_batch and group is not None and not distributed.alike(group, looks_of(flat)):
+            group = None
         shaped, _ = self.shape_for(model, args, kwargs, flat, spec, group)
         self.activate(shaped)
         self.shared = shaped if group is not None else None
         shaped.caller.start(shaped.present_bytes())
+        self.prepared = True
 
-    def forward(self, model: WrappedModule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def forward(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The forward pass under the plan of this shape."""
+        if not self.prepared:
+            self.prepare(model, args, kwargs, first_batch=True)
         if self.caller is not None:
             self.caller.end_step()
         self.passes += 1
@@ -196,8 +211,12 @@ class ModuleSessions(ShapeCache[ShapedModule]):
         caller.begin_step(shaped.own_bytes)
         return shaped.forward(inputs)
 
+    def plain_of(self, model: torch.nn.Module) -> torch.nn.Module:
+        """What is captured."""
+        return plain_view(cast(WrappedModule, model))
+
     def shape_for(
-        self, model: WrappedModule, args: tuple[Any, ...], kwargs: dict[str, Any], flat: list[Any], spec: ArgumentSpec, group: Any = None
+        self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], flat: list[Any], spec: ArgumentSpec, group: Any = None
     ) -> tuple[ShapedModule, list[Any]]:
         """(the captured passes for a batch, the program's inputs)."""
         key = signature(model, flat, spec)
@@ -207,12 +226,12 @@ class ModuleSessions(ShapeCache[ShapedModule]):
         """Have gradients arrived for outputs other than the loss, in a step of this shape?"""
         return any(entry.outgrown for (shape, _), entry in self.shapes.items() if shape == key)
 
-    def make_shape(self, model: WrappedModule, args: tuple[Any, ...], kwargs: dict[str, Any], group: Any, all_outputs: bool) -> ShapedModule:
+    def make_shape(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], group: Any, all_outputs: bool) -> ShapedModule:
         """Captures and records; plans with the ranks of the group. `all_outputs`: gradients may arrive for all, not for the loss alone."""
         if self.caller is None:
             self.caller = CallerMemory(self.options.reserve, device_of(model))
             admission_of(self, adapts=False)  # what the caller holds beside a plan does not follow a limit
-        plain = plain_view(model)
+        plain = self.plain_of(model)
         warn_of_hooks(plain)
         with torch.enable_grad():
             captured = capture(plain, args, kwargs, tangents="all" if all_outputs else "loss")
@@ -225,15 +244,26 @@ class ModuleSessions(ShapeCache[ShapedModule]):
 def plain_view(model: WrappedModule, hooks: bool = False) -> torch.nn.Module:
     """The model as it was before it was wrapped: same tensors, own forward.
 
-    Its hooks are run around the wrapped forward, so that the plain one is captured without them.
+    What others have put around the wrapped forward since, hooks or a forward on the object (Accelerate's, which enters autocast), is run
+    around it, so that the plain one is captured without.
     """
     plain = shallow_copy(model)
     plain.__class__ = type(model).plain_kind
     del plain.__dict__["regen"]
-    if not hooks:
-        for name in HOOKS:
-            plain.__dict__[name] = type(plain.__dict__[name])()
+    plain.__dict__.pop("forward", None)
+    return plain if hooks else without_hooks(plain)
+
+
+def without_hooks(plain: torch.nn.Module) -> torch.nn.Module:
+    """A shallow copy whose own hooks go; those of the modules inside stay."""
+    for name in HOOKS:
+        plain.__dict__[name] = type(plain.__dict__[name])()
     return plain
+
+
+def looks_of(leaves: list[Any]) -> str:
+    """Shapes and types of a batch, the same text on ranks where these are the same."""
+    return repr([(tuple(x.shape), str(x.dtype)) if isinstance(x, torch.Tensor) else type(x).__name__ for x in leaves])
 
 
 def shallow_copy(model: torch.nn.Module) -> torch.nn.Module:
