@@ -22,6 +22,7 @@ from regen._session.wrapped_module import GRADIENT_CHUNK, ModuleSession, ShapedM
 from regen.errors import CaptureError
 from regen.options import Algorithms, Budget, Cache, Link, Options, Size, refuses_old_names
 
+FORWARDS = ("forward", "_original_forward")  # on the object: that of others, and the one that they replaced
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
@@ -250,7 +251,8 @@ def plain_view(model: WrappedModule, hooks: bool = False) -> torch.nn.Module:
     plain = shallow_copy(model)
     plain.__class__ = type(model).plain_kind
     del plain.__dict__["regen"]
-    plain.__dict__.pop("forward", None)
+    for name in FORWARDS:
+        plain.__dict__.pop(name, None)
     return plain if hooks else without_hooks(plain)
 
 
