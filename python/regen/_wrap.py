@@ -17,8 +17,9 @@ from regen._session import distributed
 from regen._session.admission import admission_of
 from regen._session.budget import check_budget
 from regen._session.caller_memory import CallerMemory
+from regen._session.replay import Replay, changes_inputs
 from regen._session.shape_cache import ShapeCache
-from regen._session.wrapped_module import GRADIENT_CHUNK, ModuleSession, ShapedModule
+from regen._session.wrapped_module import GRADIENT_CHUNK, ModuleSession, ShapedModule, StepCall
 from regen.errors import CaptureError
 from regen.options import Algorithms, Budget, Cache, Link, Options, Size, refuses_old_names
 
@@ -210,7 +211,22 @@ class ModuleSessions(ShapeCache[ShapedModule]):
             self.shared.agree_on_room()
         shaped.make_room()
         caller.begin_step(shaped.own_bytes)
-        return shaped.forward(inputs)
+        return shaped.forward(inputs, self.replay_of(model, args, kwargs, shaped, flat, spec))
+
+    def replay_of(
+        self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], shaped: ShapedModule, flat: list[Any], spec: ArgumentSpec
+    ) -> Replay | None:
+        """How the pass that comes is run again for gradients of other outputs than the loss; None: the loop has shown that it needs none."""
+        if shaped.takes_all_gradients() or changes_inputs(shaped) or any(entry.trained for entry in self.shapes.values()):
+            return None
+
+        def again() -> StepCall | None:
+            outputs = self.forward(model, args, kwargs)
+            call = None if self.active is None else self.active.last_call()
+            del outputs  # which kept the call alive
+            return call
+
+        return Replay(again, lambda: signature(model, flat, spec), shaped)
 
     def plain_of(self, model: torch.nn.Module) -> torch.nn.Module:
         """What is captured."""
@@ -221,11 +237,11 @@ class ModuleSessions(ShapeCache[ShapedModule]):
     ) -> tuple[ShapedModule, list[Any]]:
         """(the captured passes for a batch, the program's inputs)."""
         key = signature(model, flat, spec)
-        return self.shape_of(key, lambda: self.make_shape(model, args, kwargs, group, self.is_outgrown(key)), flat)
+        return self.shape_of(key, lambda: self.make_shape(model, args, kwargs, group, self.is_outgrown()), flat)
 
-    def is_outgrown(self, key: Hashable) -> bool:
-        """Have gradients arrived for outputs other than the loss, in a step of this shape?"""
-        return any(entry.outgrown for (shape, _), entry in self.shapes.items() if shape == key)
+    def is_outgrown(self) -> bool:
+        """Have gradients arrived for outputs other than the loss? The training loop makes its loss of them then, for all shapes."""
+        return any(entry.outgrown for entry in self.shapes.values())
 
     def make_shape(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], group: Any, all_outputs: bool) -> ShapedModule:
         """Captures and records; plans with the ranks of the group. `all_outputs`: gradients may arrive for all, not for the loss alone."""

@@ -425,6 +425,8 @@ def test_what_the_loss_does_not_use_has_no_gradient():
     assert sum(storage["role"] == "tangent" for storage in program["storages"]) == 1
     returned = wrapped(batch, labels=batch.x)
     assert returned.logits.requires_grad
+    returned.loss.backward()
+    returned = wrapped(batch, labels=batch.x)
     with pytest.raises(regen.UsageError, match="a gradient arrived for output"):
         (returned.loss + returned.logits.sum()).backward()
     for model in (plain, wrapped):  # captured again, with gradients for all
