@@ -83,6 +83,20 @@ def test_ddp():
         "recomputed": wrapped.regen.active.session.report.recomputed, "parts": len(wrapped.regen.active.parts)}
 
 
+def test_without_a_sample():
+    """The first batch is the sample: alike on all ranks, they plan together; where it is not, each plans for its own."""
+    found = {}
+    for name, first in (("alike", 512), ("unlike", 512 if dist.get_rank() == 0 else 384)):
+        plain = DistributedDataParallel(make(), bucket_cap_mb=0.02)
+        wrapped = regen.wrap(make(), budget=0.8, work_limit=20_000, gradient_chunk=8 << 10)
+        planned = DistributedDataParallel(wrapped, bucket_cap_mb=0.02)
+        for model in (plain, planned):
+            train(model, sizes=(first, 512, 512))
+        session = next(iter(wrapped.regen.shapes.values())).session
+        found[name] = {"equal": everywhere(same(plain, planned)), "together": everywhere(type(session).__name__ == "DistributedSession")}
+    return found
+
+
 def one_step(model, optimizer, step):
     torch.manual_seed(1000 * step + dist.get_rank())  # for dropout
     x, y = batch(step)
