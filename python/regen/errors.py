@@ -19,7 +19,7 @@ class CheckError(Error, AssertionError):
 
 
 class MissingPackageError(Error, ImportError):
-    """A framework that an integration is for is not installed."""
+    """The framework that an integration is for is not installed."""
 
 
 class OptionError(Error, ValueError):

@@ -13,7 +13,7 @@ from regen.options import Budget as Bytes
 try:
     from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 except ImportError as error:
-    raise MissingPackageError("regen.integrations.hugging_face needs the package transformers, which is not installed; expected it") from error
+    raise MissingPackageError("regen.integrations.hugging_face needs the package transformers, which is not installed; expected `pip install transformers` to have run") from error
 
 
 class Budget(TrainerCallback):
@@ -23,19 +23,17 @@ class Budget(TrainerCallback):
         trainer.train()
 
     The first training batch is the sample. Evaluation, `generate`, checkpoints and what is saved are those of the plain model, which the
-    trainer keeps: only its training passes go through the plan, until training ends.
+    trainer keeps: only its training passes go through the plan, until training ends. Gradient checkpointing is off meanwhile.
+
+    Args:
+        budget: bytes of the device for all of the training, as in `regen.wrap`.
+        options: the other options of `regen.wrap` by name.
+
+    Raises:
+        OptionError: an option has a value or a name that is not expected.
     """
 
     def __init__(self, budget: Bytes = None, **options: Any) -> None:
-        """`options`: those of `regen.wrap`.
-
-        Args:
-            budget: bytes of the device for all of the training, as in `regen.wrap`.
-            options: the other options of `regen.wrap` by name.
-
-        Raises:
-            OptionError: an option has a value or a name that is not expected.
-        """
         self.options = checked_options("Budget", budget, options)
         self.planned: PlannedForward | None = None
         self.checkpointed: list[Any] = []  # layers whose gradient checkpointing is off meanwhile
@@ -58,7 +56,7 @@ class Budget(TrainerCallback):
             others: not used.
 
         Raises:
-            CaptureError: the trainer spreads the model over several devices, or compiles it.
+            CaptureError: the trainer spreads the model over several devices or compiles it, or the model is planned already.
         """
         assert model is not None, "Trainer hands its model to every callback"
         self.restore()  # after an exception there was no end
@@ -104,3 +102,6 @@ def check_arguments(arguments: TrainingArguments) -> None:
         if found:
             raise CaptureError(
                 f"Budget: the trainer uses {name}; expected one device for each process (torchrun starts DDP), and a model that is not compiled")
+
+
+__all__ = ["Budget"]

@@ -22,7 +22,7 @@ else:
                 return importlib.import_module(name)
             except ImportError as error:
                 cause = error
-        raise MissingPackageError("regen.integrations.lightning needs the package lightning, which is not installed; expected it") from cause
+        raise MissingPackageError("regen.integrations.lightning needs the package lightning, which is not installed; expected `pip install lightning` to have run") from cause
 
     Callback = of_lightning().Callback
 
@@ -39,19 +39,17 @@ class Budget(Callback):
     The network is the one child of the module that has parameters, or the one that is named. What `training_step` first gives to it is the
     sample. Loss, metrics, logging and optimizers stay outside of the plan; validation and checkpoints are those of the plain module. The
     module is as it was when `fit` has ended.
+
+    Args:
+        budget: bytes of the device for all of the training, as in `regen.wrap`.
+        module: name of the network inside the LightningModule ("net", "model.encoder"); None: the only child with parameters.
+        options: the other options of `regen.wrap` by name.
+
+    Raises:
+        OptionError: an option has a value or a name that is not expected.
     """
 
     def __init__(self, budget: Bytes = None, module: str | None = None, **options: Any) -> None:
-        """`options`: those of `regen.wrap`.
-
-        Args:
-            budget: bytes of the device for all of the training, as in `regen.wrap`.
-            module: name of the network inside the LightningModule ("net", "model.encoder"); None: the only child with parameters.
-            options: the other options of `regen.wrap` by name.
-
-        Raises:
-            OptionError: an option has a value or a name that is not expected.
-        """
         self.options = checked_options("Budget", budget, options)
         self.module = module
         self.planned: PlannedForward | None = None
@@ -116,3 +114,6 @@ def network_of(module: torch.nn.Module, name: str | None) -> torch.nn.Module:
         return module.get_submodule(name)
     except AttributeError:
         raise OptionError(f"Budget(module={name!r}): {type(module).__name__} has no such module; expected one of {', '.join(owners)}") from None
+
+
+__all__ = ["Budget"]
