@@ -53,5 +53,5 @@ def test_frameworks_are_imported_when_their_integration_is_asked_for():
         [sys.executable, "-c", MISSING], env={**os.environ, "PYTHONPATH": str(ROOT / "python")}, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "regen.integrations.hugging_face needs the package transformers, which is not installed; expected `pip install transformers` to have run",
-        "regen.integrations.lightning needs the package lightning, which is not installed; expected `pip install lightning` to have run"]
+        "regen.integrations.hugging_face needs transformers, which is not installed: pip install transformers",
+        "regen.integrations.lightning needs lightning, which is not installed: pip install lightning"]

@@ -459,7 +459,7 @@ def test_a_loop_with_a_loss_of_its_own(autocast):
     wrapped = regen.wrap(copy.deepcopy(plain), budget="1MiB", gradient_chunk=1, **OPTIONS)
     for model in (plain, wrapped):
         torch.manual_seed(1)
-        for step in range(3):
+        for _ in range(3):
             x, y = torch.randn(8, 8), torch.randint(4, (8,))
             with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
                 returned = model(x, y)

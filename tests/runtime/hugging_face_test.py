@@ -63,6 +63,15 @@ def test_bf16(name, tmp_path):
     assert vars(model).keys() == vars(plain).keys() and not isinstance(model.forward, PlannedForward)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: GradScaler of a Trainer")
+def test_fp16_on_a_gpu(tmp_path):
+    plain, model = twins(build("bert"))
+    options = dict(max_steps=3, fp16=True, use_cpu=False)
+    theirs = trained(trainer("bert", plain, tmp_path / "plain", **options))
+    ours = trained(trainer("bert", model, tmp_path / "budget", [budget_of_trainer(0.9)], **options))
+    assert_same_runs(ours, theirs)
+
+
 def test_a_resumed_training_is_an_uninterrupted_one(tmp_path):
     plain, model, other = *twins(build("gpt2")), build("gpt2", seed=7)
     options = dict(max_steps=4, save_strategy="steps", save_steps=2)

@@ -125,14 +125,15 @@ def denoiser(kind):
             sample_size=8, block_out_channels=(16, 32), layers_per_block=1, cross_attention_dim=16, attention_head_dim=8, norm_num_groups=8,
             down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"), up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"))
     return diffusers.DiTTransformer2DModel(
-        num_attention_heads=2, attention_head_dim=8, in_channels=4, out_channels=4, num_layers=2, sample_size=8, patch_size=2, norm_num_groups=1, num_embeds_ada_norm=4)
+        num_attention_heads=2, attention_head_dim=8, in_channels=4, out_channels=4, num_layers=2, sample_size=8, patch_size=2, norm_num_groups=1,
+        num_embeds_ada_norm=4)
 
 
 def noise_loss(kind):
     """Noise and timesteps are drawn for each batch."""
-    import diffusers
+    from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
 
-    scheduler = diffusers.DDPMScheduler(num_train_timesteps=100)
+    scheduler = DDPMScheduler(num_train_timesteps=100)
 
     def loss_of(model, batch):
         noise = torch.randn_like(batch["latents"])

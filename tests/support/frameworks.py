@@ -38,8 +38,9 @@ def dataset(name, count=7, seed=1):
 
 def trainer(name, model, folder, callbacks=(), kind=hf.Trainer, data=None, **arguments):
     """Two rows in a batch, so that the last batch of seven rows is a smaller one."""
-    arguments = dict(per_device_train_batch_size=2, logging_steps=1, save_strategy="no", lr_scheduler_type="cosine", warmup_steps=1, seed=3) | arguments
-    made = hf.TrainingArguments(output_dir=str(folder), report_to=[], use_cpu=True, disable_tqdm=True, **arguments)
+    arguments = dict(
+        use_cpu=True, per_device_train_batch_size=2, logging_steps=1, save_strategy="no", lr_scheduler_type="cosine", warmup_steps=1, seed=3) | arguments
+    made = hf.TrainingArguments(output_dir=str(folder), report_to=[], disable_tqdm=True, **arguments)
     data = data or dataset(name)
     return kind(model=model, args=made, train_dataset=data, eval_dataset=data[:3], callbacks=list(callbacks))
 

@@ -282,7 +282,7 @@ class StepCall:
             if part == 0:
                 self.check_tangents(tangents)
         if self.replayed is not None:
-            return self.replayed_part(part)
+            return self.replayed_part(self.replayed, part)
         step = shaped.session
         with hold():
             self.clock.begin()
@@ -296,9 +296,9 @@ class StepCall:
             self.finish(step)
         return gradients
 
-    def replayed_part(self, part):
+    def replayed_part(self, replayed, part):
         """The gradients of this part, which another pass has made."""
-        gradients = tuple(self.replayed[kind, place] for _, kind, place in self.shaped.parts[part])
+        gradients = tuple(replayed[kind, place] for _, kind, place in self.shaped.parts[part])
         if part == len(self.shaped.parts) - 1:
             self.state, self.replayed = "done", {}
             self.let_go()

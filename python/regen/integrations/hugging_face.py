@@ -13,7 +13,7 @@ from regen.options import Budget as Bytes
 try:
     from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 except ImportError as error:
-    raise MissingPackageError("regen.integrations.hugging_face needs the package transformers, which is not installed; expected `pip install transformers` to have run") from error
+    raise MissingPackageError("regen.integrations.hugging_face needs transformers, which is not installed: pip install transformers") from error
 
 
 class Budget(TrainerCallback):

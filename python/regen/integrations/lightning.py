@@ -22,7 +22,7 @@ else:
                 return importlib.import_module(name)
             except ImportError as error:
                 cause = error
-        raise MissingPackageError("regen.integrations.lightning needs the package lightning, which is not installed; expected `pip install lightning` to have run") from cause
+        raise MissingPackageError("regen.integrations.lightning needs lightning, which is not installed: pip install lightning") from cause
 
     Callback = of_lightning().Callback
 
