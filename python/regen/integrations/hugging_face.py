@@ -61,7 +61,7 @@ class Budget(TrainerCallback):
         assert model is not None, "Trainer hands its model to every callback"
         self.restore()  # after an exception there was no end
         check_arguments(args)
-        self.stop_checkpointing(model)
+        self.checkpointed = without_checkpointing(model)
         self.planned = PlannedForward(model, self.options)
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **others: Any) -> None:
@@ -84,13 +84,15 @@ class Budget(TrainerCallback):
             layer.gradient_checkpointing = True
         self.checkpointed = []
 
-    def stop_checkpointing(self, model: torch.nn.Module) -> None:
-        """The plan decides what is recomputed; after the training the layers do as they were told again."""
-        self.checkpointed = [layer for layer in model.modules() if getattr(layer, "gradient_checkpointing", False) is True]
-        for layer in self.checkpointed:
-            layer.gradient_checkpointing = False
-        if self.checkpointed:
-            warnings.warn("regen: gradient checkpointing is off during this training: the plan decides what is recomputed", stacklevel=2)
+
+def without_checkpointing(model: torch.nn.Module) -> list[Any]:
+    """The plan decides what is recomputed. Returns the layers whose gradient checkpointing was on."""
+    layers: list[Any] = [layer for layer in model.modules() if getattr(layer, "gradient_checkpointing", False) is True]
+    for layer in layers:
+        layer.gradient_checkpointing = False
+    if layers:
+        warnings.warn("regen: gradient checkpointing is off during this training: the plan decides what is recomputed", stacklevel=3)
+    return layers
 
 
 def check_arguments(arguments: TrainingArguments) -> None:
