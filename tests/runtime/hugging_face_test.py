@@ -6,6 +6,7 @@ import inspect
 import pathlib
 import pickle
 import sys
+import types
 
 import pytest
 import torch
@@ -258,6 +259,17 @@ def test_a_model_is_planned_once(tmp_path):
     wrapped = regen.wrap(build("gpt2"), budget=0.9, work_limit=20_000)
     with pytest.raises(regen.CaptureError, match="regen.wrap has wrapped it already"):
         trainer("gpt2", wrapped, tmp_path, [budget_of_trainer(0.9)], max_steps=1).train()
+    with pytest.raises(regen.CaptureError, match="torch.compile has compiled it"):
+        PlannedForward(torch.compile(torch.nn.Linear(2, 2)), {"budget": 0.9})
+
+
+@pytest.mark.parametrize("found", [dict(n_gpu=2), dict(fsdp=["full_shard"]), dict(deepspeed="zero.json")])
+def test_a_trainer_that_spreads_its_model_is_refused(found):
+    arguments = types.SimpleNamespace(**(dict(n_gpu=1, fsdp=[], deepspeed=None, torch_compile=False) | found))
+    budget, model = budget_of_trainer(0.9), build("gpt2")
+    with pytest.raises(regen.CaptureError, match="the trainer uses .*; expected one device for each process"):
+        budget.on_train_begin(arguments, None, None, model=model)
+    assert "forward" not in vars(model)
 
 
 def test_a_trainer_that_compiles_is_refused(tmp_path):

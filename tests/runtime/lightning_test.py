@@ -1,6 +1,7 @@
 """`Trainer(callbacks=[Budget(...)])` of Lightning: the bits of the trainer without it."""
 
 import copy
+import types
 
 import pytest
 import torch
@@ -119,6 +120,12 @@ def test_the_network_is_named(tmp_path):
     for name, message in ((None, "has parameters in net, head; expected the name"), ("body", "no such module; expected one of net, head")):
         with pytest.raises(regen.OptionError, match=message):
             fit(TwoNetworks(), tmp_path, [budget_of(module=name)], max_epochs=1)
+
+
+def test_a_strategy_that_shards_is_refused():
+    trainer = types.SimpleNamespace(strategy=type("FSDPStrategy", (), {})())
+    with pytest.raises(regen.CaptureError, match="strategy is FSDPStrategy; expected one that keeps the module whole"):
+        budget_of().on_train_start(trainer, Classifier())
 
 
 def test_after_an_error_the_module_is_plain(tmp_path):

@@ -34,7 +34,7 @@ class PlannedForward:
         self.before = model.forward
         self.sessions = InPlaceSessions(self, options)
         self.last_plan: PlanReport | None = None
-        functools.update_wrapper(self, self.before)  # libraries look there for the names of arguments
+        functools.update_wrapper(self, self.before, updated=())  # libraries look there for the names of arguments
         model.forward = self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
