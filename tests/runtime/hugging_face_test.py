@@ -184,33 +184,6 @@ def test_a_loss_made_of_the_logits(options, tmp_path):
     assert len(budget.planned.sessions.shapes) == (3 if "kind" in options else 2)  # the first pass of a loss of one's own is captured twice
 
 
-# TRL
-
-def sft(model, folder, callbacks=(), **options):
-    trl = pytest.importorskip("trl", reason="trl is not installed")
-    import datasets
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(64)}, unk_token="w0"))
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer = hf.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="w0", bos_token="w1", eos_token="w2")
-    rows = datasets.Dataset.from_dict({"text": [" ".join(f"w{3 + (i * 7 + j) % 60}" for j in range(11)) for i in range(7)]})
-    arguments = trl.SFTConfig(
-        output_dir=str(folder), per_device_train_batch_size=2, max_steps=5, logging_steps=1, report_to=[], use_cpu=True, disable_tqdm=True,
-        save_strategy="no", seed=3, bf16=False, dataset_num_proc=None, **options)
-    return trl.SFTTrainer(model=model, args=arguments, train_dataset=rows, processing_class=tokenizer, callbacks=list(callbacks))
-
-
-@pytest.mark.filterwarnings("ignore:regen. gradient checkpointing is off", "ignore:regen. hooks on")
-def test_trl(tmp_path):
-    """Its loss is made of the log-probabilities; gradient checkpointing is on unless told otherwise."""
-    plain, model = twins(build("llama"))
-    theirs = trained(sft(plain, tmp_path / "plain"))
-    ours = trained(sft(model, tmp_path / "budget", [budget := budget_of_trainer("16MiB")]))
-    assert_same_runs(ours, theirs)
-    assert budget.planned.sessions.passes == 6  # the first of five ran twice
-
-
 # What goes wrong.
 
 def test_a_budget_that_cannot_be_kept_leaves_a_plain_model(tmp_path):
