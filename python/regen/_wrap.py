@@ -285,8 +285,8 @@ def looks_of(leaves: list[Any]) -> str:
 
 
 def shallow_copy(model: torch.nn.Module) -> torch.nn.Module:
-    """copy.copy, which would go through __reduce_ex__."""
-    twin = type(model).__new__(type(model))
+    """copy.copy, which would go through __reduce_ex__; and past the constructor, which FSDP2 calls for every new object."""
+    twin = object.__new__(type(model))
     twin.__dict__.update(model.__dict__)
     return twin
 

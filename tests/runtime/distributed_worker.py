@@ -225,18 +225,19 @@ def test_fsdp():
 
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     models = []
-    for planned in (False, True):
+    for planned in (None, "with a sample", "at the first batch"):
         model = make()
         if planned:
             for i in range(4):
-                model[i] = regen.wrap(model[i], (batch(0)[0].requires_grad_(i > 0),), 0.9, reserve=0, planner="checkmate", work_limit=WORK)
+                sample = (batch(0)[0].requires_grad_(i > 0),) if planned == "with a sample" else None
+                model[i] = regen.wrap(model[i], sample, 0.9, reserve=0, planner="checkmate", work_limit=WORK)
         for block in model:
             fully_shard(block, mesh=mesh)
         fully_shard(model, mesh=mesh)
         train(model)
         models.append(model)
-    planned_steps = [model.regen.active.steps for model in models[1][:4]]
-    return {"equal": everywhere(same(*models)), "steps": planned_steps}
+    planned_steps = [block.regen.active.steps for model in models[1:] for block in model[:4]]
+    return {"equal": everywhere(all(same(models[0], model) for model in models[1:])), "steps": planned_steps}
 
 
 def main():
