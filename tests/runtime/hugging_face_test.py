@@ -45,7 +45,9 @@ def test_a_trainer_gains_one_argument(name, tmp_path):
     assert_same_runs(ours, theirs)
     assert watch.steps == [2, 4, 6, 8]  # passes that went through a plan
     assert len(budget.planned.sessions.shapes) == 2  # whole batches, and the last of an epoch
-    assert "predicted" in str(budget.plan) and budget.plan.measured_peak is not None
+    whole, last = (shaped.session for shaped in budget.planned.sessions.shapes.values())
+    assert whole.predicted_peak <= whole.gross_budget < whole.unplanned_bytes + whole.caller_bytes  # keeping everything would not fit
+    assert budget.plan.session is last and "predicted" in str(budget.plan) and budget.plan.measured_peak <= last.gross_budget
     assert "forward" not in vars(model)
 
 
