@@ -280,8 +280,9 @@ def without_hooks(plain: torch.nn.Module) -> torch.nn.Module:
 
 
 def looks_of(leaves: list[Any]) -> str:
-    """Shapes and types of a batch, the same text on ranks where these are the same."""
-    return repr([(tuple(x.shape), str(x.dtype)) if isinstance(x, torch.Tensor) else type(x).__name__ for x in leaves])
+    """Shapes, types and plain values of a batch, the same text on ranks where these are the same."""
+    return repr([
+        (tuple(x.shape), str(x.dtype)) if isinstance(x, torch.Tensor) else x if isinstance(x, (int, float, str)) else type(x).__name__ for x in leaves])
 
 
 def shallow_copy(model: torch.nn.Module) -> torch.nn.Module:

@@ -190,9 +190,11 @@ def test_a_loss_made_of_the_logits(options, tmp_path):
 
 def test_a_budget_that_cannot_be_kept_leaves_a_plain_model(tmp_path):
     plain, model = twins(build("gpt2"))
-    run = trainer("gpt2", model, tmp_path / "budget", [budget := budget_of_trainer("20KiB")], max_steps=2)
-    with pytest.raises(regen.BudgetError, match="no plan") as error:
+    run = trainer("gpt2", model, tmp_path / "budget", [budget := budget_of_trainer("20KiB")], max_steps=2, gradient_checkpointing=True)
+    with pytest.raises(regen.BudgetError, match="no plan") as error, pytest.warns(UserWarning, match="gradient checkpointing is off"):
         run.train()
+    assert model.is_gradient_checkpointing
+    model.gradient_checkpointing_disable(), model.disable_input_require_grads()
     assert "\n" not in str(error.value)
     assert "forward" not in vars(model) and str(budget.plan) == "no step has been planned yet"
     assert_same_runs(trained(trainer("gpt2", model, tmp_path / "again", max_steps=2)), trained(trainer("gpt2", plain, tmp_path / "plain", max_steps=2)))
@@ -231,6 +233,7 @@ def test_a_model_is_planned_once(tmp_path):
     run = trainer("gpt2", build("gpt2"), tmp_path, [budget_of_trainer(0.9), budget_of_trainer(0.8)], max_steps=1)
     with pytest.raises(regen.CaptureError, match="planned already; expected one budget"):
         run.train()
+    assert isinstance(run.model.forward, PlannedForward)  # by the first of the two
     wrapped = regen.wrap(build("gpt2"), budget=0.9, work_limit=20_000)
     with pytest.raises(regen.CaptureError, match="regen.wrap has wrapped it already"):
         trainer("gpt2", wrapped, tmp_path, [budget_of_trainer(0.9)], max_steps=1).train()

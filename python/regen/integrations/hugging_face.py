@@ -61,8 +61,8 @@ class Budget(TrainerCallback):
         assert model is not None, "Trainer hands its model to every callback"
         self.restore()  # after an exception there was no end
         check_arguments(args)
+        self.planned = PlannedForward(model, self.options, self._resume_checkpointing)
         self.checkpointed = without_checkpointing(model)
-        self.planned = PlannedForward(model, self.options)
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **others: Any) -> None:
         """The model is as it was.
@@ -77,9 +77,11 @@ class Budget(TrainerCallback):
 
     def restore(self) -> None:
         """Leaves the model as it was before the training, and gives the arena back. To be called after a training that was interrupted."""
-        if self.planned is None:
-            return
-        self.planned.restore()
+        if self.planned is not None:
+            self.planned.restore()
+
+    def _resume_checkpointing(self) -> None:
+        """In the layers where it was on before the training."""
         for layer in self.checkpointed:
             layer.gradient_checkpointing = True
         self.checkpointed = []

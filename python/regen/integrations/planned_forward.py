@@ -7,7 +7,7 @@ import copy
 import dataclasses
 import functools
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -27,9 +27,11 @@ class PlannedForward:
     without gradients and in evaluation.
     """
 
-    def __init__(self, model: torch.nn.Module, options: Mapping[str, Any]) -> None:
+    def __init__(self, model: torch.nn.Module, options: Mapping[str, Any], restored: Callable[[], None] = lambda: None) -> None:
+        """`restored`: called when the model is as it was again."""
         check_unplanned(model)
         self.model = model
+        self.restored = restored
         self.replaced = vars(model).get("forward")
         self.before = model.forward
         self.sessions = InPlaceSessions(self, options)
@@ -54,6 +56,7 @@ class PlannedForward:
         self.sessions.release()
         for shaped in self.sessions.shapes.values():
             shaped.session.stop_search()
+        self.restored()
         if vars(self.model).get("forward") is not self:
             return  # somebody else's by now, or restored already
         if self.replaced is None:
