@@ -99,11 +99,11 @@ class Architecture:
 
     def build(self) -> torch.nn.Module:
         if self.config == "diffusers":
-            import diffusers  # pyright: ignore[reportMissingImports]: not part of the set-up
+            import diffusers
 
             return getattr(diffusers, self.model)(**self.options).train()
         if self.config == "peft":
-            import peft  # pyright: ignore[reportMissingImports]
+            import peft
 
             return peft.get_peft_model(next(a for a in ARCHITECTURES if a.name == self.model).build(), peft.LoraConfig(**self.options)).train()
         config_class = getattr(hf, self.config)

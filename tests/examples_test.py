@@ -85,3 +85,15 @@ def test_max_batch(run):
     text = run("max_batch.py", "vit", "--memory", "400kB", "--steps", "8", *QUICK)
     plain, planned = map(int, re.search(r"batch (\d+) keeping everything, (\d+) planned", text).groups())
     assert 0 < plain < planned
+
+
+def test_fine_tune(run, tmp_path):
+    """With a budget, from a checkpoint on, the weights are those of a plain run that was never interrupted."""
+    for package in ("transformers", "accelerate"):
+        pytest.importorskip(package, reason=f"{package} is not installed")
+    small = ["--steps", "4", "--save-every", "2", "--batch", "2", "--length", "16", "--width", "32", "--depth", "2", "--accumulate", "2"]
+    run("fine_tune.py", "--out", "plain", *small)
+    found = run("fine_tune.py", "--out", "budget", "--budget", "90%", "--resume", "plain/checkpoint-2", *small)
+    assert "predicted" in found
+    for name in ("model.safetensors", "checkpoint-4/optimizer.pt", "checkpoint-4/scheduler.pt", "checkpoint-4/rng_state.pth"):
+        assert (tmp_path / "plain" / name).read_bytes() == (tmp_path / "budget" / name).read_bytes(), name

@@ -30,3 +30,28 @@ def test_programs_of_the_virtual_environment_find_the_package():
         return  # another environment has the package installed, or PYTHONPATH
     for folder in (ROOT, ROOT / "tests"):
         assert imported(folder) == ROOT / "python" / "regen" / "__init__.py"
+
+
+FRAMEWORKS = ("transformers", "lightning", "pytorch_lightning", "accelerate", "peft", "diffusers", "trl", "datasets")
+MISSING = f"""
+import sys
+import regen
+assert not [name for name in {FRAMEWORKS} if name in sys.modules]
+sys.modules.update(dict.fromkeys({FRAMEWORKS}))
+for name in ("hugging_face", "lightning"):
+    try:
+        getattr(regen.integrations, name)
+    except regen.MissingPackageError as error:
+        assert isinstance(error, ImportError)
+        print(error)
+"""
+
+
+def test_frameworks_are_imported_when_their_integration_is_asked_for():
+    """And one that is missing is named in one line."""
+    done = subprocess.run(
+        [sys.executable, "-c", MISSING], env={**os.environ, "PYTHONPATH": str(ROOT / "python")}, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "regen.integrations.hugging_face needs transformers, which is not installed: pip install transformers",
+        "regen.integrations.lightning needs lightning, which is not installed: pip install lightning"]

@@ -142,6 +142,7 @@ def test_all_errors_have_one_root():
     kinds = [getattr(errors, name) for name in errors.__all__]
     assert all(issubclass(kind, regen.Error) for kind in kinds)
     bases = {"BudgetError": MemoryError, "CaptureError": ValueError, "CheckError": AssertionError, "OptionError": ValueError, "OptionTypeError": TypeError,
+             "MissingPackageError": ImportError,
              "UsageError": RuntimeError}
     for name, base in bases.items():
         assert issubclass(getattr(regen, name), base)

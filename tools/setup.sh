@@ -7,7 +7,8 @@ cd "$(dirname "$0")/.."
 
 packages=(g++ cmake ninja-build python3-venv python3-dev nlohmann-json3-dev libcli11-dev libasio-dev libgtest-dev libgmock-dev
           libbenchmark-dev graphviz ccache mold clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev)
-python_packages=(matplotlib==3.11.2 plotly==7.1.0 pytest==9.2.0 pytest-xdist==3.8.0 torch==2.13.0 transformers==5.17.0 ruff==0.17.5 'pyright[nodejs]==1.1.414')
+python_packages=(matplotlib==3.11.2 plotly==7.1.0 pytest==9.2.0 pytest-xdist==3.8.0 torch==2.13.0 transformers==5.17.0 accelerate==1.15.0 peft==0.21.2 trl==1.16.0
+                 diffusers==0.42.1 lightning==2.6.6 ruff==0.17.5 'pyright[nodejs]==1.1.414')
 
 stamp=.venv/.regen-setup
 wanted=$(printf '%s\n' "${packages[@]}" "${python_packages[@]}")

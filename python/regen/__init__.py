@@ -1,6 +1,6 @@
 """regen: trains PyTorch models under a byte budget, with the same gradients bit for bit."""
 
-from regen import capture, errors, options, share
+from regen import capture, errors, integrations, options, share
 from regen._capture.capture import Captured
 from regen._check import check
 from regen._fit import Fit, will_it_fit
@@ -8,7 +8,7 @@ from regen._session.report import PlanReport
 from regen._step import TrainingStep, step
 from regen._version import version
 from regen._wrap import WrappedModule, wrap
-from regen.errors import BudgetError, CaptureError, CheckError, Error, OptionError, OptionTypeError, RegenError, UsageError
+from regen.errors import BudgetError, CaptureError, CheckError, Error, MissingPackageError, OptionError, OptionTypeError, RegenError, UsageError
 from regen.integrations import torch_compile as _backend  # noqa: F401  registers itself with torch.compile
 
 __version__ = version()
@@ -20,6 +20,7 @@ __all__ = [
     "CheckError",
     "Error",
     "Fit",
+    "MissingPackageError",
     "OptionError",
     "OptionTypeError",
     "PlanReport",
@@ -31,6 +32,7 @@ __all__ = [
     "capture",
     "check",
     "errors",
+    "integrations",
     "options",
     "share",
     "step",

@@ -13,25 +13,28 @@ import torch
 
 from regen import _runtime
 from regen._capture.arguments import ArgumentSpec, flatten_arguments
-from regen._capture.capture import Captured, capture, device_of
+from regen._capture.capture import Captured, capture, check_module, device_of
 from regen._capture.sized_capture import Sizes
 from regen._capture.traced.symbols import Symbols
 from regen._session import distributed
 from regen._session.admission import admission_of
+from regen._session.budget import check_budget
 from regen._session.caller_memory import CallerMemory
+from regen._session.replay import Replay, changes_inputs
 from regen._session.shape_cache import ShapeCache
 from regen._session.sized_steps import SizedShapes, SizedSteps, allows_sizes, divided
-from regen._session.wrapped_module import GRADIENT_CHUNK, ModuleSession, ShapedModule, SizedModule
+from regen._session.wrapped_module import GRADIENT_CHUNK, ModuleSession, ShapedModule, SizedModule, StepCall
 from regen.errors import CaptureError
 from regen.options import Algorithms, Budget, Cache, Link, Options, Size, refuses_old_names
 
+FORWARDS = ("forward", "_original_forward")  # on the object: that of others, and the one that they replaced
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 @refuses_old_names
 def wrap(
     model: torch.nn.Module,
-    args: Any,
+    args: Any = None,
     budget: Budget = None,
     *,
     kwargs: Mapping[str, Any] | None = None,
@@ -57,9 +60,11 @@ def wrap(
         model = regen.wrap(model, (x,), budget="6GiB")
         loss = loss_fn(model(x), y); loss.backward(); optimizer.step()
 
+    Without a sample the first training pass is it: `model = regen.wrap(model, budget="6GiB")`. That pass then raises what is said below.
+
     Args:
         model: the module to train. It is not changed.
-        args: a sample input.
+        args: a sample input; None, and no `kwargs`: the inputs of the first training pass.
         budget: bytes of the device for all of the training: "6GiB", 16e9, a fraction of the unplanned peak such as 0.5, or "auto" (what
             is free). None: what a job of `regen share run` was admitted with.
         kwargs: further sample inputs by name.
@@ -89,14 +94,18 @@ def wrap(
         CaptureError: the model or its inputs cannot be captured.
         OptionError: an option has a value that is not expected.
     """
-    args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
     options = Options(
         budget=budget, reserve=reserve, planner=planner, host_budget=host_budget, time_limit=time_limit, work_limit=work_limit,
         improve=improve, plan_file=plan_file, link=link, cache=cache,
         algorithms=algorithms, cuda_graphs=cuda_graphs,
         releasable=releasable, quantum=quantum, debug=debug)
+    check_module(model, type(model).__name__)
     wrapped = wrapped_copy(model, ModuleSessions(options, gradient_chunk, group, not model.training))
-    wrapped.regen.prepare(wrapped, args, dict(kwargs or {}))
+    if args is None and kwargs is None:
+        check_budget(options)  # the rest of what may be wrong shows with the first batch
+    else:
+        given = args if isinstance(args, (tuple, list)) else () if args is None else (args,)
+        wrapped.regen.prepare(wrapped, tuple(given), dict(kwargs or {}))
     return wrapped
 
 
@@ -158,13 +167,16 @@ class ModuleSessions(ShapeCache[ShapedModule]):
         self.trains_in_eval = trains_in_eval
         self.caller: CallerMemory | None = None
         self.shared: ShapedModule | None = None  # the entry whose plan all ranks have
+        self.prepared = False  # whether there was a sample
         self.passes = 0
         self.sized = SizedShapes(self)
-        self.outgrown: set[Hashable] = set()  # patterns of shapes: gradients have arrived for outputs other than the loss
+        self.outgrown = False  # gradients have arrived for outputs other than the loss
 
     def fresh(self) -> "ModuleSessions":
-        """With the same options, and nothing planned."""
-        return ModuleSessions(self.options, self.gradient_chunk, self.group, self.trains_in_eval)
+        """With the same options, and nothing planned. A copy of what was planned plans alone: other ranks may have none."""
+        fresh = ModuleSessions(self.options, self.gradient_chunk, self.group, self.trains_in_eval)
+        fresh.prepared = self.prepared
+        return fresh
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "ModuleSessions":
         return self.fresh()
@@ -174,17 +186,22 @@ class ModuleSessions(ShapeCache[ShapedModule]):
         if self.active is not None and not self.active.awaits_backward():
             self.active.release()
 
-    def prepare(self, model: WrappedModule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Plans the sample's step with the other ranks, and takes the arena."""
+    def prepare(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], first_batch: bool = False) -> None:
+        """Plans the sample's step with the other ranks, and takes the arena. `first_batch`: the ranks' samples need not be alike."""
         group = distributed.members(self.group)
         flat, spec = flatten_arguments(args, kwargs)
+        if first_batch and group is not None and not distributed.alike(group, looks_of(flat)):
+            group = None
         shaped, _ = self.shape_for(model, args, kwargs, flat, spec, group)
         self.activate(shaped)
         self.shared = shaped if group is not None else None
         shaped.caller.start(shaped.present_bytes())
+        self.prepared = True
 
-    def forward(self, model: WrappedModule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def forward(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The forward pass under the plan of this shape."""
+        if not self.prepared:
+            self.prepare(model, args, kwargs, first_batch=True)
         if self.caller is not None:
             self.caller.end_step()
         self.passes += 1
@@ -200,37 +217,56 @@ class ModuleSessions(ShapeCache[ShapedModule]):
             self.shared.agree_on_room()
         shaped.make_room()
         caller.begin_step(shaped.own_bytes)
-        return shaped.forward(inputs)
+        return shaped.forward(inputs, self.replay_of(model, args, kwargs, shaped, flat, spec))
+
+    def replay_of(
+        self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], shaped: ShapedModule, flat: list[Any], spec: ArgumentSpec
+    ) -> Replay | None:
+        """How the pass that comes is run again for gradients of other outputs than the loss; None: the loop has shown that it needs none."""
+        if shaped.takes_all_gradients() or changes_inputs(shaped) or shaped.caller.trained:
+            return None
+
+        def again() -> StepCall | None:
+            outputs = self.forward(model, args, kwargs)
+            call = None if self.active is None else self.active.caller.last_call()
+            del outputs  # which kept the call alive
+            return call
+
+        return Replay(again, lambda: signature(model, flat, spec), shaped)
+
+    def plain_of(self, model: torch.nn.Module) -> torch.nn.Module:
+        """What is captured."""
+        return plain_view(cast(WrappedModule, model))
 
     def shape_for(
-        self, model: WrappedModule, args: tuple[Any, ...], kwargs: dict[str, Any], flat: list[Any], spec: ArgumentSpec, group: Any = None
+        self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], flat: list[Any], spec: ArgumentSpec, group: Any = None
     ) -> tuple[ShapedModule, list[Any]]:
         """(the captured passes for a batch, the program's inputs)."""
         key: Any = signature(model, flat, spec)
+        all_outputs = self.is_outgrown()
         if group is None and self.shared is None and allows_sizes(self.options):
-            found = self.sized_shape_for(model, args, kwargs, flat, key)
+            found = self.sized_shape_for(model, args, kwargs, flat, key, all_outputs)
             if found is not None:
                 return found
-        return self.shape_of(key, lambda: self.make_shape(model, args, kwargs, group, self.is_outgrown(key)), flat)
+        return self.shape_of(key, lambda: self.make_shape(model, args, kwargs, group, all_outputs), flat)
 
-    def is_outgrown(self, key: Any) -> bool:
-        """Have gradients arrived for outputs other than the loss, in a step of this shape?"""
-        return divided(key)[0] in self.outgrown or any(entry.outgrown for (shape, _), entry in self.shapes.items() if shape == key)
+    def is_outgrown(self) -> bool:
+        """Have gradients arrived for outputs other than the loss? The training loop makes its loss of them then, for all shapes."""
+        old = [pattern for pattern, found in self.sized.steps.items() if any(steps.outgrown for steps in found)]
+        self.outgrown |= bool(old) or any(entry.outgrown for entry in self.shapes.values())
+        for pattern in old:
+            self.sized.forget(pattern)
+        return self.outgrown
 
     def sized_shape_for(
-        self, model: WrappedModule, args: tuple[Any, ...], kwargs: dict[str, Any], flat: list[Any], key: Any
+        self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], flat: list[Any], key: Any, all_outputs: bool
     ) -> tuple[ShapedModule, list[Any]] | None:
         """The same under a plan for batches of many sizes; None: this shape is one of its own."""
-        pattern = divided(key)[0]
-        if any(steps.outgrown for steps in self.sized.steps.get(pattern, ())):
-            self.outgrown.add(pattern)
-            self.sized.forget(pattern)
         self.model = weakref.ref(model)
-        tangents = "all" if self.is_outgrown(key) else "loss"
 
         def capture_batch(symbols: Symbols | None) -> Captured:
             with torch.enable_grad():
-                return capture(plain_view(model), args, kwargs, tangents=tangents, symbols=symbols)
+                return capture(self.plain_of(model), args, kwargs, tangents="all" if all_outputs else "loss", symbols=symbols)
 
         return self.sized.find(key, flat, capture_batch, self.shapes)
 
@@ -254,12 +290,12 @@ class ModuleSessions(ShapeCache[ShapedModule]):
         for other in self.shapes.values():
             other.session.stop_search()
 
-    def make_shape(self, model: WrappedModule, args: tuple[Any, ...], kwargs: dict[str, Any], group: Any, all_outputs: bool) -> ShapedModule:
+    def make_shape(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], group: Any, all_outputs: bool) -> ShapedModule:
         """Captures and records; plans with the ranks of the group. `all_outputs`: gradients may arrive for all, not for the loss alone."""
         if self.caller is None:
             self.caller = CallerMemory(self.options.reserve, device_of(model))
             admission_of(self, adapts=False)  # what the caller holds beside a plan does not follow a limit
-        plain = plain_view(model)
+        plain = self.plain_of(model)
         warn_of_hooks(plain)
         with torch.enable_grad():
             captured = capture(plain, args, kwargs, tangents="all" if all_outputs else "loss")
@@ -272,20 +308,33 @@ class ModuleSessions(ShapeCache[ShapedModule]):
 def plain_view(model: WrappedModule, hooks: bool = False) -> torch.nn.Module:
     """The model as it was before it was wrapped: same tensors, own forward.
 
-    Its hooks are run around the wrapped forward, so that the plain one is captured without them.
+    What others have put around the wrapped forward since, hooks or a forward on the object (Accelerate's, which enters autocast), is run
+    around it, so that the plain one is captured without.
     """
     plain = shallow_copy(model)
     plain.__class__ = type(model).plain_kind
     del plain.__dict__["regen"]
-    if not hooks:
-        for name in HOOKS:
-            plain.__dict__[name] = type(plain.__dict__[name])()
+    for name in FORWARDS:
+        plain.__dict__.pop(name, None)
+    return plain if hooks else without_hooks(plain)
+
+
+def without_hooks(plain: torch.nn.Module) -> torch.nn.Module:
+    """A shallow copy whose own hooks go; those of the modules inside stay."""
+    for name in HOOKS:
+        plain.__dict__[name] = type(plain.__dict__[name])()
     return plain
 
 
+def looks_of(leaves: list[Any]) -> str:
+    """Shapes, types and plain values of a batch, the same text on ranks where these are the same."""
+    return repr([
+        (tuple(x.shape), str(x.dtype)) if isinstance(x, torch.Tensor) else x if isinstance(x, (int, float, str)) else type(x).__name__ for x in leaves])
+
+
 def shallow_copy(model: torch.nn.Module) -> torch.nn.Module:
-    """copy.copy, which would go through __reduce_ex__."""
-    twin = type(model).__new__(type(model))
+    """copy.copy, which would go through __reduce_ex__; and past the constructor, which FSDP2 calls for every new object."""
+    twin = object.__new__(type(model))
     twin.__dict__.update(model.__dict__)
     return twin
 

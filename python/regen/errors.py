@@ -18,6 +18,10 @@ class CheckError(Error, AssertionError):
     """A wrapped model and the plain one differ; the message names what and by how much."""
 
 
+class MissingPackageError(Error, ImportError):
+    """The framework that an integration is for is not installed."""
+
+
 class OptionError(Error, ValueError):
     """An option or an argument has a value that is not among the expected ones."""
 
@@ -30,4 +34,4 @@ class UsageError(Error):
     """A planned step was used in a way that its plan does not allow: a second backward pass, a replaced parameter."""
 
 
-__all__ = ["BudgetError", "CaptureError", "CheckError", "Error", "OptionError", "OptionTypeError", "RegenError", "UsageError"]
+__all__ = ["BudgetError", "CaptureError", "CheckError", "Error", "MissingPackageError", "OptionError", "OptionTypeError", "RegenError", "UsageError"]

@@ -425,6 +425,8 @@ def test_what_the_loss_does_not_use_has_no_gradient():
     assert sum(storage["role"] == "tangent" for storage in program["storages"]) == 1
     returned = wrapped(batch, labels=batch.x)
     assert returned.logits.requires_grad
+    returned.loss.backward()
+    returned = wrapped(batch, labels=batch.x)
     with pytest.raises(regen.UsageError, match="a gradient arrived for output"):
         (returned.loss + returned.logits.sum()).backward()
     for model in (plain, wrapped):  # captured again, with gradients for all
@@ -433,6 +435,52 @@ def test_what_the_loss_does_not_use_has_no_gradient():
         (returned.loss + returned.logits.sum()).backward()
     for mine, other in zip(wrapped.parameters(), plain.parameters()):
         assert same_bits(mine.grad, other.grad)
+
+
+class Scored(nn.Module):
+    """A loss that the training loop may not use, statistics, a counter that the forward pass reads, and dropout."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.bn, self.last = nn.Linear(8, 16), nn.BatchNorm1d(16), nn.Linear(16, 4)
+        self.register_buffer("steps", torch.zeros(()))
+
+    def forward(self, x, y):
+        self.steps += 1
+        logits = self.last(nn.functional.dropout(self.bn(self.first(x)), 0.3, self.training)) * (1 + self.steps)
+        return {"loss": nn.functional.cross_entropy(logits, y), "logits": logits}
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_a_loop_with_a_loss_of_its_own(autocast):
+    """The first pass is captured for the model's loss, and runs again when the gradient arrives elsewhere."""
+    torch.manual_seed(0)
+    plain, draws = Scored(), []
+    wrapped = regen.wrap(copy.deepcopy(plain), budget="1MiB", gradient_chunk=1, **OPTIONS)
+    for model in (plain, wrapped):
+        torch.manual_seed(1)
+        for _ in range(3):
+            x, y = torch.randn(8, 8), torch.randint(4, (8,))
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+                returned = model(x, y)
+            noise = torch.rand(())  # the loop draws too
+            (returned["logits"].float().square().mean() * noise + returned["loss"]).backward()
+            draws.append(noise)
+    assert wrapped.regen.passes == 4 and len(wrapped.regen.shapes) == 2
+    for mine, other in zip(wrapped.parameters(), plain.parameters()):
+        assert same_bits(mine.grad, other.grad)
+    for mine, other in zip(wrapped.buffers(), plain.buffers()):
+        assert same_bits(mine, other)
+    assert all(same_bits(a, b) for a, b in zip(draws[:3], draws[3:]))
+
+
+def test_a_model_in_another_mode_cannot_run_its_pass_again():
+    torch.manual_seed(0)
+    wrapped = regen.wrap(Scored(), budget="1MiB", **OPTIONS)
+    returned = wrapped(torch.randn(8, 8), torch.randint(4, (8,)))
+    wrapped.bn.eval()
+    with pytest.raises(regen.UsageError, match="a gradient arrived for output"):
+        returned["logits"].sum().backward()
 
 
 class Language(nn.Module):

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 WORKER = pathlib.Path(__file__).with_name("distributed_worker.py")
-CASES = ("ddp", "improved", "improvement_refused", "overlap", "unequal_callers", "different_models", "budget_too_small", "fsdp")
+CASES = ("ddp", "without_a_sample", "improved", "improvement_refused", "overlap", "unequal_callers", "different_models", "budget_too_small", "fsdp")
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +38,12 @@ def test_ranks_have_the_same_plan(results):
 
 def test_a_smaller_batch_on_one_rank(results):
     assert results["ddp"]["equal_with_a_smaller_batch"] == [True, True]
+
+
+def test_the_first_batch_is_the_sample(results):
+    found = results["without_a_sample"]
+    assert found["alike"] == {"equal": [True, True], "together": [True, True]}
+    assert found["unlike"] == {"equal": [True, True], "together": [False, False]}
 
 
 def test_all_ranks_take_the_better_plan_before_the_same_step(results):
@@ -94,4 +100,4 @@ def test_every_rank_hears_that_no_plan_fits(results):
 
 def test_fsdp_blocks(results):
     assert results["fsdp"]["equal"] == [True, True]
-    assert results["fsdp"]["steps"] == [3, 3, 3, 3]
+    assert results["fsdp"]["steps"] == [3] * 8

@@ -83,6 +83,20 @@ def test_ddp():
         "recomputed": wrapped.regen.active.session.report.recomputed, "parts": len(wrapped.regen.active.parts)}
 
 
+def test_without_a_sample():
+    """The first batch is the sample: alike on all ranks, they plan together; where it is not, each plans for its own."""
+    found = {}
+    for name, first in (("alike", 512), ("unlike", 512 if dist.get_rank() == 0 else 384)):
+        plain = DistributedDataParallel(make(), bucket_cap_mb=0.02)
+        wrapped = regen.wrap(make(), budget=0.8, work_limit=20_000, gradient_chunk=8 << 10)
+        planned = DistributedDataParallel(wrapped, bucket_cap_mb=0.02)
+        for model in (plain, planned):
+            train(model, sizes=(first, 512, 512))
+        session = next(iter(wrapped.regen.shapes.values())).session
+        found[name] = {"equal": everywhere(same(plain, planned)), "together": everywhere(type(session).__name__ == "DistributedSession")}
+    return found
+
+
 def one_step(model, optimizer, step):
     torch.manual_seed(1000 * step + dist.get_rank())  # for dropout
     x, y = batch(step)
@@ -213,18 +227,19 @@ def test_fsdp():
 
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     models = []
-    for planned in (False, True):
+    for planned in (None, "with a sample", "at the first batch"):
         model = make()
         if planned:
             for i in range(4):
-                model[i] = regen.wrap(model[i], (batch(0)[0].requires_grad_(i > 0),), 0.9, reserve=0, planner="checkmate", work_limit=WORK)
+                sample = (batch(0)[0].requires_grad_(i > 0),) if planned == "with a sample" else None
+                model[i] = regen.wrap(model[i], sample, 0.9, reserve=0, planner="checkmate", work_limit=WORK)
         for block in model:
             fully_shard(block, mesh=mesh)
         fully_shard(model, mesh=mesh)
         train(model)
         models.append(model)
-    planned_steps = [model.regen.active.steps for model in models[1][:4]]
-    return {"equal": everywhere(same(*models)), "steps": planned_steps}
+    planned_steps = [block.regen.active.steps for model in models[1:] for block in model[:4]]
+    return {"equal": everywhere(all(same(models[0], model) for model in models[1:])), "steps": planned_steps}
 
 
 def main():

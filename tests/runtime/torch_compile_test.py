@@ -1,5 +1,10 @@
 """`torch.compile(model, backend="regen")`."""
 
+import os
+import pathlib
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -20,3 +25,40 @@ def test_torch_compile():
 def test_torch_compile_without_a_budget():
     with pytest.raises(Exception, match="has no budget"):
         torch.compile(make(), backend="regen")(batch()[0])
+
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ALONE = """
+import sys
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
+assert "regen" not in sys.modules
+planned = torch.compile(model, backend="regen", options={"budget": "1MiB", "work_limit": 20000})
+planned(torch.ones(4, 8)).sum().backward()
+found = [p.grad.clone() for p in model.parameters()]
+model.zero_grad()
+model(torch.ones(4, 8)).sum().backward()
+assert all(torch.equal(a, p.grad) for a, p in zip(found, model.parameters()))
+print(sys.modules["regen"].__name__)
+"""
+BESIDE = """
+import torch
+assert "regen" in torch.compiler.list_backends()
+import regen
+from torch._dynamo.backends.registry import lookup_backend
+print(lookup_backend("regen").__name__)
+"""
+
+
+@pytest.mark.parametrize("program", [ALONE, BESIDE], ids=["alone", "beside import regen"])
+def test_the_backend_is_found_by_its_entry_point(program, tmp_path):
+    """The metadata of an installed package, made from pyproject.toml, on the path of a process."""
+    tomllib = pytest.importorskip("tomllib", reason="needs Python 3.11")
+    entries = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["torch_dynamo_backends"]
+    metadata = tmp_path / "regen-0.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: regen\nVersion: 0.0\n")
+    (metadata / "entry_points.txt").write_text("[torch_dynamo_backends]\n" + "".join(f"{name} = {place}\n" for name, place in entries.items()))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT / "python")]), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and done.stdout == "regen\n", done.stderr

@@ -3,8 +3,9 @@
 import math
 
 from regen import _runtime
+from regen._session.job import job
 from regen.errors import OptionError, OptionTypeError
-from regen.options import Budget
+from regen.options import Budget, Options
 
 # No training step fits below: a number under it was meant as a fraction, or in another unit.
 LEAST_BYTES = 4096
@@ -37,3 +38,14 @@ def as_budget(budget: Budget, name: str = "budget") -> _runtime.Budget | None:
     if not math.isfinite(budget) or budget < LEAST_BYTES:
         raise OptionError(f"{name}={budget!r}; {EXPECTED}")
     return _runtime.Budget.of_bytes(int(budget))
+
+
+def check_budget(options: Options) -> None:
+    """Before anything is measured.
+
+    Raises:
+        OptionError: the budget is no number of bytes.
+        OptionTypeError: there is no budget, and no job whose limit it could be.
+    """
+    if as_budget(options.budget) is None and job() is None:
+        raise OptionTypeError(f"budget=None; {EXPECTED}: only a job of `regen share run` has a --memory to take instead")

@@ -32,6 +32,7 @@ class CallerMemory:
         self.steps = 0
         self.forwards = 0  # names the forward pass whose values are in the arena
         self.last_call: Any = lambda: None  # a weak reference to it
+        self.trained = False  # a backward pass has ended
         self.boundary = 0  # taken by the caller between the two passes, at most
         if self.on_cpu:
             _runtime.install_memory_meter()

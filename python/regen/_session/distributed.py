@@ -29,6 +29,13 @@ def members(group):
     return group if dist.get_world_size(group) > 1 else None
 
 
+def alike(group: Any, mine: str) -> bool:
+    """Whether all ranks say the same."""
+    found: list[Any] = [None] * dist.get_world_size(group)
+    dist.all_gather_object(found, mine, group=group)
+    return len(set(found)) == 1
+
+
 class DistributedSession(ModuleSession):
     """Rank 0 measures and plans; the others take what it found, and all compare what they have.
 

@@ -12,9 +12,9 @@ from regen._capture.cache_folder import cache_folder
 from regen._capture.capture import Captured
 from regen._capture.index_samples import index_samples
 from regen._session.admission import Admission
-from regen._session.budget import EXPECTED, as_budget
+from regen._session.budget import as_budget, check_budget
 from regen._session.job import job
-from regen.errors import Error, OptionTypeError
+from regen.errors import Error
 from regen.options import Link, Options
 
 
@@ -43,8 +43,8 @@ class Session(_runtime.Session):
             measurements: a file of measurements other than the one in the cache.
             link: in place of the options' one.
         """
-        if self.needs_budget and options.budget is None and job() is None:
-            raise OptionTypeError(f"budget=None; {EXPECTED}: only a job of `regen share run` has a --memory to take instead")
+        if self.needs_budget:
+            check_budget(options)
         self.admission = admission
         self.device = str(captured.program["device"])
         self.kind = self.device.split(":")[0]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import weakref
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from regen._session.caller_memory import CallerMemory
 from regen._session.job import hold
 from regen._session.measured_step import StepClock
 from regen._session.owned import Bindings, place_of, place_value
+from regen._session.replay import Replay
 from regen._session.report import PlanReport
 from regen._session.session import Session
 from regen._session.sized_steps import SizedSteps
@@ -148,6 +150,10 @@ class ShapedModule:
     def release(self):
         self.session.release()
 
+    def takes_all_gradients(self):
+        """Whether outputs that the loss does not use may get gradients too."""
+        return all(value is not None for value, flows in zip(self.captured.tangent_values, self.captured.differentiable) if flows)
+
     def report(self):
         peak = self.caller.measured_peak()
         if peak is not None and self.session.kind != "cpu" and self.session.compiled:
@@ -190,25 +196,26 @@ class ShapedModule:
         call = self.caller.last_call()
         return call is not None and call.state == "forward"
 
-    def forward(self, flat):
+    def forward(self, flat, replay=None):
+        """`replay`: of this pass, should gradients arrive for outputs that were captured without."""
         if self.caller.is_known():
             self.session.search_beside()
-        outputs = self.run_forward(flat)
+        outputs = self.run_forward(flat, replay)
         self.caller.after_forward(outputs)
         return self.rebuild(dict(zip(self.captured.output_results, outputs)), flat)
 
-    def run_forward(self, flat: list[Any]) -> tuple[torch.Tensor, ...]:
+    def run_forward(self, flat: list[Any], replay: Replay | None) -> tuple[torch.Tensor, ...]:
         """What the captured passes return, as parts of autograd's graph. See Session.run_first for the second try."""
         while True:
             try:
-                return self.chain_of_parts(flat)
+                return self.chain_of_parts(flat, replay)
             except Error:
                 if not self.session.foresee_more():
                     raise
                 self.plan_changed()
                 self.make_ready()
 
-    def chain_of_parts(self, flat: list[Any]) -> tuple[torch.Tensor, ...]:
+    def chain_of_parts(self, flat: list[Any], replay: Replay | None) -> tuple[torch.Tensor, ...]:
         """Makes a node of autograd's graph for each part of the backward pass; the one nearest to the loss runs the forward pass."""
         step = self.session
         owned = self.bindings.owned.tensors()
@@ -217,7 +224,7 @@ class ShapedModule:
         step.forget()
         inputs = self.bindings.of_inputs(flat)
         step.bind([*self.bindings.owned.bindings(owned), *inputs, *self.bindings.constants])
-        call = StepCall(self, self.caller.forwards, owned, inputs)
+        call = StepCall(self, self.caller.forwards, owned, inputs, replay)
         self.caller.last_call = weakref.ref(call)
         link = None
         for part in range(len(self.parts) - 1, -1, -1):
@@ -264,9 +271,9 @@ class SizedModule(ShapedModule):
     def release(self):
         self.holder.release()
 
-    def run_forward(self, flat: list[Any]) -> tuple[torch.Tensor, ...]:
+    def run_forward(self, flat: list[Any], replay: Replay | None) -> tuple[torch.Tensor, ...]:
         try:
-            return super().run_forward(flat)
+            return super().run_forward(flat, replay)
         except RegenError:
             self.holder.refuse(self.sizes)
             raise
@@ -300,8 +307,12 @@ def tangents_behind(captured):
 class StepCall:
     """One forward pass and the backward pass that belongs to it."""
 
-    def __init__(self, shaped: ShapedModule, number: int, owned: list[torch.Tensor], inputs: list[Any]) -> None:
+    def __init__(
+        self, shaped: ShapedModule, number: int, owned: list[torch.Tensor], inputs: list[Any], replay: Replay | None = None
+    ) -> None:
         self.state = "forward"
+        self.replay = replay
+        self.replayed: Mapping[Any, torch.Tensor | None] | None = None  # all gradients, by a pass that was captured for them
         self.shaped = shaped
         self.number = number
         self.owned = owned
@@ -327,8 +338,13 @@ class StepCall:
 
     def run_backward(self, part, tangents):
         shaped = self.shaped
-        self.check_alive()
-        self.check_unchanged()
+        if self.replayed is None:
+            self.check_alive()
+            self.check_unchanged()
+            if part == 0:
+                self.check_tangents(tangents)
+        if self.replayed is not None:
+            return self.replayed_part(self.replayed, part)
         step = shaped.session
         with hold():
             self.clock.begin()
@@ -342,8 +358,15 @@ class StepCall:
             self.finish(step)
         return gradients
 
+    def replayed_part(self, replayed, part):
+        """The gradients of this part, which another pass has made."""
+        gradients = tuple(replayed[kind, place] for _, kind, place in self.shaped.parts[part])
+        if part == len(self.shaped.parts) - 1:
+            self.state, self.replayed = "done", {}
+            self.let_go()
+        return gradients
+
     def start_backward(self, step, tangents):
-        self.check_tangents(tangents)
         self.tangents_given = frozenset(i for i, tangent in enumerate(tangents) if tangent is not None)
         self.held = self.bound_tangents(tangents)
         # Memory that was let go and taken again between the passes (FSDP) may be elsewhere.
@@ -356,6 +379,9 @@ class StepCall:
                 self.shaped.outgrown = True
                 if isinstance(self.shaped, SizedModule):
                     self.shaped.holder.outgrown = True
+                self.replayed = self.replay and self.replay.gradients(self.shaped, tangents)
+                if self.replayed is not None:
+                    return
                 name = captured.program["results"][captured.output_results[position]]["name"]
                 raise UsageError(
                     f"regen: a gradient arrived for output {name}, but the model returns a loss and only that was captured with a gradient; "
@@ -369,9 +395,13 @@ class StepCall:
     def finish(self, step):
         step.forget()
         self.state = "done"
-        self.held, self.owned, self.inputs = [], [], []
+        self.let_go()
+        self.shaped.caller.trained = True
         self.shaped.seconds = self.clock
         self.shaped.caller.after_backward()
+
+    def let_go(self):
+        self.held, self.owned, self.inputs, self.replay = [], [], [], None
 
     def check_alive(self):
         if self.state == "done":

@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch._dynamo import register_backend
+from torch._dynamo.backends import registry
 
 from regen._wrap import wrap
 from regen.errors import OptionError
 from regen.options import BackendOptions
 
 
-@register_backend
 def regen(graph: torch.fx.GraphModule, sample: Sequence[Any], *, options: BackendOptions | None = None) -> "GraphCall":
     """Called by `torch.compile` with one graph of the model.
 
@@ -31,6 +30,17 @@ def regen(graph: torch.fx.GraphModule, sample: Sequence[Any], *, options: Backen
     if not options or "budget" not in options:
         raise OptionError("torch.compile(backend='regen') has no budget; expected options={'budget': '6GiB'} or another size")
     return GraphCall(graph, sample, options)
+
+
+def register() -> None:
+    """Makes the backend known, unless torch has found it by the entry point of the installed package: it registers what that leads to itself,
+    and refuses a name that is there already.
+    """
+    if getattr(registry, "_BACKENDS", {}).get("regen") is None:
+        registry.register_backend(regen)
+
+
+register()
 
 
 class GraphCall:
