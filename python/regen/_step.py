@@ -269,7 +269,7 @@ class TrainingStep(ShapeCache["ShapedStep"]):
         """(the captured step for a batch, the program's inputs). `last`: of the batches for an update; None: as the calls are counted."""
         last = self.done + 1 == self.capture_options.accumulate if last is None else last
         flat, spec = flatten_arguments(args, kwargs)
-        key: Any = *signature(self.model, flat, spec), last
+        key = *signature(self.model, flat, spec), last
         if self.serves_sizes():
             found = self.sized.find(key, flat, lambda symbols: self.capture(args, kwargs, last, symbols), self.shapes)
             if found is not None:

@@ -22,7 +22,7 @@ from regen._session.budget import check_budget
 from regen._session.caller_memory import CallerMemory
 from regen._session.replay import Replay, changes_inputs
 from regen._session.shape_cache import ShapeCache
-from regen._session.sized_steps import SizedShapes, SizedSteps, allows_sizes, divided
+from regen._session.sized_steps import SizedShapes, SizedSteps, allows_sizes
 from regen._session.wrapped_module import GRADIENT_CHUNK, ModuleSession, ShapedModule, SizedModule, StepCall
 from regen.errors import CaptureError
 from regen.options import Algorithms, Budget, Cache, Link, Options, Size, refuses_old_names
@@ -242,7 +242,7 @@ class ModuleSessions(ShapeCache[ShapedModule]):
         self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], flat: list[Any], spec: ArgumentSpec, group: Any = None
     ) -> tuple[ShapedModule, list[Any]]:
         """(the captured passes for a batch, the program's inputs)."""
-        key: Any = signature(model, flat, spec)
+        key = signature(model, flat, spec)
         all_outputs = self.is_outgrown()
         if group is None and self.shared is None and allows_sizes(self.options):
             found = self.sized_shape_for(model, args, kwargs, flat, key, all_outputs)
@@ -353,7 +353,7 @@ def warn_of_hooks(plain: torch.nn.Module) -> None:
             "but they are not called at each step", stacklevel=2)
 
 
-def signature(model: torch.nn.Module, leaves: list[Any], spec: ArgumentSpec) -> Hashable:
+def signature(model: torch.nn.Module, leaves: list[Any], spec: ArgumentSpec) -> tuple[Any, ...]:
     """What a captured program depends on: its arguments, modules with their mode and hooks, which parameters train."""
     objects = {position for position, _, _ in spec.objects}
     described = tuple(

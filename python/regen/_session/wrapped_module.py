@@ -226,7 +226,7 @@ class ShapedModule:
         step.bind([*self.bindings.owned.bindings(owned), *inputs, *self.bindings.constants])
         call = StepCall(self, self.caller.forwards, owned, inputs, replay)
         self.caller.last_call = weakref.ref(call)
-        link = None
+        link: Any = None
         for part in range(len(self.parts) - 1, -1, -1):
             tensors = [place_value(self.grad_places[place]) if kind == "parameter" else flat[place] for _, kind, place in self.parts[part]]
             link = BackwardPart.apply(call, part, link, *tensors)
