@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn, optim
 from torch.nn import functional as F
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 import regen
 from hand_written_optimizers import FIRST_STEP_DIFFERS, ISLANDS, PLANNED, FirstGradient
@@ -295,6 +296,37 @@ def test_hooks_of_the_optimizer_run():
     twins.train(2)
     assert calls[0] == calls[1] and len(calls[0]) == 2
     assert twins.islands == [False, True]
+
+
+def test_hooks_of_all_optimizers_run():
+    seen = []
+    twins = Twins(lambda model: optim.SGD(model.parameters(), lr=0.1))
+    hook = register_optimizer_step_post_hook(lambda optimizer, args, kwargs: seen.append(optimizer))
+    try:
+        twins.train(2)
+    finally:
+        hook.remove()
+    assert seen == twins.optimizers * 2
+    twins.train(1)
+
+
+def test_an_update_that_fails_leaves_nothing_behind():
+    class Fails(FirstGradient):
+        fails = False
+
+        def update(self, p, grad, state, lr):
+            if self.fails:
+                raise ZeroDivisionError("on purpose")
+            super().update(p, grad, state, lr * float(p.sum().item() != 0.0))
+
+    twins = Twins(lambda model: Fails(model.parameters()), accumulate=2)
+    twins.train(1)
+    twins.optimizers[1].fails = True
+    twins.step(*batch(7))
+    with pytest.raises(ZeroDivisionError):
+        twins.step(*batch(8))
+    twins.optimizers[1].fails = False
+    twins.train(2)
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
