@@ -196,14 +196,26 @@ class TrainingStep(ShapeCache["ShapedStep"]):
             shaped, inputs = self.shape_for(args, kwargs, last=False)  # earlier batches have trained more: the update is for those too
         with hold():
             self.activate(shaped)
-            loss = shaped.run(inputs, self._scale())
+            try:
+                loss = shaped.run(inputs, self._scale())
+            except Exception:
+                self._start_afresh()
+                raise
             self.done += 1
             self.summed |= {id(p): p for p in shaped.captured.trained}
             if self.done == self.capture_options.accumulate:
+                summed = self._start_afresh(clear=False)
                 if shaped.captured.updates is None:
-                    self._update_beside(shaped, loss)
-                self.done, self.summed = 0, {}
+                    self._update_beside(shaped, loss, summed)
         return loss
+
+    def _start_afresh(self, clear: bool = True) -> list[torch.Tensor]:
+        """The next batch is the first of those for an update. Returns the parameters that have a gradient. `clear`: gradients so far are lost."""
+        summed = list(self.summed.values())
+        self.done, self.summed = 0, {}
+        if clear:
+            self.island.buffers.clear()
+        return summed
 
     # Updates beside the plan.
 
@@ -212,14 +224,14 @@ class TrainingStep(ShapeCache["ShapedStep"]):
         scaler = self.capture_options.scaler
         return None if scaler is None else float(scaler.get_scale())
 
-    def _update_beside(self, shaped: "ShapedStep", loss: torch.Tensor) -> None:
+    def _update_beside(self, shaped: "ShapedStep", loss: torch.Tensor, summed: list[torch.Tensor]) -> None:
         """The optimizer's own step, on the gradients that the program has left."""
         for other in self.shapes.values():
             if other.captured.updates is not None:
                 other.captured.updates.undo(self.optimizer)  # its first step makes the state
         if not self.island.known:
             shaped.release()  # what it takes is not known yet, and may need the arena's room
-        self.island.step(self.summed.values(), lambda: self._plain_update(shaped, loss))
+        self.island.step(summed, lambda: self._plain_update(shaped, loss))
 
     def _plain_update(self, shaped: "ShapedStep", loss: torch.Tensor) -> None:
         scaler, options = self.capture_options.scaler, self.capture_options

@@ -10,10 +10,15 @@ import pytest
 import torch
 from torch import nn, optim
 from torch.nn import functional as F
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 import regen
 from hand_written_optimizers import FIRST_STEP_DIFFERS, ISLANDS, PLANNED, FirstGradient
 from regen import _runtime
+from regen._capture.optimizers import OptimizerUpdates
+from regen._capture.program_builder import ProgramBuilder
+from regen._capture.traced.fakes import Fakes
+from regen._capture.update_recording import symbols_in
 from regen._check import same_bits
 
 # RAdam's rectification begins at step 6.
@@ -48,8 +53,10 @@ class Twins:
         self.loss_fn, self.accumulate, self.clip = loss_fn, accumulate, clip
         self.scalers = [None, None] if scaler is None else [torch.amp.GradScaler("cpu", **scaler) for _ in "ab"]
         self.count = itertools.count()
+        device = next(self.planned.parameters()).device
+        sample = tuple(x.to(device) for x in batch(0))
         self.step = regen.step(
-            self.planned, loss_fn, self.optimizers[1], batch(0), budget, work_limit=20_000, debug=True, cache=False, accumulate=accumulate,
+            self.planned, loss_fn, self.optimizers[1], sample, budget, work_limit=20_000, debug=True, cache=False, accumulate=accumulate,
             clip_grad_norm=clip, scaler=self.scalers[1], host_budget=4096)  # no room there: plans recompute
 
     def train(self, steps, change=lambda args: args):
@@ -199,6 +206,60 @@ def test_other_types(dtype, options):
     assert twins.islands == [False]
 
 
+# On a GPU.
+
+def on_gpu(model=network):
+    return model().cuda()
+
+
+GPU_OPTIONS = [
+    dict(), dict(foreach=False), dict(fused=True), dict(capturable=True, foreach=False), dict(capturable=True, foreach=True),
+    dict(capturable=True, lr=torch.tensor(0.01)),
+]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("options", GPU_OPTIONS, ids=str)
+@pytest.mark.parametrize("kind", [CASES[name][0] for name in CASES if name != "sgd, momentum"], ids=lambda kind: kind.__name__)
+def test_on_a_gpu(kind, options):
+    try:
+        kind([nn.Parameter(torch.zeros(2, device="cuda"))], **options)
+    except (TypeError, ValueError, RuntimeError):
+        pytest.skip("torch has no such option")
+    given = {k: v.cuda() if isinstance(v, torch.Tensor) else v for k, v in options.items()}
+    twins = Twins(lambda model: kind(model.parameters(), **given), budget="512MiB", model=on_gpu)
+    twins.train(STEPS // 2, lambda args: tuple(x.cuda() for x in args))
+    twins.exchange()
+    twins.train(STEPS - STEPS // 2, lambda args: tuple(x.cuda() for x in args))
+    assert not any(twins.islands)
+
+
+@pytest.mark.parametrize("foreach", [False, True])
+@pytest.mark.parametrize("kind", [optim.Adam, optim.AdamW, optim.NAdam, optim.Adamax, optim.Adadelta, optim.RMSprop], ids=lambda kind: kind.__name__)
+def test_capturable_recipes_count_on_the_device(kind, foreach):
+    """On parameters of a GPU without data, since a CPU has no such option."""
+    def on_device(tensor):
+        with fakes.mode:
+            return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cuda")
+
+    fakes, real = Fakes(), nn.Parameter(torch.zeros(4, 6))
+    example = kind([real])
+    real.grad = torch.zeros_like(real)
+    example.step()
+    optimizer = kind([real], capturable=True, foreach=foreach)
+    parameter = optimizer.param_groups[0]["params"][0] = nn.Parameter(on_device(real))
+    optimizer.state[parameter] = {key: on_device(value) for key, value in example.state[real].items()}
+    updates = OptimizerUpdates(optimizer, [parameter], ProgramBuilder("captured", "cpu"))
+    (found,) = updates.classes
+    assert found.by_list == foreach
+    written = {symbol for call in found.calls if not call.outputs for symbol in symbols_in(call.args[0])}
+    assert {symbol.key for symbol in written if symbol.kind == "state"} == set(optimizer.state[parameter])
+    numbers = updates.look(optimizer)
+    assert numbers is not None and updates.known is not None
+    updates.advance(optimizer)
+    assert updates.look(optimizer) == numbers, "nothing depends on a count of the host"
+
+
 # Schedulers and options.
 
 @pytest.mark.parametrize("name", ["sgd, momentum", "adamw", "nadam", "rmsprop"])
@@ -291,10 +352,41 @@ def test_hooks_of_the_optimizer_run():
     twins = Twins(lambda model: optim.SGD(model.parameters(), lr=0.1))
     twins.train(1)
     for optimizer, seen in zip(twins.optimizers, calls):
-        optimizer.register_step_post_hook(lambda o, args, kwargs, seen=seen: seen.append(float(o.param_groups[0]["params"][0].sum())))
+        optimizer.register_step_post_hook(lambda o, args, kwargs, seen=seen: seen.append(float(o.param_groups[0]["params"][0].detach().sum())))
     twins.train(2)
     assert calls[0] == calls[1] and len(calls[0]) == 2
     assert twins.islands == [False, True]
+
+
+def test_hooks_of_all_optimizers_run():
+    seen = []
+    twins = Twins(lambda model: optim.SGD(model.parameters(), lr=0.1))
+    hook = register_optimizer_step_post_hook(lambda optimizer, args, kwargs: seen.append(optimizer))
+    try:
+        twins.train(2)
+    finally:
+        hook.remove()
+    assert seen == twins.optimizers[::-1] * 2
+    twins.train(1)
+
+
+def test_an_update_that_fails_leaves_nothing_behind():
+    class Fails(FirstGradient):
+        fails = False
+
+        def update(self, p, grad, state, lr):
+            if self.fails:
+                raise ZeroDivisionError("on purpose")
+            super().update(p, grad, state, lr * float(p.sum().item() != 0.0))
+
+    twins = Twins(lambda model: Fails(model.parameters()), accumulate=2)
+    twins.train(1)
+    twins.optimizers[1].fails = True
+    twins.step(*batch(7))
+    with pytest.raises(ZeroDivisionError):
+        twins.step(*batch(8))
+    twins.optimizers[1].fails = False
+    twins.train(2)
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])

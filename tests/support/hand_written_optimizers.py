@@ -124,6 +124,40 @@ class TellsNeighbours(Written):
                 p.sub_(p.grad.sign() if index % 2 else p.grad, alpha=group["lr"])
 
 
+class KeepsATable(Written):
+    """Its state is in a dictionary of its own."""
+
+    def __init__(self, params, lr=1e-2):
+        super().__init__(params, lr)
+        self.averages = {}
+
+    def update(self, p, grad, state, lr):
+        average = self.averages[id(p)] = 0.9 * self.averages.get(id(p), 0.0) + grad
+        p.sub_(average, alpha=lr)
+
+
+class Wraps(torch.optim.Optimizer):
+    """As accelerate's does."""
+
+    def __init__(self, params):
+        self.inner = torch.optim.Adam(params)
+
+        self.state, self.param_groups, self.defaults = self.inner.state, self.inner.param_groups, self.inner.defaults
+
+    def zero_grad(self, set_to_none=True):
+        self.inner.zero_grad(set_to_none)
+
+    def state_dict(self):
+        return self.inner.state_dict()
+
+    def load_state_dict(self, state_dict):
+        self.inner.load_state_dict(state_dict)
+        self.state, self.param_groups = self.inner.state, self.inner.param_groups
+
+    def step(self, closure=None):  # pyright: ignore[reportIncompatibleMethodOverride]
+        self.inner.step()
+
+
 PLANNED = [Lion, CountsItself, ReplacesState, ByShape]
 FIRST_STEP_DIFFERS = [FirstGradient, TrustRatio, Changes]
-ISLANDS = [ReadsValues, GlobalNorm, Noisy, TellsNeighbours]
+ISLANDS = [ReadsValues, GlobalNorm, Noisy, TellsNeighbours, KeepsATable, Wraps]

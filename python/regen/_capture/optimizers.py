@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
+from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
 from regen._capture.program_builder import ProgramBuilder
-from regen._capture.shadow import ELEMENTWISE, FirstValues, Shadow, is_fresh, is_torch_optimizer, learn, numbers_of
+from regen._capture.shadow import ELEMENTWISE, FirstValues, Shadow, is_fresh, is_torch_optimizer, learn, numbers_of, shared_attribute
 from regen._capture.traced.fakes import Fakes, leaves_of, mapped
 from regen._capture.update_recording import (
     Call,
@@ -45,8 +46,11 @@ def why_not_recordable(optimizer: torch.optim.Optimizer) -> str:
     step = optimizer.__dict__.get("step")
     if step is not None and not hasattr(step, "_wrapped_by_lr_sched"):
         return "its step was replaced by another function"
-    if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
+    own_hooks = [getattr(optimizer, name, None) for name in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")]
+    if any(own_hooks) or _global_optimizer_pre_hooks or _global_optimizer_post_hooks:
         return "it has step hooks"
+    if not is_torch_optimizer(optimizer) and shared_attribute(optimizer):
+        return f"it keeps more than numbers in its attribute '{shared_attribute(optimizer)}'"
     if any(group.get("differentiable") for group in optimizer.param_groups):
         return "differentiable=True"
     return ""

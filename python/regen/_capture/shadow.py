@@ -1,9 +1,8 @@
 """A stand-in of the user's optimizer, whose step is watched: the same class and options, over parameters that hold no data of the user's."""
 
 import collections
-import contextlib
-import sys
-from collections.abc import Callable, Iterator, Sequence
+import types
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 import torch
@@ -20,11 +19,23 @@ ELEMENTWISE = tuple(
         "SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "ASGD"))
 # Attributes of an optimizer that are not its step's business.
 OWN_ATTRIBUTES = {"param_groups", "state", "defaults"}
+# Those that every optimizer has.
+COMMON_ATTRIBUTES = {*torch.optim.SGD([torch.nn.Parameter(torch.empty(0))]).__dict__, "step", "_opt_called"}
+# What a stand-in's step may share with the user's optimizer: nothing that can be changed in place.
+PLAIN = (int, float, complex, str, bytes, type(None), torch.dtype, torch.device, types.FunctionType, types.BuiltinFunctionType, type)
 
 
 def is_torch_optimizer(optimizer: torch.optim.Optimizer) -> bool:
     """Of torch itself, with torch's own step."""
     return type(optimizer).__module__.startswith("torch.optim")
+
+
+def shared_attribute(optimizer: torch.optim.Optimizer) -> str:
+    """The name of an attribute that its step may change in place, beside its state; empty: there is none."""
+    for name, value in optimizer.__dict__.items():
+        if name not in COMMON_ATTRIBUTES and not all(isinstance(leaf, PLAIN) for leaf in (value if isinstance(value, tuple) else (value,))):
+            return name
+    return ""
 
 
 class StateOnDevice(Exception):
@@ -80,7 +91,7 @@ class Shadow:
             state = optimizer.state.get(real, {})
             if not is_fresh(state):
                 self.twin.state[parameter] = {key: self.like_state(key, value) for key, value in state.items()}
-        self.by_lists = any(uses_lists(optimizer, optimizer.param_groups[g]) for g in {g for g, _ in members})
+        self.by_lists = {g: uses_lists(optimizer, optimizer.param_groups[g]) for g, _ in members}
         self.follow(optimizer)
 
     # Tensors.
@@ -127,7 +138,10 @@ class Shadow:
         for index, group in enumerate(optimizer.param_groups):
             own = [p for (g, _), p in zip(self.members, self.parameters) if g == index]
             if own or whole:
-                groups.append({**{k: on_host(v) for k, v in group.items() if k != "params"}, **overrides, "params": own})
+                options = {k: on_host(v) for k, v in group.items() if k != "params"}
+                if own and options.get("foreach", 0) is None and not options.get("fused"):
+                    options["foreach"] = self.by_lists[index]  # torch would look at the stand-ins
+                groups.append({**options, **overrides, "params": own})
         self.twin.param_groups = groups
 
     # Steps.
@@ -144,7 +158,7 @@ class Shadow:
         numbers = {k: v for k, v in self.twin.__dict__.items() if k not in OWN_ATTRIBUTES}
         recorder = Recorder(known, None if self.tiny else self.fakes.mode, adopt)
         try:
-            with lists_chosen(self.kind, self.by_lists), recorder, torch.no_grad():
+            with recorder, torch.no_grad():
                 self.kind.step(self.twin)
         except HostTensorWritten as written:
             raise StateOnDevice(self.key_of(written.tensor)) from None
@@ -207,22 +221,9 @@ def on_host(option: Any) -> Any:
 
 def uses_lists(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> bool:
     """Torch's own choice between one parameter at a time and lists of them, where the user has made none."""
+    if isinstance(optimizer, torch.optim.Adam) and isinstance(group["lr"], torch.Tensor) and not group["capturable"]:
+        return False
     return bool(_default_to_fused_or_foreach(list(group["params"]), differentiable=False, use_fused=False)[1])
-
-
-@contextlib.contextmanager
-def lists_chosen(kind: type[torch.optim.Optimizer], by_lists: bool) -> Iterator[None]:
-    """Torch chooses by device and type of the parameters; stand-ins have others."""
-    name = "_default_to_fused_or_foreach"
-    modules = {sys.modules.get(base.__module__) for base in kind.__mro__ if base.__module__ != "torch.optim.optimizer"}
-    changed = [(m, getattr(m, name)) for m in modules if m is not None and hasattr(m, name)]
-    for module, _ in changed:
-        setattr(module, name, lambda *args, **kwargs: (False, by_lists))
-    try:
-        yield
-    finally:
-        for module, original in changed:
-            setattr(module, name, original)
 
 
 def learn(optimizer: torch.optim.Optimizer, on_device: set[str], make: Callable[[], Made]) -> Made:

@@ -41,6 +41,7 @@ class Island:
         before = {key: p.grad for key, p in parameters.items()}
         given = {id(p) for p in trained}
         _runtime.reset_memory_peak(self.device)
+        reserved = _runtime.memory_use(self.device)["reserved"]
         try:
             for key, parameter in parameters.items():
                 parameter.grad = self.buffers.of(parameter) if key in given else None
@@ -48,8 +49,8 @@ class Island:
         finally:
             for key, parameter in parameters.items():
                 parameter.grad = before[key]
-        self.buffers.clear()
-        self.measure()
+            self.buffers.clear()
+        self.measure(reserved)
 
     def room(self) -> int:
         """Of the budget, beside a program that does not update: at least for the state."""
@@ -60,10 +61,14 @@ class Island:
         tensors = [t for state in self.optimizer.state.values() for t in state.values() if isinstance(t, torch.Tensor)]
         return sum(t.untyped_storage().nbytes() for t in {t.untyped_storage()._cdata: t for t in tensors if str(t.device) == self.device}.values())
 
-    def measure(self) -> None:
-        """State that the optimizer has made, and the highest point beyond what is left."""
+    def measure(self, reserved: int) -> None:
+        """State that the optimizer has made, and the highest point beyond what is left, or what torch's allocator took from the device for it.
+        `reserved`: of that, before.
+        """
         use = _runtime.memory_use(self.device)
         taken = self.held() + max(0, use["allocated_peak"] - use["allocated"])
+        if not self.device.startswith("cpu"):
+            taken = max(taken, use["reserved_peak"] - reserved)
         if taken > self.bytes:
             self.bytes = taken + math.ceil(taken * MARGIN)
         self.known = True
