@@ -217,8 +217,8 @@ def compare(name, args):
 
 
 COLUMNS = [
-    "model", "mode", "share_of_bytes", "steps", "lengths", "plain_s", "regen_s", "ratio", "ratio_after_start", "processor_ratio", "processor_ratio_after_start", "plans", "longest_wait_ms", "unequal_steps",
-    "commit", "machine", "date", "command"]
+    "model", "mode", "share_of_bytes", "steps", "lengths", "plain_s", "regen_s", "ratio", "ratio_after_start", "processor_ratio",
+    "processor_ratio_after_start", "plans", "longest_wait_ms", "unequal_steps", "commit", "machine", "date", "command"]
 
 
 def append(rows, args):
