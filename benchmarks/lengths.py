@@ -176,16 +176,19 @@ def compare(name, args):
     children = {way: Child(name, way[0], int(way[1] * whole), args) for way in ways}
     times, unequal, waits = dict.fromkeys([None, *ways], 0.0), dict.fromkeys(ways, 0), dict.fromkeys(ways, 0.0)
     waited, cpu = dict.fromkeys(ways, -1), dict.fromkeys([None, *ways], 0.0)
+    early = dict.fromkeys([None, *ways], 0.0)
     start = dict.fromkeys(ways, 0.0)
     for number, length in enumerate(lengths(args)):
         seconds, used, loss = plain.ask("step", number, length)
         times[None] += seconds
-        cpu[None] += used if number >= FIRST else 0
+        cpu[None] += used
+        early[None] += used if number < FIRST else 0
         state = plain.ask("state") if number % 100 == 99 or number == args.steps - 1 else None
         for way, child in children.items():
             own, own_used, own_loss = child.ask("step", number, length)
             times[way] += own
-            cpu[way] += own_used if number >= FIRST else 0
+            cpu[way] += own_used
+            early[way] += own_used if number < FIRST else 0
             if number < FIRST:
                 start[way] += own - seconds
             elif own_used - used > waits[way]:
@@ -193,23 +196,28 @@ def compare(name, args):
             unequal[way] += own_loss != loss or (state is not None and child.ask("state") != state)
     print(f"{name}: {args.steps} steps, {len(set(lengths(args)))} lengths, plain PyTorch {times[None]:.1f} s, {whole / 2**20:.1f} MiB at length {MOST}")
     rows = []
+
+    def steady(way):
+        return (cpu[way] - early[way]) / (cpu[None] - early[None])
+
     for way, child in children.items():
         plans, reason, unforeseen = child.ask("plans")
         ratio, later = times[way] / times[None], (times[way] - start[way]) / times[None]
         print(
-            f"  {way[0]} in {way[1]:.0%} of the bytes: {ratio:.3f} x, without what the first {FIRST} steps took more {later:.3f} x, processor time after "
-            f"them {cpu[way] / cpu[None]:.3f} x; {len(plans)} plans "
-            f"{plans}; longest wait {waits[way] * 1e3:.0f} ms at step {waited[way]}; {unequal[way]} steps unequal; {unforeseen} unforeseen {reason}")
+            f"  {way[0]} in {way[1]:.0%} of the bytes: {ratio:.3f} x, without what the first {FIRST} steps took more {later:.3f} x, processor time "
+            f"{cpu[way] / cpu[None]:.3f} x, after them {steady(way):.3f} x; {len(plans)} plans "
+            f"{plans}; longest wait {waits[way] * 1e3:.0f} ms at step {waited[way]} of length "
+            f"{lengths(args)[waited[way]]}; {unequal[way]} steps unequal; {unforeseen} unforeseen {reason}")
         rows.append([
             name, way[0], way[1], args.steps, len(set(lengths(args))), round(times[None], 2), round(times[way], 2), round(ratio, 4), round(later, 4),
-            round(cpu[way] / cpu[None], 4), len(plans), round(waits[way] * 1e3, 1), unequal[way]])
+            round(cpu[way] / cpu[None], 4), round(steady(way), 4), len(plans), round(waits[way] * 1e3, 1), unequal[way]])
         child.end()
     plain.end()
     return rows
 
 
 COLUMNS = [
-    "model", "mode", "share_of_bytes", "steps", "lengths", "plain_s", "regen_s", "ratio", "ratio_after_start",
+    "model", "mode", "share_of_bytes", "steps", "lengths", "plain_s", "regen_s", "ratio", "ratio_after_start", "processor_ratio",
     "processor_ratio_after_start", "plans", "longest_wait_ms", "unequal_steps", "commit", "machine", "date", "command"]
 
 

@@ -132,7 +132,7 @@ class StepCapture(NamedTuple):
 
 
 class TrainingStep(ShapeCache["ShapedStep"]):
-    """A planned training step: one session for each shape of a batch, of which one holds the arena.
+    """A planned training step: plans for the shapes of batches, one arena at a time.
 
     Called with a batch, it trains the model by one step and returns the loss. Made by `regen.step`.
     """

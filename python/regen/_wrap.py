@@ -157,7 +157,7 @@ class WrappedModule(torch.nn.Module):
 
 
 class ModuleSessions(ShapeCache[ShapedModule]):
-    """What `model.regen` is: one session for each shape of its inputs, of which one holds the arena."""
+    """What `model.regen` is: plans for the shapes of its inputs, one arena at a time."""
 
     def __init__(self, options: Options, gradient_chunk: int, group: Any, trains_in_eval: bool) -> None:
         super().__init__()

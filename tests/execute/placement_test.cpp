@@ -115,6 +115,20 @@ TEST_F(Placement, WhenTheReserveIsFullBytesBesideThePlanServe) {
       ElementsAre(Deviation{.label = "aten::greedy", .unforeseen = 3, .unforeseen_bytes = 8000}));
 }
 
+TEST_F(Placement, ASlotForAtMostSoManyBytesServesLessAndNotMore) {
+  auto scope = enter();
+  const std::array<PlacedSlot, 2> workspace{
+      {{100, arena_.at(1024), true}, {200, arena_.at(0), true}}};
+  scope.serve(workspace, "op");
+  const auto less = bytes(40);
+  const auto more = bytes(201);
+  const auto all = bytes(200);
+  EXPECT_EQ(scope.finish(), 0u);
+  EXPECT_EQ(address(less), arena_.at(1024));
+  EXPECT_TRUE(in_reserve(more));
+  EXPECT_EQ(address(all), arena_.at(0));
+}
+
 TEST_F(Placement, SlotsThatNobodyAsksForAreReported) {
   auto scope = enter();
   scope.serve(two_, "aten::short");

@@ -147,7 +147,7 @@ def test_guards_are_the_branches_of_the_users_code():
 # wrap.
 
 def test_wrapped_steps_of_many_lengths_are_plain_ones():
-    pair = Pair(Text, texts(20), "64MiB", reserve="1MiB")
+    pair = Pair(Text, texts(20), "64MiB", reserve="1MiB", debug=True)  # what is released holds nonsense
     for number, length in enumerate([23, *various(40)]):
         pair.step(texts(length, seed=number), number)
     assert 1 <= len(pair.levels) <= 5
@@ -203,6 +203,16 @@ def test_a_batch_above_all_plans_is_planned_once():
     for length in (10, largest[0] + 50, largest[0] + 11, 33):
         pair.step(texts(length), length)
     assert [level.sizes for level in pair.levels] == plans
+
+
+def test_sizes_above_a_plan_are_refused():
+    pair = Pair(Text, texts(20), "64MiB", reserve="1MiB")
+    pair.step(texts(24), 1)
+    (steps,), level = next(iter(pair.wrapped.regen.sized.steps.values())), pair.levels[-1]
+    above = level.numbers(steps.capture.numbers_at((level.sizes[0] + 1,)))
+    with pytest.raises(regen.Error, match="expected at most"):
+        level.entry.session.add_sizes(99, *above)
+    pair.step(texts(24), 2)
 
 
 def test_users_code_that_branches_on_lengths():
