@@ -6,7 +6,7 @@ import functools
 import os
 import warnings
 import weakref
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, SupportsIndex, cast
 
 import torch
