@@ -245,6 +245,8 @@ def learn(optimizer: torch.optim.Optimizer, on_device: set[str], make: Callable[
         except Exception as error:
             line = next((x.strip() for x in str(error).splitlines() if x.strip()), type(error).__name__)[:200]
             if type(optimizer) in ELEMENTWISE:
-                raise CaptureError(f"cannot capture optimizer {type(optimizer).__name__}: its step refuses: {line}") from error
+                raise CaptureError(
+                    f"cannot capture optimizer {type(optimizer).__name__}: its step refuses: {line.rstrip('.')}; expected options that it accepts on "
+                    "this device") from error
             raise NoRecipe(f"it does not run on tensors without data: {line}") from error
     raise NoRecipe("its state cannot be told from numbers of the host")
