@@ -12,6 +12,7 @@ What holds:
 """
 
 import dataclasses
+import gc
 import json
 import math
 import warnings
@@ -402,6 +403,7 @@ class SizedShapes(Generic[Entry]):
             return None  # a size of one is spread over others: it is a number, not a symbol
         try:
             steps = SizedSteps(sized(capture, groups, sample), groups, history, self.maker)
+            gc.collect()  # a trace with symbols leaves much behind; some later step would wait for that
             for key in [key for key in present if divided(key[0])[0] == pattern]:
                 sizes = steps.sizes_of(divided(key[0])[1])
                 if sizes is not None and key[1] == 0 and not steps.levels:
