@@ -58,10 +58,10 @@ class SizedCapture:
             for i, v in enumerate(program["values"]) if varies([v["sizes"], v["strides"], v["offset"]])]
         self.calls = [
             (i, self.template(n["args"]), self.template(n["kwargs"])) for i, n in enumerate(program["nodes"]) if varies([n["args"], n["kwargs"]])]
-        self.symbolic_nodes = {i: program["nodes"][i] for i, _, _ in self.calls}
         self.outputs = symbolic.outputs
         self.assignments = symbolic.assignments
-        self.conditions = symbolic.conditions
+        # Expressions, not symbolic numbers: these would keep all that PyTorch has noted of them.
+        self.conditions = None if symbolic.conditions is None else symbolic.conditions.for_sizes(with_expressions)
         for recipe in [*self.outputs, *(recipe for _, _, recipe in self.assignments)]:
             self.note_recipe(recipe)
         self.note_conditions()
@@ -180,6 +180,15 @@ class Constant(int):
 
 def chosen(found: Sequence[int], places: Sequence[int]) -> list[int]:
     return [int(p) if isinstance(p, Constant) else found[p] for p in places]
+
+
+def with_expressions(tree: Any) -> Any:
+    """In the place of symbolic numbers."""
+    if isinstance(tree, (list, tuple)):
+        return type(tree)(with_expressions(item) for item in tree)
+    if isinstance(tree, dict):
+        return {key: with_expressions(item) for key, item in tree.items()}
+    return plain(tree) if isinstance(tree, torch.SymInt) else tree
 
 
 def varies(tree: Any) -> bool:

@@ -12,6 +12,7 @@ What holds:
 """
 
 import dataclasses
+import gc
 import json
 import math
 import warnings
@@ -174,12 +175,23 @@ class SizedSteps(Generic[Entry]):
         size_of = {place: size for group, size in zip(self.groups, sizes) for place in group}
         return tuple((i, tuple(size_of.get((i, d), n) for d, n in enumerate(shape))) for i, shape in self.fixed)
 
-    def grow(self, sizes: Sizes, flat: Sequence[Any]) -> None:
-        """A plan for these sizes, and for larger ones that may follow."""
+    def look_ahead(self, flat: Sequence[Any]) -> None:
+        """Where lengths vary, longer ones are likely: they are planned while few steps have been made."""
+        if not any(self.grows(i) for i in range(len(self.groups))):
+            return
+        try:
+            self.grow(self.most_seen, flat, ahead=True)
+        except RegenError:
+            self.too_large = []  # it may be tried again when such a batch comes
+
+    def grow(self, sizes: Sizes, flat: Sequence[Any], ahead: bool = False) -> None:
+        """A plan for these sizes, and for larger ones that may follow. `ahead`: for larger ones only, where there is a plan for these."""
         if any(all(n >= m for n, m in zip(sizes, failed)) for failed in self.too_large):
             raise BudgetError(f"no plan for batches of sizes {sizes}: there was none for smaller ones")
         self.samples = list(flat)
-        candidates = self.larger(sizes)
+        candidates = self.larger(sizes, ahead)
+        if ahead:
+            candidates = [wanted for wanted in candidates if not any(level.covers(wanted) for level in self.levels)]
         for wanted in candidates:
             self.release()
             self.maker.make_room()
@@ -197,14 +209,14 @@ class SizedSteps(Generic[Entry]):
             break
         self.samples = []
 
-    def larger(self, sizes: Sizes) -> list[Sizes]:
+    def larger(self, sizes: Sizes, ahead: bool = False) -> list[Sizes]:
         """Sizes that a new plan may be for, the smallest last: those of the batch, and of all before in whatever it does not exceed."""
         sizes = tuple(max(n, seen) for n, seen in zip(sizes, self.most_seen))
         most = tuple(max([n, *(level.sizes[i] for level in self.levels)]) for i, n in enumerate(sizes))
         tried: list[Sizes] = []
         for growth in (GROWTH, GROWTH // 2, 1):
             wanted = tuple(
-                self.rounded(i, n, growth) if not self.levels or n > max(level.sizes[i] for level in self.levels) else most[i]
+                max(most[i], self.rounded(i, n, growth)) if ahead or not self.levels or n > max(level.sizes[i] for level in self.levels) else most[i]
                 for i, n in enumerate(sizes))
             if wanted not in tried and self.capture.admits(wanted):
                 tried.append(wanted)
@@ -379,6 +391,7 @@ class SizedShapes(Generic[Entry]):
             steps = self.new_steps(pattern, history, capture, present)
             if steps is None:
                 return None
+            steps.look_ahead(flat)
         sizes = steps.sizes_of(shapes)
         assert sizes is not None, "a capture is for its own sample"
         try:
@@ -402,6 +415,7 @@ class SizedShapes(Generic[Entry]):
             return None  # a size of one is spread over others: it is a number, not a symbol
         try:
             steps = SizedSteps(sized(capture, groups, sample), groups, history, self.maker)
+            gc.collect()  # a trace with symbols leaves much behind; some later step would wait for that
             for key in [key for key in present if divided(key[0])[0] == pattern]:
                 sizes = steps.sizes_of(divided(key[0])[1])
                 if sizes is not None and key[1] == 0 and not steps.levels:
