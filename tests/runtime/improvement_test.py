@@ -273,10 +273,10 @@ def test_new_shapes():
             optimizer.step()
         assert_same(plain, wrapped)
         if number > 2:
-            for shaped in wrapped.regen.shapes.values():
-                if shaped.session.search is not None:
-                    shaped.session.search.wait()
-    assert next((r.session.report.improved is not None) for r in wrapped.regen.shapes.values())
+            for level in wrapped.regen.sized.levels():
+                if level.entry.session.search is not None:
+                    level.entry.session.search.wait()
+    assert [level.entry.session.report.improved is not None for level in wrapped.regen.sized.levels()] == [True]
 
 
 def test_a_search_that_fails_is_said_and_harmless():
