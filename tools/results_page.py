@@ -156,8 +156,9 @@ def before_after():
         ratios = sorted(float(row["ratio"]) for row in cases if row["ratio"])
         better, worse = [ratio for ratio in ratios if ratio < 0.9995], [ratio for ratio in ratios if ratio > 1.0005]
         missed = sum(bool(row["before_cost"]) and not row["after_cost"] for row in cases)
+        new = sum(not row["before_cost"] and bool(row["after_cost"]) for row in cases)
         median = f", the median by {100 * (worse[len(worse) // 2] - 1):.2f} %" if worse else ""
-        parts.append(f"{name} {len(better)} of {len(cases)} cases are better by more than 0.05 %, {len(worse)} worse{median}, {missed} missed")
+        parts.append(f"{name} {len(better)} of {len(cases)} cases are better by more than 0.05 %, {len(worse)} worse{median}, {missed} missed, {new} new plans")
     return f"\n\nAgainst `auto` of commit edc5024, 1 s on one core for each of both ({sources('before_after')}): {'; '.join(parts)}."
 
 
