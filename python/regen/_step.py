@@ -331,11 +331,14 @@ class TrainingStep(ShapeCache["ShapedStep"]):
         """For batches of other sizes than those of a plan."""
         return SizedStep(steps, sizes, captured)
 
+    def entries(self) -> list["ShapedStep"]:
+        """Whatever has a plan."""
+        return [*super().entries(), *(level.entry for level in self.sized.levels())]
+
     def make_room(self) -> None:
         """No other plan holds an arena, or searches."""
         self.release()
-        for other in self.shapes.values():
-            other.session.stop_search()
+        self.stop_searches()
 
 
 class ShapedStep:

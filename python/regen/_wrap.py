@@ -284,11 +284,14 @@ class ModuleSessions(ShapeCache[ShapedModule]):
         """For batches of other sizes than those of a plan."""
         return SizedModule(steps, sizes, captured)
 
+    def entries(self) -> list[ShapedModule]:
+        """Whatever has a plan."""
+        return [*super().entries(), *(level.entry for level in self.sized.levels())]
+
     def make_room(self) -> None:
         """No other plan holds an arena, or searches."""
         self.release()
-        for other in self.shapes.values():
-            other.session.stop_search()
+        self.stop_searches()
 
     def make_shape(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], group: Any, all_outputs: bool) -> ShapedModule:
         """Captures and records; plans with the ranks of the group. `all_outputs`: gradients may arrive for all, not for the loss alone."""

@@ -74,14 +74,22 @@ class ShapeCache(Generic[Entry]):
     def new_shape(self, key: Hashable, make: Callable[[], Entry], flat: Sequence[Any]) -> tuple[Entry, list[Any]]:
         """An entry that is made for this batch."""
         self.release()  # measuring needs room, and quiet
-        for other in self.shapes.values():
-            other.session.stop_search()
+        self.stop_searches()
         made = self.shapes[key] = make()
         if self.admission is not None:
             self.admission.introduce(made.session)
         inputs = made.admit(flat)
         assert inputs is not None, "a capture is for its own sample"
         return made, inputs
+
+    def entries(self) -> list[Entry]:
+        """Whatever has a plan."""
+        return list(self.shapes.values())
+
+    def stop_searches(self) -> None:
+        """Beside the training, for better plans."""
+        for entry in self.entries():
+            entry.session.stop_search()
 
     def activate(self, shaped: Entry) -> None:
         """Inside a hold."""

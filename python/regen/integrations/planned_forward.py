@@ -54,8 +54,7 @@ class PlannedForward:
         """The model is as it was; the arena goes."""
         self.last_plan = self.plan
         self.sessions.release()
-        for shaped in self.sessions.shapes.values():
-            shaped.session.stop_search()
+        self.sessions.stop_searches()
         self.restored()
         if vars(self.model).get("forward") is not self:
             return  # somebody else's by now, or restored already
