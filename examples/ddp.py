@@ -6,6 +6,7 @@
 (docs/how-to/distributed.md)"""
 
 import argparse
+import gc
 import os
 
 import torch
@@ -30,6 +31,12 @@ def main():
     if options.device == "cuda":
         options.device = f"cuda:{os.environ['LOCAL_RANK']}"
         torch.cuda.set_device(options.device)
+    train(options)
+    gc.collect()  # what still holds the group goes before it: gloo's threads must not outlive the interpreter
+    dist.destroy_process_group()
+
+
+def train(options):
     torch.manual_seed(0)  # the same model everywhere
     model, (sample, _), _ = build(options.arch, tiny=size(options), batch=options.batch_size)
     wrapped = wrap(model.to(options.device), (sample.to(options.device),), options)
@@ -48,7 +55,6 @@ def main():
             print(f"step {step}: loss {mean.item() / dist.get_world_size():.4f}")
     if dist.get_rank() == 0:
         finish(wrapped, options)
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

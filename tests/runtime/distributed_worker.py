@@ -1,6 +1,7 @@
 """Runs on every rank of distributed_test.py; rank 0 prints what happened as JSON."""
 
 import faulthandler
+import gc
 import json
 import pathlib
 import sys
@@ -255,6 +256,7 @@ def main():
             results[name] = {"error": f"{type(error).__name__}: {error}"}
     if dist.get_rank() == 0:
         print("RESULTS " + json.dumps(results), flush=True)
+    gc.collect()  # what still holds the group goes before it: gloo's threads must not outlive the interpreter
     dist.destroy_process_group()
 
 
