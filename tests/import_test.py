@@ -55,3 +55,27 @@ def test_frameworks_are_imported_when_their_integration_is_asked_for():
     assert done.stdout.splitlines() == [
         "regen.integrations.hugging_face needs transformers, which is not installed: pip install transformers",
         "regen.integrations.lightning needs lightning, which is not installed: pip install lightning"]
+
+
+WITHOUT_NUMPY = """
+import sys
+sys.modules["numpy"] = None
+import torch
+import regen
+from regen.share._random_state import decode, encode
+
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Dropout(), torch.nn.Linear(8, 1))
+batch = torch.randn(4, 8), torch.randn(4, 1)
+step = regen.step(model, torch.nn.functional.mse_loss, torch.optim.AdamW(model.parameters()), batch, budget="8MiB", cache=False)
+assert torch.isfinite(step(*batch))
+state = torch.get_rng_state()
+assert torch.equal(decode(encode(state)), state)
+"""
+
+
+def test_numpy_need_not_be_installed():
+    """torch does without."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", WITHOUT_NUMPY], env={**os.environ, "PYTHONPATH": str(ROOT / "python")}, capture_output=True, text=True,
+        timeout=120)
+    assert done.returncode == 0, done.stderr

@@ -43,7 +43,7 @@ def python_state() -> list[Any]:
 
 def encode(tensor: torch.Tensor) -> str:
     """Bytes as text."""
-    return base64.b64encode(tensor.numpy().tobytes()).decode()
+    return base64.b64encode(bytes(tensor.tolist())).decode()  # numpy need not be there
 
 
 def decode(text: str) -> torch.Tensor:
