@@ -82,7 +82,8 @@ def random_graphs(arguments, folder):
         path = pathlib.Path(folder) / f"random_{seed}.json"
         document = json.loads(path.read_text())
         if seed // 2 % 2:
-            path.write_text(json.dumps(document | {"attributes": {"link": RANDOM_LINK}}))
+            # Bytes per second: a graph whose costs are FLOPs has no use for a link.
+            path.write_text(json.dumps(document | {"cost_unit": "second", "attributes": {"link": RANDOM_LINK}}))
         if run(arguments.after, "plan", path, "--planner", "keep_all")[0].get("peak_bytes"):
             graphs[path.stem] = (str(path), len(document["ops"]))
 
