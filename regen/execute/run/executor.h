@@ -102,7 +102,7 @@ class Executor {
 
   // The memory of a storage that the caller brings; may change from step to step. The tensor's
   // first element is element `offset` of the storage.
-  Status bind(StorageId storage, const at::Tensor& tensor, std::int64_t offset = 0);
+  Status bind(StorageId id, const at::Tensor& tensor, std::int64_t offset = 0);
   Status set_scalars(std::span<const double> scalars);
 
   // Cuts the backward part where about `bytes` of gradients are complete.
