@@ -117,7 +117,8 @@ session::CompiledStep& RuntimeSession::running() {
 
 void RuntimeSession::warn() {
   for (const std::string& warning : session_->take_warnings()) {
-    py::module_::import("warnings").attr("warn")("regen: " + warning, py::arg("stacklevel") = 2);
+    py::module_::import("warnings")
+        .attr("warn")("regen: " + as_utf8(warning), py::arg("stacklevel") = 2);
   }
 }
 

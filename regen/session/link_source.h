@@ -3,11 +3,14 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 
+#include "regen/base/cache_folder.h"
 #include "regen/cost/device.h"
 #include "regen/execute/device/device.h"
 #include "regen/execute/record/link.h"
@@ -25,12 +28,19 @@ struct LinkSourceOptions {
   DeviceScope scope = {};
   // Other than measure_link(), for tests.
   std::function<Result<Link>(execute::ExecutionDevice&)> measure = {};
+  // In place of `folder`: one that others use too, for one warning of all.
+  std::shared_ptr<CacheFolder> cache = nullptr;
 };
+
+// What a file of links says: bytes per second by the name of the device.
+std::map<std::string, Link> read_links(std::string_view text,
+                                       const std::function<void(std::string_view)>& on_problem);
 
 // Any thread may ask.
 class LinkSource {
  public:
-  explicit LinkSource(const Link& given) : link_(given) {}
+  explicit LinkSource(const Link& given)
+      : cache_(std::make_shared<CacheFolder>("")), link_(given) {}
   LinkSource(std::shared_ptr<execute::ExecutionDevice> device, LinkSourceOptions options);
 
   // Measured the first time, where no file of the folder knows it. Of processes that measure at the
@@ -42,9 +52,12 @@ class LinkSource {
  private:
   Result<Link> find();
   Result<Link> measure();
+  std::optional<Link> remembered();
+  Link remember(const Link& measured);
 
   const std::shared_ptr<execute::ExecutionDevice> device_;
   const LinkSourceOptions options_;
+  const std::shared_ptr<CacheFolder> cache_;
   mutable std::mutex mutex_;
   std::optional<Link> link_;
 };

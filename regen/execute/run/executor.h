@@ -129,6 +129,9 @@ class Executor {
   // Why the last run of the first part failed, if it was for want of unforeseen bytes and before the
   // first update: nothing has changed then, and the step may be run again with more memory.
   const std::optional<Shortage>& shortage() const { return shortage_; }
+  // After the first part of a step failed: an operator did not do what a file of measurements says,
+  // and nothing has changed that matters to the caller.
+  bool misrecorded() const { return misrecorded_; }
   // From the next part on, in place of ExecutorOptions::beside.
   void set_beside(Bytes bytes) { options_.beside = bytes; }
   // Lets go of what was bound and of results that were not taken.
@@ -200,8 +203,7 @@ class Executor {
   Executor() = default;
   Status take_arena(Bytes bytes);
   void forget_least_used_sizes();
-  void check_sized_results(const ComputeInstruction& call,
-                           const std::vector<at::Tensor>& results) const;
+  void check_first_results(const ComputeInstruction& call, const std::vector<at::Tensor>& results);
   void make_parts(const std::vector<std::size_t>& cuts);
   std::size_t completed_at(std::size_t result) const;
   void cut_quanta_of(Part& part) const;
@@ -272,6 +274,8 @@ class Executor {
   std::vector<GeneratorState> generators_;
   std::int32_t first_drawn_ = -1;  // of these: the state at the step's first draw
   std::optional<Shortage> shortage_;
+  bool misrecorded_ = false;
+  bool failed_ = false;  // the part that ran last: its error is the one that counts
   IdVector<StorageId, at::Tensor> external_;  // memory of results, as bytes
   IdVector<StorageId, bool> given_;           // to the caller
   std::vector<Deviation> deviations_;

@@ -52,11 +52,11 @@ void Executor::run_compute(ComputeInstruction& call, PlacementScope& placement) 
       host_time_.call_seconds += now_seconds() - begin;
       ++host_time_.calls;
     }
-    const bool unchecked = sizes_in_use_ != kPlannedSizes && !sizes_checked_;
+    const bool unchecked = !sizes_checked_;
     const bool in_place = results_in_place(call);
     if (options_.debug || unchecked || !in_place || !call.host_results.empty()) {
       const std::vector<at::Tensor> results = take_results(stack_);
-      if (unchecked) check_sized_results(call, results);
+      if (unchecked) check_first_results(call, results);
       if (!in_place) {
         placement.finish();
         move_results(call, results);
@@ -96,7 +96,11 @@ void Executor::take_host_results(const ComputeInstruction& call,
                                  const std::vector<at::Tensor>& results) {
   for (const ComputeInstruction::HostResult& host : call.host_results) {
     const c10::Storage& from = results[host.result].storage();
-    std::memcpy(list_.bound[host.storage].mutable_data(), from.data(), from.nbytes());
+    c10::Storage& to = list_.bound[host.storage];
+    TORCH_CHECK(from.nbytes() <= to.nbytes(), describe(recording_->program, call.node), ": result ",
+                host.result, " has ", from.nbytes(), " bytes on the host, recorded as ",
+                to.nbytes());
+    std::memcpy(to.mutable_data(), from.data(), from.nbytes());
   }
 }
 
