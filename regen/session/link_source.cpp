@@ -2,64 +2,13 @@
 
 #include <utility>
 
-#include "regen/base/json.h"
-#include "regen/base/text.h"
+#include "regen/session/link_file.h"
 
 namespace regen::session {
 namespace {
 
-using Links = std::map<std::string, Link>;
-
 constexpr CacheKind kLinks{"link", "links.", std::size_t{1} << 20, 1, std::size_t{1} << 20};
 constexpr const char* kFile = "links.json";
-// Bytes per second of any link; others lead to times that are no times.
-constexpr double kLeastRate = 1;
-constexpr double kMostRate = 1e18;
-
-std::optional<Link> read_link(const Json& value) {
-  if (!value.is_array() || value.size() != 3) return std::nullopt;
-  double rate[3];
-  for (std::size_t i = 0; i < 3; ++i) {
-    if (!value[i].is_number_float()) return std::nullopt;
-    rate[i] = value[i].get<double>();
-    if (!(rate[i] >= kLeastRate && rate[i] <= kMostRate)) return std::nullopt;
-  }
-  return Link{rate[0], rate[1], rate[2]};
-}
-
-std::string write_links(const Links& links) {
-  Json document = Json::object();
-  for (const auto& [name, link] : links) {
-    document[name] = Json::array({link.to_host, link.to_device, link.both});
-  }
-  return document.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-}  // namespace
-
-Links read_links(std::string_view text, const std::function<void(std::string_view)>& on_problem) {
-  Links links;
-  const auto document = parse_json(text, kFile);
-  if (!document.ok()) {
-    on_problem(document.error().message);
-    return links;
-  }
-  if (!document->is_object()) {
-    on_problem(std::string(kFile) + ": " + excerpt(*document) + " found, expected an object");
-    return links;
-  }
-  for (const auto& [name, value] : document->items()) {
-    if (const auto link = read_link(value)) {
-      links.emplace(name, *link);
-    } else {
-      on_problem(std::string(kFile) + ": " + in_quotes(name) + " has no three rates");
-    }
-  }
-  return links;
-}
-
-namespace {
-
 // Of this process, by device.
 struct Known {
   std::mutex mutex;
@@ -109,7 +58,7 @@ std::optional<Link> LinkSource::remembered() {
   const auto text = cache_->read(kLinks, kFile);
   if (!text) return std::nullopt;
   const Links links =
-      read_links(*text, [&](std::string_view problem) { cache_->distrust(problem); });
+      read_links(*text, kFile, [&](std::string_view problem) { cache_->distrust(problem); });
   const auto found = links.find(device_->name());
   return found == links.end() ? std::nullopt : std::optional(found->second);
 }
@@ -120,7 +69,7 @@ Link LinkSource::remember(const Link& measured) {
   if (!cache_->keeps()) return counts;
   cache_->update(kLinks, kFile, [&](const std::optional<std::string>& now) {
     const auto distrust = [&](std::string_view problem) { cache_->distrust(problem); };
-    Links links = now ? read_links(*now, distrust) : Links();
+    Links links = now ? read_links(*now, kFile, distrust) : Links();
     const auto [entry, is_new] = links.emplace(device_->name(), measured);
     counts = entry->second;
     std::string text = write_links(links);

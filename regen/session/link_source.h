@@ -3,12 +3,10 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "regen/base/cache_folder.h"
 #include "regen/cost/device.h"
@@ -31,10 +29,6 @@ struct LinkSourceOptions {
   // In place of `folder`: one that others use too, for one warning of all.
   std::shared_ptr<CacheFolder> cache = nullptr;
 };
-
-// What a file of links says: bytes per second by the name of the device.
-std::map<std::string, Link> read_links(std::string_view text,
-                                       const std::function<void(std::string_view)>& on_problem);
 
 // Any thread may ask.
 class LinkSource {

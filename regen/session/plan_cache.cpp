@@ -76,7 +76,7 @@ std::optional<PlannedStep> PlanCache::load(const PlanKey& key, const RecordedSte
 void PlanCache::save(const PlanKey& key, const PlannedStep& planned) const {
   if (!folder_->keeps()) return;
   folder_->update(kPlans, name_of(key), [&](const std::optional<std::string>&) {
-    return std::optional(write_stored_plan(planned, key.text()));
+    return std::optional(write_stored_plan(planned.report(), planned.plan(), key.text()));
   });
 }
 

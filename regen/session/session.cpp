@@ -295,7 +295,7 @@ Status Session::take_plan(Plan plan) {
 }
 
 std::string Session::stored_plan() const {
-  return write_stored_plan(planned(), planned_for_);
+  return write_stored_plan(planned().report(), planned().plan(), planned_for_);
 }
 
 Status Session::take_stored_plan(std::string_view text) {

@@ -1,0 +1,112 @@
+"""A cache makes a start faster and does nothing else: damaged, full or strange, it is one warning, and the numbers stay."""
+
+import json
+import os
+import warnings
+
+import pytest
+import torch
+
+import regen
+from examples.models import build
+
+
+def losses(cache, name="mlp"):
+    """Two steps of a small training: the bits of the losses and parameters, and what was warned of."""
+    torch.manual_seed(0)
+    model, args, loss_fn = build(name, tiny=True)
+    model.train()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        step = regen.step(model, loss_fn, torch.optim.SGD(model.parameters(), lr=0.1), args, 1.0, cache=cache, work_limit=500)
+        values = [step(*args) for _ in range(2)]
+    bits = [tensor.detach().clone() for tensor in [*values, *model.state_dict().values()]]
+    return bits, [str(w.message) for w in caught if str(w.message).startswith("regen: cache")]
+
+
+def same(a, b):
+    return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def files(folder, kind):
+    return [path for path in folder.iterdir() if path.name.startswith(kind)]
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return losses(False)[0]
+
+
+def damage(record):
+    """Every lie that the form of a record allows, each in a record of its own."""
+    first = record["results"][0] if record["results"] else None
+    if first and len(first["sizes"]) == 2:
+        yield "strides", lambda r: r["results"][0].update(strides=list(reversed(first["strides"])))
+        yield "sizes", lambda r: r["results"][0].update(sizes=list(reversed(first["sizes"])))
+    if first and first["source"] == 1:
+        yield "view", lambda r: r["results"][0].update(source=2, index=0)
+        yield "dtype", lambda r: r["results"][0].update(dtype="int32")
+        yield "index", lambda r: r["results"][0].update(index=10**9)
+        yield "offset", lambda r: r["results"][0].update(offset=1)
+        yield "overwritable", lambda r: r.update(overwritable=[0])
+        yield "shorter", lambda r: r.update(shorter_seconds=1e-9)
+        yield "deaths", lambda r: r.update(allocations=[[b, birth, birth + 1] for b, birth, _ in r["allocations"]])
+
+
+def test_an_edited_profile_changes_no_number(tmp_path, plain):
+    assert same(losses(tmp_path)[0], plain)
+    [path] = files(tmp_path, "profile-")
+    good = json.loads(path.read_text())
+    kinds = {}
+    for key, record in good["calls"].items():
+        for name, change in damage(record):
+            kinds.setdefault((name, key.split("(")[0]), (key, change))
+    assert len(kinds) > 20
+    for (name, _), (key, change) in kinds.items():
+        edited = json.loads(json.dumps(good))
+        change(edited["calls"][key])
+        path.write_text(json.dumps(edited))
+        for plan in files(tmp_path, "plan-"):
+            plan.unlink()
+        assert same(losses(tmp_path)[0], plain), (name, key)
+
+
+def test_a_profile_of_lies_is_one_warning_and_replaced(tmp_path, plain):
+    losses(tmp_path)
+    [path] = files(tmp_path, "profile-")
+    edited = json.loads(path.read_text())
+    for record in edited["calls"].values():
+        for result in record["results"]:
+            result["index"] = 10**9
+    path.write_text(json.dumps(edited))
+    bits, said = losses(tmp_path)
+    assert same(bits, plain) and len(said) == 1
+    assert losses(tmp_path)[1] == []
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "\0" * 100], ids=["empty", "truncated", "list", "zeros"])
+def test_a_damaged_cache_is_one_warning(content, tmp_path, plain):
+    losses(tmp_path)
+    for path in tmp_path.iterdir():
+        path.write_text(content)
+    bits, said = losses(tmp_path)
+    assert same(bits, plain) and len(said) == 1, said
+    assert losses(tmp_path)[1] == []
+
+
+def test_a_cache_that_is_no_folder_is_one_warning(tmp_path, plain):
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "below", "/proc/regen"):
+        bits, said = losses(folder)
+        assert same(bits, plain) and len(said) == 1, said
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a folder away")
+def test_a_strangers_cache_is_not_used(tmp_path, plain):
+    folder = tmp_path / "cache"
+    losses(folder)
+    os.chown(folder, 65534, 65534)
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    bits, said = losses(folder)
+    assert same(bits, plain) and len(said) == 1 and "belongs to user 65534" in said[0]
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
