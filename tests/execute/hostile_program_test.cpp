@@ -1,7 +1,10 @@
 // Programs and profiles of strangers: nothing that they say leads outside the memory of the step, or
 // to an operator that does more than compute.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/library.h>
 
 #include <filesystem>
 #include <functional>
