@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <utility>
 
 #include "regen/execute/placement/uninitialized_memory.h"
 #include "regen/execute/program/call_arguments.h"
@@ -81,6 +83,7 @@ class Recorder {
     try {
       const CallMeasurement measurement(recording_.program, device_, options_);
       REGEN_ASSIGN(CallRecord call, measurement.of(id, arguments, caps_for(arguments)));
+      settle_doubts(call);
       cache.insert(key, call);
       note_caps(arguments, call);
       return call;
@@ -102,8 +105,19 @@ class Recorder {
       return known;
     }
     cache.reject(key);
-    if (options_.on_distrust) options_.on_distrust(status.error());
+    doubted_.emplace(Doubted{*known, status.error()});
     return nullptr;
+  }
+
+  // A record that could not be checked, and turns out to be as measured now, was no lie.
+  void settle_doubts(const CallRecord& measured) {
+    const auto doubted = std::exchange(doubted_, std::nullopt);
+    if (!doubted || !options_.on_distrust) return;
+    const CallRecord& record = doubted->record;
+    const bool same = record.results == measured.results &&
+                      record.allocations == measured.allocations &&
+                      record.overwritable == measured.overwritable;
+    if (!same) options_.on_distrust(doubted->why);
   }
 
   // Whether a measurement from earlier says all that is asked for.
@@ -292,6 +306,11 @@ class Recorder {
   const RecordOptions& options_;
   Recording recording_;
   RecordCache own_cache_;
+  struct Doubted {
+    CallRecord record;
+    Error why;
+  };
+  std::optional<Doubted> doubted_;  // a file's record of the call that is measured next
   std::map<std::string, std::vector<Bytes>> caps_;  // by problem
   std::map<std::pair<std::string, std::vector<Bytes>>, ChoiceGroupId> groups_;
 };
