@@ -362,7 +362,15 @@ Result<Recording> record_with_cache(const Program& program, ExecutionDevice& dev
   options.on_distrust = [&](const Error& error) { folder.distrust(error.message); };
   // Again with what another wrote meanwhile, which takes no measurements: this one's are there too.
   while (true) {
-    REGEN_ASSIGN(Recording recording, record(program, device, options));
+    auto made = record(program, device, options);
+    // What the file says of one call may be what another cannot be made with.
+    if (!made.ok() && !options.anew && cache.has_foreign()) {
+      options.on_distrust(bad_input(name + ": with what it says, " + made.error().message));
+      options.anew = true;
+      cache = RecordCache();
+      continue;
+    }
+    REGEN_ASSIGN(Recording recording, std::move(made));
     if (!cache.changed()) return recording;
     if (options.anew) cache.reject_all();
     const bool others = cache.save(folder, kind, name, device.name());

@@ -81,6 +81,8 @@ class RecordCache {
   // As measured here. What comes from a file may describe another call (record_check.h).
   void insert(const std::string& key, CallRecord record);
   bool measured_here(const std::string& key) const { return own_.contains(key); }
+  // Some were not measured here.
+  bool has_foreign() const { return own_.size() < records_.size(); }
   // What this process uses stays when the file must become smaller.
   void note_used(const std::string& key) { used_.insert(key); }
   std::size_t size() const { return records_.size(); }
