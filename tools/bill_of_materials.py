@@ -12,7 +12,7 @@ PAGE = ROOT / "docs" / "reference" / "third-party.md"
 
 HEAD = """# Third-party pieces
 
-*For whoever must know what is in a build.* `tools/bill_of_materials.py` writes this page; a test compares it with what
+*For packagers and auditors: what is in a build.* `tools/bill_of_materials.py` writes this page; a test compares it with what
 `tools/setup.sh` downloads. [Trust](../explanation/trust.md#what-set-up-downloads) says what is checked.
 
 ## In the programs and the Python module
