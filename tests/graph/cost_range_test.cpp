@@ -22,9 +22,10 @@ TEST(CostRange, HoldsWhateverMachinesTake) {
 }
 
 TEST(CostRange, NamesWhatTakesASumTooFar) {
-  for (const std::vector<double>& costs :
-       {std::vector<double>{1, 1e308, 1e308}, {kMostCost / 2, kMostCost / 2, kMostCost / 2},
-        {1, kLeastCost / 2}, {5e-324}}) {
+  for (const std::vector<double>& costs : {std::vector<double>{1, 1e308, 1e308},
+                                           {kMostCost / 2, kMostCost / 2, kMostCost / 2},
+                                           {1, kLeastCost / 2},
+                                           {5e-324}}) {
     const Status status = check_cost_range(of_costs(costs));
     ASSERT_FALSE(status.ok());
     EXPECT_THAT(status.error().message, ::testing::HasSubstr("op 'op': cost "));

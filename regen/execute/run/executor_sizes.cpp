@@ -66,31 +66,4 @@ void Executor::use_sizes(std::uint64_t number) {
   scalars_.clear();
 }
 
-// In the first step of these sizes, or of measurements that come from a file: every result looks as
-// the recording says.
-void Executor::check_first_results(const ComputeInstruction& call,
-                                   const std::vector<at::Tensor>& results) {
-  const Program& program = recording_->program;
-  const Node& node = program.nodes[call.node];
-  const std::size_t expected = call.shortened ? 1 : node.outputs.size();
-  for (std::size_t r = 0; r < expected; ++r) {
-    if (!node.outputs[r].valid()) continue;
-    const ValueSpec& value = program.values[node.outputs[r]];
-    const bool there = r < results.size() && results[r].defined();
-    const at::Tensor made = there ? results[r] : at::Tensor();
-    if (there && made.sizes() == c10::IntArrayRef(value.sizes) &&
-        made.strides() == c10::IntArrayRef(value.strides) && made.scalar_type() == value.dtype &&
-        made.storage_offset() == value.offset) {
-      continue;
-    }
-    misrecorded_ = sizes_in_use_ == kPlannedSizes;
-    const c10::IntArrayRef none;
-    TORCH_CHECK(false, "regen: ", describe(program, call.node), ": result ", r, " of shape ",
-                there ? made.sizes() : none, " and strides ", there ? made.strides() : none,
-                ", expected ", c10::IntArrayRef(value.sizes), " and ",
-                c10::IntArrayRef(value.strides), " as its ",
-                misrecorded_ ? "measurement" : "capture", " says");
-  }
-}
-
 }  // namespace regen::execute

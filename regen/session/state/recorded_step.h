@@ -22,7 +22,7 @@ class PlannedStep;
 
 struct RecordingOptions {
   std::optional<int> repeats;     // timed runs of each operator; absent: what suits the device
-  std::string measurements = "";  // a file that processes share; empty: none
+  std::string measurements = {};  // a file that processes share; empty: none
   // The folder of caches that the file is in; null: a file that a user has named.
   std::shared_ptr<CacheFolder> cache = nullptr;
   bool anew = false;  // the file is wrong: everything is measured, and written there
