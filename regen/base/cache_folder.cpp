@@ -194,6 +194,10 @@ std::optional<std::string> CacheFolder::read(const CacheKind& kind, const std::s
   return folder ? read_in(folder, kind, name) : std::nullopt;
 }
 
+void CacheFolder::remove(const std::string& name) {
+  if (const OpenFile folder = open(false)) ::unlinkat(folder.get(), name.c_str(), 0);
+}
+
 void CacheFolder::write_in(const OpenFile& folder, const CacheKind& kind, const std::string& name,
                            std::string_view content) {
   if (content.size() > kind.most_bytes) {

@@ -45,6 +45,8 @@ class CacheFolder {
   using Change = std::function<std::optional<std::string>(const std::optional<std::string>& now)>;
   void update(const CacheKind& kind, const std::string& name, const Change& change);
 
+  void remove(const std::string& name);
+
   // A file does not hold what it should; `problem` names it.
   void distrust(std::string_view problem);
   // One line, once: the first thing that was found wrong.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
+#include <filesystem>
 #include <numeric>
 #include <utility>
 
@@ -362,6 +363,13 @@ Result<bool> Session::measure_again() {
   REGEN_ASSIGN(RecordedStep measured, recorded_.captured().record(options));
   REGEN_TRY(plan_for(std::move(measured)));
   return true;
+}
+
+void Session::forget_lies() {
+  if (!compiled_ || !compiled_->executor().believed_a_lie()) return;
+  const std::string name = std::filesystem::path(recording_.measurements).filename().string();
+  if (recording_.cache) recording_.cache->remove(name);
+  folder_->distrust(name + ": the step does something else than it says");
 }
 
 // Should there be no plan for it, the next step tries again with what there was.

@@ -120,6 +120,8 @@ class Session {
   // on. It does something else than a file of measurements says: all is measured again. The plan is
   // made again and waits to be compiled. False: the part failed for another reason.
   Result<bool> foresee_more();
+  // After any part failed: a file of measurements that led to it does not lead the next start there.
+  void forget_lies();
   // Gives the arena back.
   void release();
   // Runs ask the gate before each quantum of work; null: never. Not while one is under way.

@@ -110,3 +110,37 @@ def test_a_strangers_cache_is_not_used(tmp_path, plain):
     bits, said = losses(folder)
     assert same(bits, plain) and len(said) == 1 and "belongs to user 65534" in said[0]
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_lie_about_the_backward_pass_does_not_outlive_its_step(tmp_path):
+    """There the forward pass is done already: the step fails, with nothing changed, and the next start is right."""
+    def passes():
+        torch.manual_seed(0)
+        model, args, loss_fn = build("mlp", tiny=True)
+        wrapped = regen.wrap(model.train(), args[:-1], 1.0, reserve=0, cache=tmp_path, work_limit=500)
+        loss_fn(wrapped(*args[:-1]), args[-1]).backward()
+        return [p.grad.clone() for p in model.parameters()]
+
+    expected = passes()
+    [path] = files(tmp_path, "profile-")
+    good = json.loads(path.read_text())
+    lied = 0
+    for key, record in good["calls"].items():
+        if not key.startswith("aten::threshold_backward"):
+            continue
+        for name, change in damage(record):
+            if name != "strides":
+                continue
+            edited = json.loads(json.dumps(good))
+            change(edited["calls"][key])
+            path.write_text(json.dumps(edited))
+            for plan in files(tmp_path, "plan-"):
+                plan.unlink()
+            lied += 1
+            try:
+                assert same(passes(), expected)
+            except regen.Error as error:
+                assert "measurement" in str(error) or "laid out" in str(error)
+            assert same(passes(), expected)
+            path.write_text(json.dumps(good))
+    assert lied > 0

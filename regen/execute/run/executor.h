@@ -132,6 +132,8 @@ class Executor {
   // After the first part of a step failed: an operator did not do what a file of measurements says,
   // and nothing has changed that matters to the caller.
   bool misrecorded() const { return misrecorded_; }
+  // The same of any part, where something may have changed.
+  bool believed_a_lie() const { return believed_a_lie_; }
   // From the next part on, in place of ExecutorOptions::beside.
   void set_beside(Bytes bytes) { options_.beside = bytes; }
   // Lets go of what was bound and of results that were not taken.
@@ -277,6 +279,7 @@ class Executor {
   std::int32_t first_drawn_ = -1;  // of these: the state at the step's first draw
   std::optional<Shortage> shortage_;
   bool misrecorded_ = false;
+  bool believed_a_lie_ = false;
   bool failed_ = false;  // the part that ran last: its error is the one that counts
   IdVector<StorageId, at::Tensor> external_;  // memory of results, as bytes
   IdVector<StorageId, bool> given_;           // to the caller

@@ -190,6 +190,7 @@ void Executor::check_layouts(const ComputeInstruction& call,
       continue;
     }
     misrecorded_ = recording_->remembered && sizes_in_use_ == kPlannedSizes;
+    believed_a_lie_ |= misrecorded_;
     const c10::IntArrayRef none;
     TORCH_CHECK(false, "regen: ", describe(program, call.node), ": result ", r, " of shape ",
                 there ? made.sizes() : none, " and strides ", there ? made.strides() : none,
