@@ -226,7 +226,8 @@ TEST_P(ProfilesThatLie, ChangeNoBit) {
   options.on_distrust = [&](const Error&) { ++distrusted; };
   const auto recording = record_with_file(step.program(), *step.device(), options, path);
   ASSERT_TRUE(recording.ok()) << recording.error().message;
-  EXPECT_TRUE(recording->remembered);
+  // Where the step cannot even be recorded with what the file says, none of it is used.
+  EXPECT_TRUE(recording->remembered || distrusted > 0);
   const auto shared = std::make_shared<const Recording>(*recording);
   const auto graph = std::make_shared<const StepGraph>(
       *make_step_graph(*shared, {.alignment = step.device()->alignment()}));

@@ -116,7 +116,8 @@ class Recorder {
     const CallRecord& record = doubted->record;
     const bool same = record.results == measured.results &&
                       record.allocations == measured.allocations &&
-                      record.overwritable == measured.overwritable;
+                      record.overwritable == measured.overwritable &&
+                      record.shorter_seconds.has_value() == measured.shorter_seconds.has_value();
     if (!same) options_.on_distrust(doubted->why);
   }
 
