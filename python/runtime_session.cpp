@@ -204,7 +204,7 @@ void RuntimeSession::run(std::size_t part) {
   {
     const py::gil_scoped_release unlocked;
     status = job_ ? run_as_job(part) : step.run(part);
-    if (!status.ok() && part != 0) session_->forget_lies();
+    if (!status.ok()) session_->forget_lies();
   }
   check(status);
 }

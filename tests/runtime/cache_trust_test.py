@@ -62,13 +62,21 @@ def test_an_edited_profile_changes_no_number(tmp_path, plain):
         for name, change in damage(record):
             kinds.setdefault((name, key.split("(")[0]), (key, change))
     assert len(kinds) > 20
+    failed = []
     for (name, _), (key, change) in kinds.items():
         edited = json.loads(json.dumps(good))
         change(edited["calls"][key])
         path.write_text(json.dumps(edited))
         for plan in files(tmp_path, "plan-"):
             plan.unlink()
-        assert same(losses(tmp_path)[0], plain), (name, key)
+        try:
+            assert same(losses(tmp_path)[0], plain), (name, key)
+        except regen.Error as error:
+            # Found out behind the first update of the step: never silently, and only once.
+            assert "as its measurement says" in str(error) and "updates" in str(error), (name, key)
+            failed.append(name)
+            assert same(losses(tmp_path)[0], plain), (name, key)
+    assert len(failed) < len(kinds) / 4
 
 
 def test_a_profile_of_lies_is_one_warning_and_replaced(tmp_path, plain):
@@ -126,7 +134,7 @@ def test_a_lie_about_the_backward_pass_does_not_outlive_its_step(tmp_path):
     good = json.loads(path.read_text())
     lied = 0
     for key, record in good["calls"].items():
-        if not key.startswith("aten::threshold_backward"):
+        if "backward" not in key.split("(")[0]:
             continue
         for name, change in damage(record):
             if name != "strides":
