@@ -2,9 +2,11 @@
 #pragma once
 
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "regen/base/result.h"
+#include "regen/base/utf8.h"
 
 namespace regen {
 
@@ -16,9 +18,11 @@ struct RegenError : std::runtime_error {
 };
 
 [[noreturn]] inline void raise(const Error& error) {
+  // A name of a file, or a cut through one, may be no text that Python accepts.
+  const std::string message = as_utf8(error.message);
   const bool budget = error.code == ErrorCode::kInfeasible || error.code == ErrorCode::kLimit;
-  if (budget) throw BudgetError(error.message);
-  throw RegenError(error.message);
+  if (budget) throw BudgetError(message);
+  throw RegenError(message);
 }
 
 template <typename T>

@@ -117,7 +117,8 @@ session::CompiledStep& RuntimeSession::running() {
 
 void RuntimeSession::warn() {
   for (const std::string& warning : session_->take_warnings()) {
-    py::module_::import("warnings").attr("warn")("regen: " + warning, py::arg("stacklevel") = 2);
+    py::module_::import("warnings")
+        .attr("warn")("regen: " + as_utf8(warning), py::arg("stacklevel") = 2);
   }
 }
 
@@ -203,6 +204,7 @@ void RuntimeSession::run(std::size_t part) {
   {
     const py::gil_scoped_release unlocked;
     status = job_ ? run_as_job(part) : step.run(part);
+    if (!status.ok()) session_->forget_lies();
   }
   check(status);
 }

@@ -13,6 +13,7 @@ python_packages=(matplotlib==3.11.2 plotly==7.1.0 pytest==9.2.0 pytest-xdist==3.
 stamp=.venv/.regen-setup
 wanted=$(printf '%s\n' "${packages[@]}" "${python_packages[@]}")
 highs_version=1.15.1
+highs_sha256=20ed2fbf1cb64bf3044ee6632364b7e2653d93e6901e2b19fd3d5df10702e8c5
 highs_stamp=third_party/highs/.regen-$highs_version
 only_highs() { [ "$task" = highs ]; }
 task=${1:-all}
@@ -30,6 +31,24 @@ have() {
     python3-venv) python3 -c 'import venv, ensurepip' 2>/dev/null ;;
     *) dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'install ok installed' ;;
   esac
+}
+
+# tools/python.lock has the version of each package that the ones above need, and the hash of its file on one platform;
+# pip refuses files with other hashes. torch has a build for each kind of device and therefore no hash.
+install_python_packages() {
+  local pip=(.venv/bin/python -m pip install --quiet --disable-pip-version-check)
+  local torch_free
+  torch_free=$(mktemp)
+  trap 'rm -f "$torch_free"' RETURN
+  if [ "$(.venv/bin/python -c 'import platform, sys; print(sys.version_info[:2] == (3, 11), sys.platform, platform.machine())')" = "True linux x86_64" ]; then
+    grep -v '^torch==' tools/python.lock > "$torch_free"
+    "${pip[@]}" --require-hashes --no-deps -r "$torch_free"
+  else
+    echo "set-up: tools/python.lock has no hashes for this platform; its versions are installed"
+    sed -n 's/^\([a-z][^ ]*\).*/\1/p' tools/python.lock | grep -v '^torch==' > "$torch_free"
+    "${pip[@]}" --no-deps -r "$torch_free"
+  fi
+  "${pip[@]}" "${python_packages[@]}"
 }
 
 install_packages() {
@@ -51,7 +70,7 @@ install_packages() {
     python3 -m venv .venv
   fi
   echo "set-up: installing ${python_packages[*]}"
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check "${python_packages[@]}"
+  install_python_packages
 
   # `import regen` in any script that .venv runs means the package of this tree, also in its root, where the folder
   # regen/ would be taken for a package. The path is relative to the folder of packages.
@@ -69,6 +88,8 @@ build_highs() {
   # -I: from inside a build by pip, the packages of the environment itself.
   "$python" -I -m pip download --quiet --disable-pip-version-check --no-deps --no-binary highspy \
     --dest third_party/highs-work "highspy==$highs_version"
+  echo "$highs_sha256  third_party/highs-work/highspy-$highs_version.tar.gz" | sha256sum --check --quiet ||
+    { echo "set-up: the archive of HiGHS is not the one expected, sha256 $highs_sha256" >&2; exit 1; }
   tar xzf "third_party/highs-work/highspy-$highs_version.tar.gz" -C third_party/highs-work/source --strip-components=1
   mkdir -p third_party/highs-work/source/app
   touch third_party/highs-work/source/app/CMakeLists.txt

@@ -9,6 +9,7 @@
 #include "regen/base/file.h"
 #include "regen/base/text.h"
 #include "regen/cost/cost_model.h"
+#include "regen/graph/cost_range.h"
 #include "regen/plan/plan_json.h"
 #include "regen/plan/validate.h"
 #include "regen/published/checkmate/stage_matrices.h"
@@ -159,6 +160,7 @@ Result<LoadedGraph> load_graph(const GraphArgument& argument) {
     REGEN_ASSIGN(const std::unique_ptr<CostModel> model, make_cost_model(cost, loaded.device));
     REGEN_ASSIGN(loaded.graph, apply_costs(loaded.graph, *model));
   }
+  if (argument.adds_costs) REGEN_TRY(check_cost_range(loaded.graph));
   if (loaded.device) {
     loaded.link = link_in_unit(*loaded.device, loaded.graph.cost_unit());
   } else if (cost == "graph") {

@@ -66,6 +66,8 @@ struct GraphArgument {
   std::optional<Optimizer> optimizer;
   std::optional<std::string> cost;
   std::optional<std::string> device;
+  // Costs are to be added up, which only those of a sane size can be (regen/graph/cost_range.h).
+  bool adds_costs = true;
 };
 
 struct LoadedGraph {

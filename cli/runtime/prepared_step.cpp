@@ -5,6 +5,7 @@
 #include "cli/options/options.h"
 #include "cli/output/output.h"
 #include "regen/execute/device/memory_meter.h"
+#include "regen/execute/program/permitted_operators.h"
 
 namespace regen::cli {
 namespace {
@@ -20,6 +21,7 @@ at::Tensor sample_of(const execute::ProgramData& data, const execute::Program& p
 
 Result<session::CapturedStep> load_captured(const ProgramArgument& argument) {
   REGEN_ASSIGN(execute::Program program, execute::load_program(argument.folder));
+  REGEN_TRY(execute::PermittedOperators(argument.allowed).check(program));
   auto device = execute::open_device(argument.device.empty() ? program.device : argument.device);
   if (!device.ok()) return Error{device.error().code, "--device: " + device.error().message};
   return session::CapturedStep(std::move(program), std::move(*device));
@@ -30,6 +32,7 @@ session::RecordingOptions recording_options(const ProgramArgument& argument,
   session::RecordingOptions made;
   made.repeats = static_cast<int>(argument.repeats);
   made.measurements = argument.cache;
+  made.warn = [](const std::string& line) { warn(line); };
   made.algorithms = argument.algorithms;
   made.caller_bytes = argument.reserve;
   made.names_link = options.measures_link;
@@ -81,6 +84,11 @@ void add_program(CLI::App& verb, ProgramArgument& argument) {
       verb, "--algorithms", argument.algorithms, execute::parse_algorithms, "default|any",
       "Which algorithms ops may take: those of plain PyTorch (default), or any that give the "
       "same results up to rounding");
+  verb.add_option("--allow-op", argument.allowed,
+                  "An operator that the step may call beside those that compute tensors and "
+                  "optimizers' updates, as namespace::operator; for each one again")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
   add_parsed(verb, "--reserve", argument.reserve, parse_bytes, "BYTES",
              "What a caller holds beside the step, as reserve= in Python (default 0)");
 }

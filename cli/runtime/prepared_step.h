@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "regen/execute/program/program_data.h"
 #include "regen/session/state/recorded_step.h"
@@ -14,7 +15,8 @@ struct ProgramArgument {
   std::string folder;
   std::string device;  // empty: the one that the program was captured on
   std::int64_t repeats = 5;
-  std::string cache;  // of measurements; empty: none
+  std::string cache;                 // of measurements; empty: none
+  std::vector<std::string> allowed;  // operators beside those that are always permitted
   execute::Algorithms algorithms = execute::Algorithms::kDefault;
   Bytes reserve = 0;  // what a caller holds beside the step; part of the graph
 };

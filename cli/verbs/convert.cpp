@@ -36,6 +36,7 @@ void add_convert(CLI::App& app, Action& action) {
                             "  regen convert zoo:resnet50@8 -o resnet50.json\n"
                             "  regen convert graph.txt -o graph.dot");
   auto arguments = std::make_shared<ConvertArguments>();
+  arguments->graph.adds_costs = false;
   add_graph(verb, arguments->graph);
   add_output(verb, arguments->output, "Write the graph here; - is standard output");
   verb.get_option("--output")->required();

@@ -50,6 +50,7 @@ void add_validate(CLI::App& app, Action& action) {
   CLI::App& verb = add_verb(app, "validate", "Check that a plan is allowed and keeps its budget",
                             "  regen validate zoo:vgg19@64 plan.json --budget 6GiB");
   auto arguments = std::make_shared<ValidateArguments>();
+  arguments->graph.adds_costs = false;
   add_graph(verb, arguments->graph);
   verb.add_option("PLAN", arguments->plan, "A plan file, or a folder of matrices")
       ->required()

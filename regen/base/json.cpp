@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "regen/base/text.h"
+#include "regen/base/utf8.h"
 
 namespace regen {
 namespace {
@@ -221,7 +222,7 @@ std::string excerpt(const Json& value) {
   if (value.is_array()) return "an array";
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
   constexpr std::size_t kShown = 60;
-  return text.size() <= kShown ? text : text.substr(0, kShown) + "...";
+  return text.size() <= kShown ? text : std::string(first_bytes(text, kShown)) + "...";
 }
 
 }  // namespace regen

@@ -1,5 +1,7 @@
 #include "regen/base/text.h"
 
+#include "regen/base/utf8.h"
+
 namespace regen {
 
 bool is_utf8(std::string_view text) {
@@ -25,7 +27,7 @@ bool is_utf8(std::string_view text) {
 
 std::string on_one_line(std::string_view text, std::size_t limit) {
   std::string shown;
-  for (char c : text.substr(0, limit)) {
+  for (char c : first_bytes(text, limit)) {
     const bool control = static_cast<unsigned char>(c) < ' ' || c == 127;
     shown += control ? '?' : c;
   }

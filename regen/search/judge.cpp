@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "regen/graph/cost_range.h"
 #include "regen/plan/explain.h"
 #include "regen/plan/validate.h"
 #include "regen/search/comparison.h"
@@ -23,6 +24,17 @@ Result<Proposal> proposal_of(const Planner& planner, const Problem& problem, Eff
 Problem without_useless_link(Problem problem) {
   if (problem.host_budget && *problem.host_budget == 0) problem.link = {};
   return problem;
+}
+
+// Times of copies are added up like costs.
+Status check_link_range(const Link& link) {
+  for (const double rate : {link.to_host, link.to_device, link.both}) {
+    if (!(rate > 0)) continue;
+    if (rate >= kLeastCost && rate <= kMostCost) continue;
+    return bad_input("link of " + format_exact(rate) + " bytes per unit of cost, expected from " +
+                     format_exact(kLeastCost) + " to " + format_exact(kMostCost));
+  }
+  return {};
 }
 
 // Which limit the plan breaks, for people.
@@ -50,6 +62,8 @@ bool within_limits(const Problem& problem, const Simulation& simulation) {
 Result<Outcome> solve(const Planner& planner, const Problem& asked, const Limits& limits) {
   const Problem problem = without_useless_link(asked);
   const Graph& graph = *problem.graph;
+  REGEN_TRY(check_cost_range(graph));
+  REGEN_TRY(check_link_range(problem.link));
   Outcome outcome{.planner = std::string(planner.name), .base_cost = graph.base_cost()};
   outcome.lower_bound = least_cost(graph);
   if (problem.budget && structural_bound(graph).bytes > *problem.budget) {

@@ -1,61 +1,14 @@
 #include "regen/session/link_source.h"
 
-#include <cmath>
-#include <map>
 #include <utility>
 
-#include "regen/base/file.h"
-#include "regen/base/folder_lock.h"
-#include "regen/base/json.h"
+#include "regen/session/link_file.h"
 
 namespace regen::session {
 namespace {
 
-using Links = std::map<std::string, Link>;
-
-std::optional<Link> read_link(const Json& value) {
-  if (!value.is_array() || value.size() != 3) return std::nullopt;
-  double rate[3];
-  for (std::size_t i = 0; i < 3; ++i) {
-    if (!value[i].is_number_float()) return std::nullopt;
-    rate[i] = value[i].get<double>();
-    if (!std::isfinite(rate[i]) || rate[i] <= 0) return std::nullopt;
-  }
-  return Link{rate[0], rate[1], rate[2]};
-}
-
-// A file that cannot be read is as good as none: it is written again.
-Links read_links(const std::string& path) {
-  Links links;
-  const auto text = read_file(path);
-  if (!text.ok()) return links;
-  const auto document = parse_json(*text, path);
-  if (!document.ok() || !document->is_object()) return links;
-  for (const auto& [name, value] : document->items()) {
-    if (const auto link = read_link(value)) links.emplace(name, *link);
-  }
-  return links;
-}
-
-std::string write_links(const Links& links) {
-  Json document = Json::object();
-  for (const auto& [name, link] : links) {
-    document[name] = Json::array({link.to_host, link.to_device, link.both});
-  }
-  return document.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-// What counts from now on: an entry of the file goes before the one measured here.
-Link store(const std::string& folder, const std::string& path, const std::string& name,
-           const Link& measured) {
-  const FolderLock lock(folder);
-  Links links = read_links(path);
-  const auto [entry, is_new] = links.emplace(name, measured);
-  // Without the file the next process measures again: no reason to stop this one.
-  if (is_new) static_cast<void>(write_file(path, write_links(links)));
-  return entry->second;
-}
-
+constexpr CacheKind kLinks{"link", "links.", std::size_t{1} << 20, 1, std::size_t{1} << 20};
+constexpr const char* kFile = "links.json";
 // Of this process, by device.
 struct Known {
   std::mutex mutex;
@@ -74,7 +27,9 @@ Status in_scope(const DeviceScope& scope, const std::function<Status()>& work) {
 }
 
 LinkSource::LinkSource(std::shared_ptr<execute::ExecutionDevice> device, LinkSourceOptions options)
-    : device_(std::move(device)), options_(std::move(options)) {}
+    : device_(std::move(device)),
+      options_(std::move(options)),
+      cache_(options_.cache ? options_.cache : std::make_shared<CacheFolder>(options_.folder)) {}
 
 std::optional<Link> LinkSource::known() const {
   const std::lock_guard lock(mutex_);
@@ -99,20 +54,40 @@ Result<Link> LinkSource::find() {
   return link;
 }
 
+std::optional<Link> LinkSource::remembered() {
+  const auto text = cache_->read(kLinks, kFile);
+  if (!text) return std::nullopt;
+  const Links links =
+      read_links(*text, kFile, [&](std::string_view problem) { cache_->distrust(problem); });
+  const auto found = links.find(device_->name());
+  return found == links.end() ? std::nullopt : std::optional(found->second);
+}
+
+// What counts from now on: an entry of the file goes before the one measured here.
+Link LinkSource::remember(const Link& measured) {
+  Link counts = measured;
+  if (!cache_->keeps()) return counts;
+  cache_->update(kLinks, kFile, [&](const std::optional<std::string>& now) {
+    const auto distrust = [&](std::string_view problem) { cache_->distrust(problem); };
+    Links links = now ? read_links(*now, kFile, distrust) : Links();
+    const auto [entry, is_new] = links.emplace(device_->name(), measured);
+    counts = entry->second;
+    std::string text = write_links(links);
+    if (text.size() > kLinks.most_bytes) text = write_links({{device_->name(), counts}});
+    return is_new ? std::optional(std::move(text)) : std::nullopt;
+  });
+  return counts;
+}
+
 Result<Link> LinkSource::measure() {
-  const std::string path = options_.folder + "/links.json";
-  if (!options_.folder.empty()) {
-    const Links links = read_links(path);
-    const auto found = links.find(device_->name());
-    if (found != links.end()) return found->second;
-  }
+  if (const auto known = remembered()) return *known;
   Link link;
   REGEN_TRY(in_scope(options_.scope, [&]() -> Status {
     REGEN_ASSIGN(link,
                  options_.measure ? options_.measure(*device_) : execute::measure_link(*device_));
     return {};
   }));
-  return options_.folder.empty() ? link : store(options_.folder, path, device_->name(), link);
+  return remember(link);
 }
 
 }  // namespace regen::session

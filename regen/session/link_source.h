@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "regen/base/cache_folder.h"
 #include "regen/cost/device.h"
 #include "regen/execute/device/device.h"
 #include "regen/execute/record/link.h"
@@ -25,12 +26,15 @@ struct LinkSourceOptions {
   DeviceScope scope = {};
   // Other than measure_link(), for tests.
   std::function<Result<Link>(execute::ExecutionDevice&)> measure = {};
+  // In place of `folder`: one that others use too, for one warning of all.
+  std::shared_ptr<CacheFolder> cache = nullptr;
 };
 
 // Any thread may ask.
 class LinkSource {
  public:
-  explicit LinkSource(const Link& given) : link_(given) {}
+  explicit LinkSource(const Link& given)
+      : cache_(std::make_shared<CacheFolder>("")), link_(given) {}
   LinkSource(std::shared_ptr<execute::ExecutionDevice> device, LinkSourceOptions options);
 
   // Measured the first time, where no file of the folder knows it. Of processes that measure at the
@@ -42,9 +46,12 @@ class LinkSource {
  private:
   Result<Link> find();
   Result<Link> measure();
+  std::optional<Link> remembered();
+  Link remember(const Link& measured);
 
   const std::shared_ptr<execute::ExecutionDevice> device_;
   const LinkSourceOptions options_;
+  const std::shared_ptr<CacheFolder> cache_;
   mutable std::mutex mutex_;
   std::optional<Link> link_;
 };

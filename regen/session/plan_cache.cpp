@@ -2,22 +2,14 @@
 
 #include <cstdio>
 
-#include "regen/base/file.h"
+#include "regen/base/hash.h"
 #include "regen/session/stored_plan.h"
 
 namespace regen::session {
 namespace {
 
-// A larger file is none of ours.
-constexpr std::size_t kMostBytes = std::size_t{1} << 30;
-
-// FNV-1a. A collision costs a search: the whole key is in the file and is compared.
-std::uint64_t hash_of(std::string_view text, std::uint64_t hash) {
-  for (const char c : text) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-  }
-  return hash;
-}
+// A plan has some bytes for each step: the largest that a test knows, of 100,000 ops, has 4 MB.
+constexpr CacheKind kPlans{"plan", "plan-", std::size_t{256} << 20, 1024, std::size_t{512} << 20};
 
 std::string hexadecimal(std::uint64_t value) {
   char text[17];
@@ -35,14 +27,23 @@ bool fits(const PlanKey& key, const PlannedStep& planned) {
          simulation.host_peak_bytes <= key.host_budget.value_or(kMaxBytes);
 }
 
-Result<PlannedStep> read(const std::string& path, const PlanKey& key,
+// A collision costs a search: the whole key is in the file and is compared.
+std::string name_of(const PlanKey& key) {
+  const std::string text = key.text();
+  const std::uint64_t low = fnv1a(text);
+  return "plan-" + hexadecimal(low) + hexadecimal(fnv1a(text, low)) + ".json";
+}
+
+// The simulator and the validator judge it, against the budget of now.
+Result<PlannedStep> read(std::string_view text, const std::string& name, const PlanKey& key,
                          const RecordedStep& recorded) {
-  REGEN_ASSIGN(const std::string text, read_file(path, kMostBytes));
-  REGEN_ASSIGN(StoredPlan stored, read_stored_plan(text, path));
-  if (stored.key != key.text()) return bad_input(path + ": the plan has another key");
+  REGEN_ASSIGN(StoredPlan stored, read_stored_plan(text, name));
+  if (stored.key != key.text()) return bad_input(name + ": the plan has another key");
   if (stored.origin.improvement) stored.origin.improvement->before_step.reset();  // of a process
-  REGEN_ASSIGN(PlannedStep planned, recorded.accept(std::move(stored.plan), stored.origin));
-  if (!fits(key, planned)) return bad_input(path + ": the plan does not fit the budget");
+  auto accepted = recorded.accept(std::move(stored.plan), stored.origin);
+  if (!accepted.ok()) return bad_input(name + ": " + accepted.error().message);
+  PlannedStep planned = std::move(accepted).value();
+  if (!fits(key, planned)) return bad_input(name + ": the plan does not fit the budget");
   return planned;
 }
 
@@ -59,21 +60,24 @@ std::string PlanKey::text() const {
 }
 
 std::string PlanCache::path(const PlanKey& key) const {
-  if (folder_.empty()) return "";
-  const std::string text = key.text();
-  const std::uint64_t low = hash_of(text, 14695981039346656037ULL);
-  return folder_ + "/plan-" + hexadecimal(low) + hexadecimal(hash_of(text, low)) + ".json";
+  return folder_->keeps() ? folder_->path() + "/" + name_of(key) : "";
 }
 
 std::optional<PlannedStep> PlanCache::load(const PlanKey& key, const RecordedStep& recorded) const {
-  if (folder_.empty()) return std::nullopt;
-  auto planned = read(path(key), key, recorded);
-  if (!planned.ok()) return std::nullopt;
-  return std::move(planned).value();
+  const std::string name = name_of(key);
+  const auto text = folder_->read(kPlans, name);
+  if (!text) return std::nullopt;
+  auto planned = read(*text, name, key, recorded);
+  if (planned.ok()) return std::move(planned).value();
+  folder_->distrust(planned.error().message);
+  return std::nullopt;
 }
 
-Status PlanCache::save(const PlanKey& key, const PlannedStep& planned) const {
-  return folder_.empty() ? Status() : write_file(path(key), write_stored_plan(planned, key.text()));
+void PlanCache::save(const PlanKey& key, const PlannedStep& planned) const {
+  if (!folder_->keeps()) return;
+  folder_->update(kPlans, name_of(key), [&](const std::optional<std::string>&) {
+    return std::optional(write_stored_plan(planned.report(), planned.plan(), key.text()));
+  });
 }
 
 }  // namespace regen::session

@@ -5,10 +5,12 @@
 // file is written again. Files appear whole or not at all.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "regen/base/cache_folder.h"
 #include "regen/base/limit.h"
 #include "regen/session/state/planned_step.h"
 
@@ -31,17 +33,20 @@ struct PlanKey {
 class PlanCache {
  public:
   // `folder`: where the files are; empty: nothing is kept.
-  explicit PlanCache(std::string folder) : folder_(std::move(folder)) {}
+  explicit PlanCache(std::string folder)
+      : PlanCache(std::make_shared<CacheFolder>(std::move(folder))) {}
+  explicit PlanCache(std::shared_ptr<CacheFolder> folder) : folder_(std::move(folder)) {}
 
-  // Absent where there is no file of this key, or one that may not be used.
+  // Absent where there is no file of this key, or one that may not be used; the second is the
+  // folder's warning.
   std::optional<PlannedStep> load(const PlanKey& key, const RecordedStep& recorded) const;
-  Status save(const PlanKey& key, const PlannedStep& planned) const;
+  void save(const PlanKey& key, const PlannedStep& planned) const;
 
   // Of the file of this key; empty where nothing is kept.
   std::string path(const PlanKey& key) const;
 
  private:
-  std::string folder_;
+  std::shared_ptr<CacheFolder> folder_;
 };
 
 }  // namespace regen::session

@@ -1,10 +1,14 @@
 #include "regen/session/session.h"
 
 #include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <filesystem>
 #include <numeric>
 #include <utility>
 
 #include "regen/base/file.h"
+#include "regen/base/hash.h"
 #include "regen/execute/device/memory_meter.h"
 #include "regen/plan/plan_json.h"
 #include "regen/session/stored_plan.h"
@@ -15,51 +19,73 @@ namespace {
 // For each of many plans that are searched for in a second.
 constexpr std::int64_t kQuickPackWork = 50'000;
 
-// The file of measurements for a device and a version of torch.
+// For a file name; other characters than these become '_'.
+std::string plain(std::string text, std::size_t most) {
+  text.resize(std::min(text.size(), most));
+  for (char& c : text) {
+    const bool kept = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-';
+    if (!kept) c = '_';
+  }
+  return text;
+}
+
+// The file of measurements for a device and a version of torch. A home may be shared by machines
+// with different devices: each has a file of its own.
 std::string measurements_in(const std::string& folder, const CapturedStep& captured) {
   if (folder.empty()) return "";
-  std::string version = captured.program().torch;
-  for (char& c : version) {
-    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-';
-    if (!plain) c = '_';
-  }
+  const std::string& device = captured.device()->name();
+  const std::string& version = captured.program().torch;
+  char digits[17];  // names that look alike as file names
+  std::snprintf(digits, sizeof digits, "%016llx",
+                static_cast<unsigned long long>(fnv1a(version, fnv1a(device))));
   const bool cpu = captured.device()->torch_device().is_cpu();
-  return folder + "/profile-" + (cpu ? "cpu" : "cuda") + "-" + version + ".json";
+  return folder + "/profile-" + (cpu ? "cpu" : "cuda") + "-" + plain(device, 60) + "-" +
+         plain(version, 40) + "-" + digits + ".json";
 }
 
 std::shared_ptr<LinkSource> link_source(const CapturedStep& captured, const Settings& settings,
-                                        const Surroundings& surroundings) {
+                                        const Surroundings& surroundings,
+                                        const std::shared_ptr<CacheFolder>& cache) {
   if (settings.link) return std::make_shared<LinkSource>(*settings.link);
   return std::make_shared<LinkSource>(
-      captured.device(),
-      LinkSourceOptions{.folder = settings.cache_folder, .scope = surroundings.scope});
+      captured.device(), LinkSourceOptions{.scope = surroundings.scope, .cache = cache});
 }
 
 RecordingOptions recording_options(const CapturedStep& captured, const Settings& settings,
                                    const Surroundings& surroundings) {
   RecordingOptions options;
-  options.measurements = surroundings.measurements
-                             ? *surroundings.measurements
-                             : measurements_in(settings.cache_folder, captured);
+  const auto cache = std::make_shared<CacheFolder>(settings.cache_folder);
+  if (surroundings.measurements) {
+    options.measurements = *surroundings.measurements;
+  } else {
+    options.measurements = measurements_in(settings.cache_folder, captured);
+    options.cache = cache;
+  }
   options.algorithms = settings.algorithms;
   options.cuda_graphs = settings.cuda_graphs;
   options.releasable = settings.releasable;
   options.sample = surroundings.sample;
   options.counts_libraries = true;
   options.scope = surroundings.scope;
-  options.link = link_source(captured, settings, surroundings);
+  options.link = link_source(captured, settings, surroundings, cache);
   return options;
 }
 
 }  // namespace
 
-Session::Session(RecordedStep recorded, Settings settings, Surroundings surroundings)
+Session::Session(RecordedStep recorded, Settings settings, Surroundings surroundings,
+                 RecordingOptions recording)
     : recorded_(std::move(recorded)),
+      recording_(std::move(recording)),
       settings_(std::move(settings)),
       surroundings_(std::move(surroundings)),
-      cache_(settings_.cache_folder),
+      folder_(recording_.cache ? recording_.cache
+                               : std::make_shared<CacheFolder>(settings_.cache_folder)),
+      cache_(folder_),
       fraction_base_(surroundings_.fraction_base.value_or(recorded_.unplanned_bytes())) {
-  surroundings_.sample = {};  // the caller's tensors are not kept
+  // The caller's tensors are not kept.
+  surroundings_.sample = {};
+  recording_.sample = {};
 }
 
 Session::~Session() = default;
@@ -68,11 +94,14 @@ Result<std::unique_ptr<Session>> Session::open(const CapturedStep& captured, Set
                                                Surroundings surroundings) {
   // Before anything is measured: what can be said of a budget without the step's size.
   REGEN_TRY(allowed_bytes(settings.budget, surroundings.job, 0, *captured.device()));
-  const RecordingOptions options = recording_options(captured, settings, surroundings);
+  RecordingOptions options = recording_options(captured, settings, surroundings);
+  std::vector<std::string> warnings;
+  options.warn = [&](const std::string& line) { warnings.push_back(line); };
   REGEN_ASSIGN(RecordedStep recorded, captured.record(options));
-  std::unique_ptr<Session> session(
-      new Session(std::move(recorded), std::move(settings), std::move(surroundings)));
-  session->measurements_ = options.measurements;
+  options.warn = {};
+  std::unique_ptr<Session> session(new Session(std::move(recorded), std::move(settings),
+                                               std::move(surroundings), std::move(options)));
+  session->warnings_ = std::move(warnings);
   REGEN_TRY(session->make_curve());
   return session;
 }
@@ -267,7 +296,7 @@ Status Session::take_plan(Plan plan) {
 }
 
 std::string Session::stored_plan() const {
-  return write_stored_plan(planned(), planned_for_);
+  return write_stored_plan(planned().report(), planned().plan(), planned_for_);
 }
 
 Status Session::take_stored_plan(std::string_view text) {
@@ -313,31 +342,61 @@ Status Session::compile(std::shared_ptr<execute::MemoryBlock> arena) {
 }
 
 Result<bool> Session::foresee_more() {
+  if (compiled_ && compiled_->executor().misrecorded()) return measure_again();
   if (!compiled_ || !compiled_->executor().shortage()) return false;
   const execute::Shortage shortage = *compiled_->executor().shortage();
   REGEN_ASSIGN(RecordedStep grown, recorded_.with_scratch(shortage.node, shortage.requests));
-  stop_search();
-  release();
-  // Should there be no such plan, the next step tries again with what there was.
-  RecordedStep recorded = std::exchange(recorded_, std::move(grown));
-  auto planned = std::exchange(planned_, std::nullopt);
-  auto curve = std::exchange(curve_, std::nullopt);
-  std::string planned_for = std::exchange(planned_for_, "");
-  Status made = make_curve();
-  if (made.ok()) made = plan();
+  const std::string name = grown.program().nodes[shortage.node].name;
+  const Status made = plan_for(std::move(grown));
   if (made.ok()) return true;
-  const std::string name = recorded_.program().nodes[shortage.node].name;
-  recorded_ = std::move(recorded);
-  planned_ = std::move(planned);
-  curve_ = std::move(curve);
-  planned_for_ = std::move(planned_for);
   const Bytes more = std::accumulate(shortage.requests.begin(), shortage.requests.end(), Bytes{0});
   return Error{made.error().code, "'" + name + "' asks for " + format_bytes(more) +
                                       " more than when it was recorded; " + made.error().message};
 }
 
+// An operator does something else than the file says that its measurement comes from: none of it is
+// believed any more.
+Result<bool> Session::measure_again() {
+  folder_->distrust("the step does something else than the measurements say");
+  RecordingOptions options = recording_;
+  options.anew = true;
+  REGEN_ASSIGN(RecordedStep measured, recorded_.captured().record(options));
+  REGEN_TRY(plan_for(std::move(measured)));
+  return true;
+}
+
+void Session::forget_lies() {
+  if (!compiled_ || !compiled_->executor().believed_a_lie()) return;
+  const std::string name = std::filesystem::path(recording_.measurements).filename().string();
+  if (recording_.cache) recording_.cache->remove(name);
+  folder_->distrust(name + ": the step does something else than it says");
+}
+
+// Should there be no plan for it, the next step tries again with what there was.
+Status Session::plan_for(RecordedStep recorded) {
+  stop_search();
+  release();
+  RecordedStep before = std::exchange(recorded_, std::move(recorded));
+  auto planned = std::exchange(planned_, std::nullopt);
+  auto curve = std::exchange(curve_, std::nullopt);
+  std::string planned_for = std::exchange(planned_for_, "");
+  Status made = make_curve();
+  if (made.ok()) made = plan();
+  if (made.ok()) return made;
+  recorded_ = std::move(before);
+  planned_ = std::move(planned);
+  curve_ = std::move(curve);
+  planned_for_ = std::move(planned_for);
+  return made;
+}
+
 void Session::release() {
   compiled_.reset();
+}
+
+std::vector<std::string> Session::take_warnings() {
+  if (auto warning = folder_->take_warning()) warnings_.push_back(std::move(*warning));
+  return std::exchange(warnings_, {});
 }
 
 void Session::set_gate(std::shared_ptr<Gate> gate, double quantum_seconds) {

@@ -60,7 +60,7 @@ class Session {
   const Settings& settings() const { return settings_; }
 
   // The file of measurements that the recording used; empty: none.
-  const std::string& measurements() const { return measurements_; }
+  const std::string& measurements() const { return recording_.measurements; }
   // Of copies between the host and the device; given, or measured the first time.
   Result<Link> link() const { return recorded_.link().get(); }
   void set_link(const Link& link) { recorded_.set_link(std::make_shared<LinkSource>(link)); }
@@ -115,10 +115,13 @@ class Session {
   Status compile(std::shared_ptr<execute::MemoryBlock> arena = nullptr);
   bool compiled() const { return compiled_.has_value(); }
   CompiledStep& running() { return *compiled_; }
-  // After the first part of a step failed for want of bytes that an operator's recording did not
-  // foresee, and nothing has changed: that operator's memory is part of the plan from now on, which
-  // is made again and waits to be compiled. False: the part failed for another reason.
+  // After the first part of a step failed because an operator did not do what its recording says,
+  // and nothing has changed. For want of bytes: that operator's memory is part of the plan from now
+  // on. It does something else than a file of measurements says: all is measured again. The plan is
+  // made again and waits to be compiled. False: the part failed for another reason.
   Result<bool> foresee_more();
+  // After any part failed: a file of measurements that led to it does not lead the next start there.
+  void forget_lies();
   // Gives the arena back.
   void release();
   // Runs ask the gate before each quantum of work; null: never. Not while one is under way.
@@ -148,10 +151,13 @@ class Session {
 
   RunReport report() const;
   // One line each, of what went wrong without stopping the session.
-  std::vector<std::string> take_warnings() { return std::exchange(warnings_, {}); }
+  std::vector<std::string> take_warnings();
 
  private:
-  Session(RecordedStep recorded, Settings settings, Surroundings surroundings);
+  Session(RecordedStep recorded, Settings settings, Surroundings surroundings,
+          RecordingOptions recording);
+  Result<bool> measure_again();
+  Status plan_for(RecordedStep recorded);
   Status make_curve();
   Bytes beside() const;
   Result<std::optional<Bytes>> host_budget() const;
@@ -173,9 +179,10 @@ class Session {
   void note_bound(double bound);
 
   RecordedStep recorded_;
-  std::string measurements_;
+  RecordingOptions recording_;
   Settings settings_;
   Surroundings surroundings_;
+  std::shared_ptr<CacheFolder> folder_;
   PlanCache cache_;
   Bytes fraction_base_ = 0;
   Bytes caller_bytes_ = 0;

@@ -112,8 +112,7 @@ void Session::note(const search::Outcome& outcome) {
 }
 
 void Session::save(const PlanKey& key, const PlannedStep& planned) {
-  const Status saved = cache_.save(key, planned);
-  if (!saved.ok()) warnings_.push_back(saved.error().message + "; the plan is not kept");
+  cache_.save(key, planned);
 }
 
 }  // namespace regen::session

@@ -81,14 +81,13 @@ std::string dumped(const Json& json) {
 
 }  // namespace
 
-std::string write_stored_plan(const PlannedStep& planned, std::string_view key) {
-  const PlanReport& report = planned.report();
+std::string write_stored_plan(const PlanReport& report, const Plan& plan, std::string_view key) {
   PlanOrigin origin = report.origin;
   origin.lower_bound = report.lower_bound;
   return "{\"format\": \"" + std::string(kFormat) + "\", \"version\": " + std::to_string(kVersion) +
          ", \"key\": " + dumped(Json(std::string(key))) +
-         ",\n\"report\": " + dumped(origin_json(origin)) +
-         ",\n\"plan\": " + write_plan(planned.plan()) + "}\n";
+         ",\n\"report\": " + dumped(origin_json(origin)) + ",\n\"plan\": " + write_plan(plan) +
+         "}\n";
 }
 
 Result<StoredPlan> read_stored_plan(std::string_view text, std::string_view source) {

@@ -10,7 +10,8 @@
 #include <string_view>
 
 #include "regen/base/result.h"
-#include "regen/session/state/planned_step.h"
+#include "regen/plan/plan.h"
+#include "regen/session/report.h"
 
 namespace regen::session {
 
@@ -20,7 +21,7 @@ struct StoredPlan {
   Plan plan;
 };
 
-std::string write_stored_plan(const PlannedStep& planned, std::string_view key);
+std::string write_stored_plan(const PlanReport& report, const Plan& plan, std::string_view key);
 
 // Only the form is checked; whether the plan may be used is for RecordedStep::accept to say.
 Result<StoredPlan> read_stored_plan(std::string_view text, std::string_view source);

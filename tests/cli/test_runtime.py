@@ -284,3 +284,60 @@ def test_a_program_alone_says_what_is_missing(runtime):
     shutil.copy(BINARY, alone)
     done = subprocess.run([str(alone), "run", "block"], capture_output=True, text=True)
     assert done.returncode == 2 and "REGEN_TORCH" in done.stderr and done.stderr.count("\n") == 1
+
+
+# --- programs and profiles of strangers
+
+
+def edit_program(runtime, folder, change):
+    path = runtime.folder / folder / "program.json"
+    program = json.loads(path.read_text())
+    change(program)
+    path.write_text(json.dumps(program))
+
+
+def node_calling(program, op, args):
+    node = program["nodes"][0]
+    return {**node, "name": "strange", "op": op, "overload": "", "args": args, "kwargs": {}, "outputs": [None], "random": False}
+
+
+def test_a_program_from_a_file_runs_no_operator_that_writes_files(runtime, measured):
+    target = runtime.folder / "written"
+    edit_program(runtime, "block", lambda p: p["nodes"].insert(0, node_calling(p, "aten::from_file", [str(target), True, 64])))
+    for verb in ("profile", "run", "bench"):
+        message = runtime.fails(2, verb, "block")
+        assert "node 0 aten::from_file 'strange'" in message and "--allow-op aten::from_file" in message
+        assert not target.exists()
+    runtime.ok("profile", "block", "--allow-op", "aten::from_file", *measured)
+    assert target.exists()  # whoever names it answers for it
+
+
+def test_a_view_beyond_its_memory_is_refused(runtime):
+    def reach(program):
+        wide = [{"value": program["nodes"][0]["args"][0]["value"]}, [1 << 20], [1], 0]
+        program["nodes"].insert(0, node_calling(program, "aten::as_strided", wide))
+
+    edit_program(runtime, "block", reach)
+    assert "node 0 aten::as_strided" in runtime.fails(2, "run", "block")
+
+
+def test_an_argument_with_a_second_key_is_refused(runtime):
+    edit_program(runtime, "block", lambda p: p["nodes"][0]["args"].__setitem__(0, {"value": 10**9, "scalar": 0}))
+    assert "nodes[0].args[0]" in runtime.fails(2, "profile", "block")
+
+
+def test_a_profile_that_lies_is_one_warning(runtime, tmp_path):
+    plain = runtime.ok("run", "block", "--repeats", "1")
+    runtime.ok("profile", "block", "--repeats", "1", "--cache", "p.json")
+    profile = json.loads((runtime.folder / "p.json").read_text())
+    for record in profile["calls"].values():
+        for result in record["results"]:
+            result["index"] = 10**9
+    (runtime.folder / "p.json").write_text(json.dumps(profile))
+    done = runtime.run("run", "block", "--repeats", "1", "--cache", "p.json")
+    assert done.returncode == 0 and done.stderr.count("\n") == 1 and "is not used" in done.stderr, done.stderr
+    assert checksums(done.stdout) == checksums(plain)
+
+
+def checksums(text):
+    return re.findall(r"\b[0-9a-f]{16}\b", text)

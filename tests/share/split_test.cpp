@@ -102,6 +102,19 @@ TEST(Split, GranulesNeverOvercommit) {
   }
 }
 
+// Thirty years in nanoseconds: ten of them are more than fit.
+TEST(Split, SumsOfTimesDoNotOverflow) {
+  constexpr Nanoseconds kLong = 1'000'000'000'000'000'000;
+  const std::vector<SplitJob> jobs(40, {.points = {{2, kLong - 1}, {1, kLong}}});
+  const auto found = split(jobs, 60);
+  ASSERT_TRUE(found.ok());
+  EXPECT_LE(found->bytes, 60);
+  EXPECT_EQ(found->time, kNever);
+  const auto few = split({jobs.begin(), jobs.begin() + 4}, 6);
+  ASSERT_TRUE(few.ok());
+  EXPECT_EQ(few->time, 4 * kLong - 2);
+}
+
 TEST(Split, OfNobodyTakesNothing) {
   const auto found = split({}, 10);
   ASSERT_TRUE(found.ok());

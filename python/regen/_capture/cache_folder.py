@@ -5,9 +5,7 @@ import pathlib
 
 
 def cache_folder(setting):
-    """`setting`: that of `regen.options`. None where nothing is to be kept."""
+    """`setting`: that of `regen.options`. None where nothing is to be kept. The folder is made when something is written there."""
     if setting is False:
         return None
-    folder = pathlib.Path(setting or os.environ.get("REGEN_CACHE") or os.path.expanduser("~/.cache/regen"))
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    return pathlib.Path(setting or os.environ.get("REGEN_CACHE") or os.path.expanduser("~/.cache/regen"))

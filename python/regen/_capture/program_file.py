@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pathlib
+import secrets
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
@@ -41,10 +42,13 @@ def save(captured: "Captured", folder: str | os.PathLike[str], with_data: bool =
 @contextlib.contextmanager
 def replacing(path: pathlib.Path, mode: str) -> Iterator[IO[Any]]:
     """A file that takes the place of `path` when it has been written without an error."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # Processes in containers may have the same number. The contents are on the disk before the name is.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        with open(temporary, mode) as file:
+        with open(temporary, mode.replace("w", "x")) as file:
             yield file
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

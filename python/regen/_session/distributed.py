@@ -1,5 +1,6 @@
 """One plan for all ranks of a job."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -57,26 +58,32 @@ class DistributedSession(ModuleSession):
             self.record_as_measured(captured, options, caller)
 
     def measure_for_all(self, captured, options, caller):
-        own = None if cache_folder(options.cache) is not None else temporary_name()
         try:
-            super().__init__(captured, options, caller, measurements=own)
-            self.say({"profile": read_text(self.measurements), "link": self.link})
+            if cache_folder(options.cache) is None or not self.measure_with_cache(captured, options, caller):
+                with own_file() as own:
+                    super().__init__(captured, options, caller, measurements=own)
+                    self.say_measured()
         except Exception as error:
             if not self.said:
                 self.say({"error": str(error)})  # the others wait for this
             raise
-        finally:
-            if own is not None:
-                pathlib.Path(own).unlink(missing_ok=True)
+
+    def measure_with_cache(self, captured, options, caller):
+        """False where the cache cannot be used, so that there is no file to be sent."""
+        super().__init__(captured, options, caller)
+        if not os.path.exists(self.measurements):
+            return False
+        self.say_measured()
+        return True
+
+    def say_measured(self):
+        self.say({"profile": read_text(self.measurements), "link": self.link})
 
     def record_as_measured(self, captured, options, caller):
         measured = self.hear("measuring")
-        own = temporary_name()
-        try:
+        with own_file() as own:
             pathlib.Path(own).write_text(measured["profile"])
             super().__init__(captured, options, caller, measurements=own, link=tuple(measured["link"]))
-        finally:
-            pathlib.Path(own).unlink(missing_ok=True)
 
     def plan(self):
         if self.planned:
@@ -195,11 +202,11 @@ class DistributedSession(ModuleSession):
                     f"rank {rank} has plan {other}, rank 0 has {found[0]}; expected the same model, inputs and budget on every rank")
 
 
-def temporary_name():
-    handle, path = tempfile.mkstemp(prefix="regen-profile-", suffix=".json")
-    os.close(handle)
-    os.unlink(path)
-    return path
+@contextlib.contextmanager
+def own_file():
+    """The name of a file in a folder that nobody else may use, as measurements are read only there."""
+    with tempfile.TemporaryDirectory(prefix="regen-profile-") as folder:
+        yield os.path.join(folder, "profile.json")
 
 
 def read_text(path):

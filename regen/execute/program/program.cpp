@@ -1,10 +1,13 @@
 #include "regen/execute/program/program.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 
 #include "regen/base/file.h"
 #include "regen/base/json_fields.h"
+#include "regen/base/text.h"
+#include "regen/execute/program/argument_form.h"
 #include "regen/execute/program/dtype.h"
 #include "regen/execute/program/program_values.h"
 
@@ -50,6 +53,16 @@ Result<std::vector<std::int64_t>> read_integers(const JsonCursor& at, std::int64
   return numbers;
 }
 
+// Torch throws at other names.
+bool is_device(std::string_view name) {
+  if (name == "cpu" || name == "cuda") return true;
+  constexpr std::string_view kNumbered = "cuda:";
+  if (!name.starts_with(kNumbered)) return false;
+  name.remove_prefix(kNumbered.size());
+  return !name.empty() && name.size() <= 2 && (name == "0" || name[0] != '0') &&
+         std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
+}
+
 class Reader {
  public:
   Reader(const Json& document, std::string_view source) : root_(document, source) {}
@@ -91,7 +104,13 @@ class Reader {
     REGEN_TRY(refuse_unknown_fields(at, {"name", "role", "bytes", "device"}));
     StorageSpec storage;
     REGEN_TRY(read_text(at, "name", storage.name));
-    if (has_field(at, "device")) REGEN_TRY(read_text(at, "device", storage.device));
+    if (has_field(at, "device")) {
+      REGEN_TRY(read_text(at, "device", storage.device));
+      if (!storage.device.empty() && !is_device(storage.device)) {
+        return at.error("device: " + in_quotes(storage.device) +
+                        " found, expected cpu, cuda or cuda:1");
+      }
+    }
     REGEN_ASSIGN(const JsonCursor role, required_field(at, "role"));
     REGEN_TRY(store(storage.role, read_choice<Role>(role, kRoles)));
     REGEN_ASSIGN(const JsonCursor bytes, required_field(at, "bytes"));
@@ -130,13 +149,7 @@ class Reader {
   Status check_view(const JsonCursor& at, const ValueSpec& value) const {
     const StorageSpec& storage = program_.storages[value.storage];
     if (storage.role == Role::kComputed) return {};
-    double last = static_cast<double>(value.offset);  // exact as far as any storage reaches
-    for (std::size_t i = 0; i < value.sizes.size(); ++i) {
-      if (value.sizes[i] == 0) return {};
-      last += static_cast<double>(value.sizes[i] - 1) * static_cast<double>(value.strides[i]);
-    }
-    const double end = (last + 1) * static_cast<double>(c10::elementSize(value.dtype));
-    if (end <= static_cast<double>(storage.bytes)) return {};
+    if (fits_in(value, storage.bytes)) return {};
     return at.error("reaches beyond storage " + std::to_string(value.storage.index()) + " '" +
                     storage.name + "', which has " + std::to_string(storage.bytes) + " bytes");
   }
@@ -160,15 +173,21 @@ class Reader {
     REGEN_TRY(read_text(at, "source", node.source));
     REGEN_ASSIGN(const JsonCursor args, required_field(at, "args"));
     REGEN_ASSIGN(const std::size_t count, args.array_size());
-    for (std::size_t i = 0; i < count; ++i) node.args.push_back(args.item(i).value());
+    const ArgumentRange range{program_.values.size(), program_.scalars.size()};
+    for (std::size_t i = 0; i < count; ++i) {
+      REGEN_TRY(check_argument(args.item(i), range));
+      node.args.push_back(args.item(i).value());
+    }
     if (has_field(at, "kwargs")) {
       REGEN_ASSIGN(const JsonCursor kwargs, required_field(at, "kwargs"));
       REGEN_TRY(kwargs.expect_object());
+      for (auto it = kwargs.value().begin(); it != kwargs.value().end(); ++it) {
+        REGEN_TRY(check_argument(kwargs.member(it.key(), *it), range));
+      }
       node.kwargs = kwargs.value();
     }
     REGEN_TRY(read_outputs(at, node));
     REGEN_TRY(read_flags(at, node));
-    REGEN_TRY(check_arguments(at, node));
     program_.nodes.push_back(std::move(node));
     return {};
   }
@@ -196,23 +215,6 @@ class Reader {
       if (!has_field(at, key)) continue;
       REGEN_ASSIGN(const JsonCursor field, required_field(at, key));
       REGEN_TRY(store(*flag, field.boolean()));
-    }
-    return {};
-  }
-
-  Status check_arguments(const JsonCursor& at, const Node& node) const {
-    for (const std::int64_t value : value_references(node)) {
-      if (value < 0 || static_cast<std::size_t>(value) >= program_.values.size()) {
-        return at.error("an argument refers to value " + std::to_string(value) +
-                        ", expected 0 to " + std::to_string(program_.values.size()) +
-                        " (exclusive)");
-      }
-    }
-    for (const std::int64_t scalar : scalar_references(node)) {
-      if (scalar < 0 || static_cast<std::size_t>(scalar) >= program_.scalars.size()) {
-        return at.error("an argument refers to scalar " + std::to_string(scalar) +
-                        ", of which there are " + std::to_string(program_.scalars.size()));
-      }
     }
     return {};
   }
@@ -258,9 +260,12 @@ class Reader {
     return store(program_.gradients, field.boolean());
   }
 
-  // Every value is made before it is read.
+  // Every value is made once, and before it is read. What exists before the step may be made by a
+  // node as well, as a view of itself.
   Status check_order() const {
     IdVector<ValueId, bool> known(program_.values.size(), false);
+    IdVector<ValueId, bool> made(program_.values.size(), false);
+    IdVector<ValueId, bool> read(program_.values.size(), false);
     for (std::size_t v = 0; v < known.size(); ++v) {
       known[ValueId(v)] =
           program_.storages[program_.values[ValueId(v)].storage].role != Role::kComputed;
@@ -268,12 +273,20 @@ class Reader {
     for (std::size_t n = 0; n < program_.nodes.size(); ++n) {
       const Node& node = program_.nodes[NodeId(n)];
       for (const std::int64_t value : value_references(node)) {
-        if (known[ValueId(static_cast<std::size_t>(value))]) continue;
+        const ValueId id(static_cast<std::size_t>(value));
+        read[id] = true;
+        if (known[id]) continue;
         return root_.error(describe(program_, NodeId(n)) + " reads value " + std::to_string(value) +
                            ", which no earlier node makes");
       }
       for (const ValueId output : node.outputs) {
-        if (output.valid()) known[output] = true;
+        if (!output.valid()) continue;
+        if (made[output] || read[output]) {
+          return root_.error(describe(program_, NodeId(n)) + " makes value " +
+                             std::to_string(output.index()) + ", which was " +
+                             (made[output] ? "made" : "read") + " before");
+        }
+        known[output] = made[output] = true;
       }
     }
     for (const ProgramResult& result : program_.results) {
@@ -313,6 +326,16 @@ Json to_json(const Node& node) {
 
 std::string_view to_string(Role role) {
   return kRoles[static_cast<std::size_t>(role)];
+}
+
+bool fits_in(const ValueSpec& value, Bytes bytes) {
+  double last = static_cast<double>(value.offset);  // exact as far as any storage reaches
+  for (std::size_t i = 0; i < value.sizes.size(); ++i) {
+    if (value.sizes[i] == 0) return true;
+    last += static_cast<double>(value.sizes[i] - 1) * static_cast<double>(value.strides[i]);
+  }
+  const double end = (last + 1) * static_cast<double>(c10::elementSize(value.dtype));
+  return end <= static_cast<double>(bytes);
 }
 
 Result<Program> read_program(std::string_view json, std::string_view source) {

@@ -114,6 +114,9 @@ struct Program {
   bool operator==(const Program&) const = default;
 };
 
+// Whether a view reaches no further than this many bytes from the beginning of its storage.
+bool fits_in(const ValueSpec& value, Bytes bytes);
+
 // Checks every rule that needs no dispatcher: ids in range, reads after writes, sizes in bounds.
 Result<Program> read_program(std::string_view json, std::string_view source);
 std::string write_program(const Program& program);

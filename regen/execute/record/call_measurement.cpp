@@ -17,8 +17,6 @@ namespace regen::execute {
 namespace {
 
 constexpr double kHold = 300e-6;  // longer than the host needs to launch any operator
-// Formulas that round differently differ in a third of all elements; fewer may agree by chance.
-constexpr std::int64_t kConclusiveItems = 1 << 16;
 
 at::Tensor view(const ValueSpec& value, const std::vector<at::Tensor>& memory,
                 const CallArguments& arguments) {
@@ -27,21 +25,28 @@ at::Tensor view(const ValueSpec& value, const std::vector<at::Tensor>& memory,
   return tensor.set_(base.storage(), value.offset, value.sizes, value.strides);
 }
 
-// Kernels that add up before they write need enough elements to be caught if they do not.
-bool worth_a_trial(const c10::OperatorHandle& handle, const CallRecord& record) {
-  const OverwritingNature nature = overwriting_nature(handle);
-  if (nature == OverwritingNature::kUnsafe || record.results.empty()) return false;
-  if (nature == OverwritingNature::kElementwise) return true;
-  std::int64_t items = 1;
-  for (const std::int64_t size : record.results[0].sizes) items *= size;
-  return items >= kConclusiveItems;
-}
-
 bool is_index(c10::ScalarType type) {
   return type == c10::ScalarType::Long || type == c10::ScalarType::Int;
 }
 
 }  // namespace
+
+bool is_conclusive(const CallRecord& record) {
+  if (record.results.empty()) return false;
+  std::int64_t items = 1;
+  for (const std::int64_t size : record.results[0].sizes) {
+    if (size == 0) return false;
+    items = size >= kConclusiveItems / items + 1 ? kConclusiveItems : items * size;
+  }
+  return items >= kConclusiveItems;
+}
+
+// Kernels that add up before they write need enough elements to be caught if they do not.
+bool worth_a_trial(const c10::OperatorHandle& handle, const CallRecord& record) {
+  const OverwritingNature nature = overwriting_nature(handle);
+  if (nature == OverwritingNature::kUnsafe || record.results.empty()) return false;
+  return nature == OverwritingNature::kElementwise || is_conclusive(record);
+}
 
 CallMeasurement::CallMeasurement(const Program& program, ExecutionDevice& device,
                                  const RecordOptions& options)

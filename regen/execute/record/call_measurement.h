@@ -5,10 +5,19 @@
 #include <vector>
 
 #include "regen/execute/program/call_arguments.h"
+#include "regen/execute/program/operator_facts.h"
 #include "regen/execute/program/overwriting.h"
 #include "regen/execute/record/record.h"
 
 namespace regen::execute {
+
+// Formulas that round differently differ in a third of all elements; fewer may agree by chance.
+inline constexpr std::int64_t kConclusiveItems = 1 << 16;
+
+// Whether the first result has enough elements to tell formulas apart that round differently.
+bool is_conclusive(const CallRecord& record);
+// Whether the call may be tried with its first result in place of an argument.
+bool worth_a_trial(const c10::OperatorHandle& handle, const CallRecord& record);
 
 class CallMeasurement {
  public:

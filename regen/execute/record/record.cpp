@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <utility>
 
 #include "regen/execute/placement/uninitialized_memory.h"
 #include "regen/execute/program/call_arguments.h"
@@ -15,6 +17,7 @@
 #include "regen/execute/program/operator_facts.h"
 #include "regen/execute/program/overwriting.h"
 #include "regen/execute/record/call_measurement.h"
+#include "regen/execute/record/record_check.h"
 #include "regen/execute/run/generator.h"
 #include "regen/plan/pack/pack.h"
 
@@ -73,19 +76,49 @@ class Recorder {
     const CallArguments arguments(recording_.program, node);
     const std::string key = arguments.key();
     RecordCache& cache = options_.cache != nullptr ? *options_.cache : own_cache_;
-    if (const CallRecord* known = cache.find(key); known != nullptr && complete(*known)) {
+    if (const CallRecord* known = find(cache, key, id, arguments)) {
       note_caps(arguments, *known);
       return *known;
     }
     try {
       const CallMeasurement measurement(recording_.program, device_, options_);
       REGEN_ASSIGN(CallRecord call, measurement.of(id, arguments, caps_for(arguments)));
+      settle_doubts(call);
       cache.insert(key, call);
       note_caps(arguments, call);
       return call;
     } catch (const std::exception& error) {
       return bad_input(describe(recording_.program, id) + ": " + first_sentence(error.what()));
     }
+  }
+
+  // What is known of the call, says all that is asked for, and is of this call.
+  const CallRecord* find(RecordCache& cache, const std::string& key, NodeId id,
+                         const CallArguments& arguments) {
+    const CallRecord* known = cache.find(key);
+    if (known == nullptr || !complete(*known)) return nullptr;
+    if (cache.measured_here(key)) return known;
+    const Status status = check_record(*known, recording_.program, id, arguments, device_);
+    if (status.ok()) {
+      cache.note_used(key);
+      recording_.remembered = true;
+      return known;
+    }
+    cache.reject(key);
+    doubted_.emplace(Doubted{*known, status.error()});
+    return nullptr;
+  }
+
+  // A record that could not be checked, and turns out to be as measured now, was no lie.
+  void settle_doubts(const CallRecord& measured) {
+    const auto doubted = std::exchange(doubted_, std::nullopt);
+    if (!doubted || !options_.on_distrust) return;
+    const CallRecord& record = doubted->record;
+    const bool same = record.results == measured.results &&
+                      record.allocations == measured.allocations &&
+                      record.overwritable == measured.overwritable &&
+                      record.shorter_seconds.has_value() == measured.shorter_seconds.has_value();
+    if (!same) options_.on_distrust(doubted->why);
   }
 
   // Whether a measurement from earlier says all that is asked for.
@@ -137,6 +170,7 @@ class Recorder {
       value.offset = layout.offset;
       if (layout.source == ResultSource::kArgument) {
         value.storage = arguments.storages()[layout.index];
+        REGEN_TRY(check_window(id, value, program.storages[value.storage].bytes));
         continue;
       }
       views_only = false;
@@ -146,6 +180,7 @@ class Recorder {
         continue;
       }
       value.storage = storage_of(id, r, layout.index, call, made);
+      REGEN_TRY(check_window(id, value, program.storages[value.storage].bytes));
     }
     NodeRecord& record = recording_.nodes[id];
     const bool writes = node.outputs.empty() || has_effect(id);
@@ -162,6 +197,14 @@ class Recorder {
       return {};
     }
     return apply_alternatives(arguments, call, made, record);
+  }
+
+  // Not every operator that makes a view looks at how much memory there is.
+  Status check_window(NodeId id, const ValueSpec& value, Bytes bytes) const {
+    if (fits_in(value, bytes)) return {};
+    return bad_input(describe(recording_.program, id) +
+                     ": its result reaches beyond the memory that it lies in, which has " +
+                     std::to_string(bytes) + " bytes");
   }
 
   Status apply_alternatives(const CallArguments& arguments, const CallRecord& call,
@@ -264,6 +307,11 @@ class Recorder {
   const RecordOptions& options_;
   Recording recording_;
   RecordCache own_cache_;
+  struct Doubted {
+    CallRecord record;
+    Error why;
+  };
+  std::optional<Doubted> doubted_;  // a file's record of the call that is measured next
   std::map<std::string, std::vector<Bytes>> caps_;  // by problem
   std::map<std::pair<std::string, std::vector<Bytes>>, ChoiceGroupId> groups_;
 };
@@ -298,13 +346,35 @@ Result<Recording> record(const Program& program, ExecutionDevice& device,
 Result<Recording> record_with_file(const Program& program, ExecutionDevice& device,
                                    RecordOptions options, const std::string& path) {
   if (path.empty()) return record(program, device, options);
-  REGEN_ASSIGN(RecordCache cache, RecordCache::load(path, device.name()));
+  NamedCache file(path);
+  auto recording = record_with_cache(program, device, options, file.folder, file.kind, file.name);
+  if (auto warning = file.folder.take_warning(); warning && options.on_distrust) {
+    options.on_distrust(bad_input(std::move(*warning)));
+  }
+  return recording;
+}
+
+Result<Recording> record_with_cache(const Program& program, ExecutionDevice& device,
+                                    RecordOptions options, CacheFolder& folder,
+                                    const CacheKind& kind, const std::string& name) {
+  RecordCache cache =
+      options.anew ? RecordCache() : RecordCache::load(folder, kind, name, device.name());
   options.cache = &cache;
+  options.on_distrust = [&](const Error& error) { folder.distrust(error.message); };
   // Again with what another wrote meanwhile, which takes no measurements: this one's are there too.
   while (true) {
-    REGEN_ASSIGN(Recording recording, record(program, device, options));
+    auto made = record(program, device, options);
+    // What the file says of one call may be what another cannot be made with.
+    if (!made.ok() && !options.anew && cache.has_foreign()) {
+      options.on_distrust(bad_input(name + ": with what it says, " + made.error().message));
+      options.anew = true;
+      cache = RecordCache();
+      continue;
+    }
+    REGEN_ASSIGN(Recording recording, std::move(made));
     if (!cache.changed()) return recording;
-    REGEN_ASSIGN(const bool others, cache.save(path, device.name()));
+    if (options.anew) cache.reject_all();
+    const bool others = cache.save(folder, kind, name, device.name());
     if (!others) return recording;
   }
 }

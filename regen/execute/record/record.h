@@ -59,6 +59,8 @@ struct NodeRecord : NodeVariant {
 struct Recording {
   Program program;
   IdVector<NodeId, NodeRecord> nodes;
+  // Some of it is from a file: the first step that runs compares it with what operators do.
+  bool remembered = false;
 };
 
 enum class Algorithms : std::uint8_t {
@@ -72,6 +74,10 @@ struct RecordOptions {
   int repeats = 5;         // timed runs of each node, fewer for slow ones
   double patience = 0.05;  // seconds of timed runs after which no more are started
   RecordCache* cache = nullptr;
+  // What the file says is not used, and replaced by what is measured now.
+  bool anew = false;
+  // Called when a record of a file is not used.
+  std::function<void(const Error&)> on_distrust = {};
   Algorithms algorithms = Algorithms::kDefault;
   SearchLimits search;   // for other algorithms
   bool capture = false;  // ExecutorOptions::capture of the steps to come
@@ -84,7 +90,12 @@ Result<Recording> record(const Program& program, ExecutionDevice& device,
 
 // With the measurements that processes share in a file ("": none), which gets what it lacks. Where
 // several measure at the same time, the recording of each has the times that are in the file.
+// What is wrong with the file goes to options.on_distrust, and work goes on without it.
 Result<Recording> record_with_file(const Program& program, ExecutionDevice& device,
                                    RecordOptions options, const std::string& path);
+// The same with a file of a folder of caches, whose warning it is then.
+Result<Recording> record_with_cache(const Program& program, ExecutionDevice& device,
+                                    RecordOptions options, CacheFolder& folder,
+                                    const CacheKind& kind, const std::string& name);
 
 }  // namespace regen::execute

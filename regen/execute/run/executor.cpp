@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "regen/execute/device/cpu/work_queue.h"
+#include "regen/execute/device/quietly.h"
 #include "regen/execute/placement/storage_memory.h"
 #include "regen/execute/placement/uninitialized_memory.h"
 #include "regen/execute/program/operator_call.h"
@@ -39,6 +40,7 @@ Result<std::unique_ptr<Executor>> Executor::compile(std::shared_ptr<const Record
 
   std::unique_ptr<Executor> executor(new Executor);
   executor->recording_ = std::move(recording);
+  executor->sizes_checked_ = !executor->recording_->remembered;
   executor->step_ = std::move(step);
   executor->device_ = std::move(device);
   executor->options_ = options;
@@ -97,7 +99,8 @@ Status Executor::take_arena(Bytes bytes) {
 
 Executor::~Executor() {
   // No queue may work on the memory that goes.
-  if (device_) device_->synchronize();
+  if (!device_) return;
+  quietly(failed_ ? Lost::kDrop : Lost::kPrint, [&] { device_->synchronize(); });
 }
 
 Status Executor::bind(StorageId id, const at::Tensor& tensor, std::int64_t offset) {
@@ -173,6 +176,7 @@ Status Executor::run(std::size_t part) {
     REGEN_TRY(check_bound());
     first_drawn_ = -1;
     shortage_.reset();
+    misrecorded_ = false;
     settle_choices();
     repeated_.begin_step();
   }
@@ -202,10 +206,11 @@ Status Executor::run(std::size_t part) {
       note_deviations(*placement);
     });
   } catch (const std::exception& error) {
-    device_->synchronize();
     const std::string text = error.what();
+    quietly(Lost::kDrop, [&] { device_->synchronize(); });
     status = bad_input(text.substr(0, text.find('\n')));  // a backtrace follows
   }
+  failed_ = !status.ok();
   next_part_ = status.ok() ? part + 1 : 0;
   if (status.ok()) {
     sizes_checked_ |= next_part_ == parts_.size();
@@ -213,7 +218,10 @@ Status Executor::run(std::size_t part) {
     return status;
   }
   const std::string updates = updates_made();
-  if (part != 0 || count_updates().first > 0) shortage_.reset();
+  if (part != 0 || count_updates().first > 0) {
+    shortage_.reset();
+    misrecorded_ = false;
+  }
   if (part == 0) undo_draws();
   position_ = 0;
   return Error{status.error().code, status.error().message + updates};

@@ -129,6 +129,11 @@ class Executor {
   // Why the last run of the first part failed, if it was for want of unforeseen bytes and before the
   // first update: nothing has changed then, and the step may be run again with more memory.
   const std::optional<Shortage>& shortage() const { return shortage_; }
+  // After the first part of a step failed: an operator did not do what a file of measurements says,
+  // and nothing has changed that matters to the caller.
+  bool misrecorded() const { return misrecorded_; }
+  // The same of any part, where something may have changed.
+  bool believed_a_lie() const { return believed_a_lie_; }
   // From the next part on, in place of ExecutorOptions::beside.
   void set_beside(Bytes bytes) { options_.beside = bytes; }
   // Lets go of what was bound and of results that were not taken.
@@ -227,7 +232,7 @@ class Executor {
   void poison(const PoisonInstruction& range);
   void take_host_results(const ComputeInstruction& call, const std::vector<at::Tensor>& results);
   // Every result looks as the program says.
-  void check_layouts(const ComputeInstruction& call, const std::vector<at::Tensor>& results) const;
+  void check_layouts(const ComputeInstruction& call, const std::vector<at::Tensor>& results);
   // Every result that has a slot is in it.
   void check_places(const ComputeInstruction& call, const std::vector<at::Tensor>& results) const;
   bool results_in_place(const ComputeInstruction& call) const;
@@ -273,6 +278,9 @@ class Executor {
   std::vector<GeneratorState> generators_;
   std::int32_t first_drawn_ = -1;  // of these: the state at the step's first draw
   std::optional<Shortage> shortage_;
+  bool misrecorded_ = false;
+  bool believed_a_lie_ = false;
+  bool failed_ = false;  // the part that ran last: its error is the one that counts
   IdVector<StorageId, at::Tensor> external_;  // memory of results, as bytes
   IdVector<StorageId, bool> given_;           // to the caller
   std::vector<Deviation> deviations_;

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "regen/execute/device/quietly.h"
+
 namespace regen::execute {
 
 class GeneratorState {
@@ -27,7 +29,9 @@ class GeneratorState {
 class GeneratorGuard {
  public:
   explicit GeneratorGuard(c10::Device device) : state_(GeneratorState::current(device)) {}
-  ~GeneratorGuard() { state_.restore(); }
+  ~GeneratorGuard() {
+    quietly(Lost::kPrint, [&] { state_.restore(); });
+  }
   GeneratorGuard(const GeneratorGuard&) = delete;
   GeneratorGuard& operator=(const GeneratorGuard&) = delete;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <utility>
 
 #include "regen/execute/device/memory_meter.h"
@@ -27,6 +28,7 @@ execute::RecordOptions record_options(const RecordingOptions& options, bool on_c
   made.repeats = options.repeats.value_or(on_cpu ? kCpuRepeats : kCudaRepeats);
   made.algorithms = options.algorithms;
   made.capture = options.cuda_graphs;
+  made.anew = options.anew;
   made.sample = options.sample;
   if (!made.sample) made.sample = [](execute::StorageId) { return at::Tensor(); };
   return made;
@@ -72,12 +74,24 @@ Result<RecordedStep> CapturedStep::record(const RecordingOptions& options) const
 Result<Bytes> RecordedStep::run_recording(const RecordingOptions& options) {
   const c10::Device where = device()->torch_device();
   REGEN_ASSIGN(const execute::MemoryUse before, execute::memory_use(where));
-  REGEN_ASSIGN(execute::Recording recording,
-               execute::record_with_file(captured_.program(), *device(),
-                                         record_options(options, on_cpu()), options.measurements));
+  REGEN_ASSIGN(execute::Recording recording, run_recording_with_file(options));
   recording_ = std::make_shared<const execute::Recording>(std::move(recording));
   if (on_cpu() || !options.counts_libraries) return Bytes{0};
   return library_bytes(*device(), before.allocated, options.releasable);
+}
+
+Result<execute::Recording> RecordedStep::run_recording_with_file(const RecordingOptions& options) {
+  const execute::Program& program = captured_.program();
+  execute::RecordOptions made = record_options(options, on_cpu());
+  if (options.cache && !options.measurements.empty()) {
+    const std::string name = std::filesystem::path(options.measurements).filename().string();
+    return execute::record_with_cache(program, *device(), made, *options.cache, execute::kProfiles,
+                                      name);
+  }
+  made.on_distrust = [&](const Error& error) {
+    if (options.warn) options.warn(error.message);
+  };
+  return execute::record_with_file(program, *device(), made, options.measurements);
 }
 
 Status RecordedStep::make_graph(const RecordingOptions& options, Bytes library_bytes) {

@@ -23,6 +23,11 @@ class PlannedStep;
 struct RecordingOptions {
   std::optional<int> repeats;     // timed runs of each operator; absent: what suits the device
   std::string measurements = {};  // a file that processes share; empty: none
+  // The folder of caches that the file is in; null: a file that a user has named.
+  std::shared_ptr<CacheFolder> cache = nullptr;
+  bool anew = false;  // the file is wrong: everything is measured, and written there
+  // Called with a line on what is wrong with a file that a user has named.
+  std::function<void(const std::string&)> warn = {};
   execute::Algorithms algorithms = execute::Algorithms::kDefault;
   bool cuda_graphs = false;  // equal stretches are launched as a whole
   bool releasable = false;   // the arena may leave the device
@@ -39,6 +44,7 @@ struct RecordingOptions {
 // Cheap to copy: copies share what was recorded.
 class RecordedStep {
  public:
+  const CapturedStep& captured() const { return captured_; }
   const execute::Program& captured_program() const { return captured_.program(); }
   // Its values are as the device makes them.
   const execute::Program& program() const { return recording_->program; }
@@ -82,6 +88,7 @@ class RecordedStep {
   RecordedStep(CapturedStep captured, std::shared_ptr<LinkSource> link)
       : captured_(std::move(captured)), link_(std::move(link)) {}
   Result<Bytes> run_recording(const RecordingOptions& options);
+  Result<execute::Recording> run_recording_with_file(const RecordingOptions& options);
   Status make_graph(const RecordingOptions& options, Bytes library_bytes);
   Status make_graph();
 

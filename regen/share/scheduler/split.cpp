@@ -31,6 +31,11 @@ std::map<std::int64_t, std::size_t, std::greater<>> number_levels(
   return levels;
 }
 
+// Ten jobs of thirty years each have more nanoseconds than fit: such sums count as equal.
+Nanoseconds sum_of(Nanoseconds a, Nanoseconds b) {
+  return a > kNever - b ? kNever : a + b;
+}
+
 Bytes in_granules(Bytes bytes, Bytes granule) {
   return bytes / granule + (bytes % granule != 0 ? 1 : 0);
 }
@@ -59,7 +64,7 @@ std::vector<State> extended(const std::vector<State>& states, const SplitJob& jo
       const Bytes added = in_granules(job.points[point].bytes, granule);
       if (added > capacity - states[from].granules) continue;
       State next{states[from].granules + added, states[from].level_times, {from, point}};
-      next.level_times[level] += job.points[point].time;
+      next.level_times[level] = sum_of(next.level_times[level], job.points[point].time);
       result.push_back(std::move(next));
     }
   }
@@ -99,7 +104,7 @@ Result<Split> split(const std::vector<SplitJob>& jobs, Bytes capacity, Bytes gra
     const Step& step = history[job][at];
     best.chosen[job] = step.point;
     best.bytes += jobs[job].points[step.point].bytes;
-    best.time += jobs[job].points[step.point].time;
+    best.time = sum_of(best.time, jobs[job].points[step.point].time);
     at = step.previous;
   }
   return best;

@@ -149,7 +149,7 @@ class KeptCall final : public CapturedWork {
 class ThreadedCpuDevice final : public CpuDevice {
  public:
   explicit ThreadedCpuDevice(const CpuDeviceOptions& options)
-      : name_(cpu_name()),
+      : name_(options.name.empty() ? cpu_name() : options.name),
         captures_(options.captures),
         room_(std::make_shared<ArenaRoom>(options.arena_bytes)) {
     queue(Queue::kToHost).emplace(options.copy_bytes_per_second);

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "regen/execute/device/device.h"
 
@@ -19,6 +20,8 @@ struct CpuDeviceOptions {
   bool run_on_worker = false;
   // capture() works: what is kept is the call, made again by each launch.
   bool captures = false;
+  // Other than the processor's, for tests with several devices.
+  std::string name = {};
   // What all arenas of the device may have together; 0 is as much as the system gives.
   Bytes arena_bytes = 0;
 };

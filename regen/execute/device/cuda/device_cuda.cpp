@@ -26,6 +26,7 @@
 #include "regen/execute/device/cuda/event_ring_cuda.h"
 #include "regen/execute/device/cuda/pages_cuda.h"
 #include "regen/execute/device/cuda_backend.h"
+#include "regen/execute/device/quietly.h"
 
 namespace regen::execute {
 namespace {
@@ -324,7 +325,9 @@ class CudaDevice final : public ExecutionDevice {
         : device_(device), caller_(caller), guard_(device.compute_) {
       device_.follow(device_.compute_, caller_);
     }
-    ~OwnStream() override { device_.follow(caller_, device_.compute_); }
+    ~OwnStream() override {
+      quietly(Lost::kPrint, [&] { device_.follow(caller_, device_.compute_); });
+    }
 
    private:
     CudaDevice& device_;
