@@ -1,9 +1,11 @@
 #include "regen/base/file.h"
 
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -68,7 +70,8 @@ Status write_file(const std::string& path, std::string_view content) {
   const bool special =
       std::filesystem::exists(path, ignored) && kind != std::filesystem::file_type::regular;
   const std::string target = special ? path : temporary_beside(path);
-  FilePointer file(std::fopen(target.c_str(), "wb"), &std::fclose);
+  // "x": a file of that name is another writer's.
+  FilePointer file(std::fopen(target.c_str(), special ? "wb" : "wbx"), &std::fclose);
   if (!file) return system_error("write", path, errno);
   const bool written = std::fwrite(content.data(), 1, content.size(), file.get()) == content.size();
   const int write_code = errno;
@@ -81,10 +84,16 @@ Status write_file(const std::string& path, std::string_view content) {
   return special ? Status() : rename_file(target, path);
 }
 
+// Processes of different containers may have the same number and the same folder, so that the name is random.
 std::string temporary_beside(const std::string& path) {
   static std::atomic<unsigned> counter{0};
+  std::uint64_t number = 0;
+  if (::getrandom(&number, sizeof number, 0) != sizeof number) {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+    number = static_cast<std::uint64_t>(now) ^ static_cast<std::uint64_t>(::getpid()) << 40;
+  }
   const std::filesystem::path target(path);
-  const std::string name = "." + target.stem().string() + "." + std::to_string(::getpid()) + "." +
+  const std::string name = "." + target.stem().string() + "." + std::to_string(number) + "." +
                            std::to_string(counter++) + target.extension().string();
   return (target.parent_path() / name).string();
 }

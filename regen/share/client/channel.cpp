@@ -1,8 +1,12 @@
 #include "regen/share/client/channel.h"
 
+#include <unistd.h>
+
 #include <array>
+#include <cerrno>
 
 #include "regen/base/text.h"
+#include "regen/share/protocol/address.h"
 #include "regen/share/protocol/unix_socket.h"
 
 namespace regen::share {
@@ -10,6 +14,12 @@ Result<Channel> Channel::open(const std::string& path) {
   Channel channel;
   REGEN_ASSIGN(channel.socket_,
                connect_to(path, SOCK_STREAM, {"daemon", "a running `regen share serve`"}));
+  const uid_t owner = peer_of(channel.socket_.number()).uid;
+  if (is_fallback_socket(path) && owner != ::getuid() && owner != 0) {
+    return bad_input("the daemon at " + in_quotes(path) + " is of user " + std::to_string(owner) +
+                     ", expected " + std::to_string(::getuid()) +
+                     " or root (or its path in REGEN_SHARE_SOCKET or --socket)");
+  }
   return channel;
 }
 
