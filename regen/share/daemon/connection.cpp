@@ -1,5 +1,7 @@
 #include "regen/share/daemon/connection.h"
 
+#include <poll.h>
+
 #include <asio/buffer.hpp>
 #include <asio/post.hpp>
 #include <cerrno>
@@ -48,6 +50,7 @@ void Connection::set_registered() {
 void Connection::pause(Nanoseconds time) {
   if (time <= 0 || over()) return;
   paused_ = true;
+  watch_for_hang_up();
   pause_.expires_after(std::chrono::nanoseconds(time));
   pause_.async_wait([self = shared_from_this()](asio::error_code cancelled) {
     if (cancelled || self->over()) return;
@@ -55,6 +58,15 @@ void Connection::pause(Nanoseconds time) {
     self->take_messages();
     self->watch();
     self->read();
+  });
+}
+
+// Who has gone need not be answered, and gives its place back at once.
+void Connection::watch_for_hang_up() {
+  socket_.async_wait(Socket::wait_error, [self = shared_from_this()](asio::error_code failed) {
+    if (failed || !self->paused_ || self->over()) return;
+    pollfd asked{.fd = self->socket_.native_handle(), .events = 0, .revents = 0};
+    if (::poll(&asked, 1, 0) == 1 && (asked.revents & POLLHUP) != 0) self->close();
   });
 }
 

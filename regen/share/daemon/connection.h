@@ -71,6 +71,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void read();
   void take_messages();
   void continue_later();
+  void watch_for_hang_up();
   void put(Outgoing outgoing);
   bool answered_http();
   void on_end();

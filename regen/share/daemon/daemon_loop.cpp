@@ -18,6 +18,8 @@ constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 constexpr std::chrono::microseconds kFirstLook{200};
 constexpr std::chrono::microseconds kLongestLook{250'000};
 constexpr std::int64_t kAcceptShare = 4;
+// So that those who wait for the same debt do not all come back at one moment.
+constexpr Nanoseconds kPlaceInLine = 20'000;
 // Before a stranger that says nothing gives its place to another one, as a part of the patience with it.
 constexpr Nanoseconds kStaleParts = 10;
 
@@ -39,6 +41,16 @@ Daemon::Daemon(const DaemonOptions& options, const ListenSocket& listen_socket, 
 }
 
 void Daemon::run() {
+  begin();
+  loop_.run();
+}
+
+void Daemon::poll() {
+  loop_.restart();
+  loop_.poll();
+}
+
+void Daemon::begin() {
   signals_.async_wait([this](asio::error_code failed, int) {
     if (!failed) stop();
   });
@@ -55,7 +67,6 @@ void Daemon::run() {
   });
   expect_former_jobs();
   accept();
-  loop_.run();
 }
 
 void Daemon::expect_former_jobs() {
@@ -220,11 +231,12 @@ void Daemon::admit_connection(Connection::Socket socket) {
     (dropped ? dropped : connection)->refuse(full);
     if (dropped) dropped->close();
   }
-  if (!connection->over()) connection->pause(expenses_.debt(user, began));
+  if (const Nanoseconds debt = expenses_.debt(user, began); debt > 0 && !connection->over()) {
+    connection->pause(debt);
+    expenses_.spend(user, kPlaceInLine, began);
+  }
   connections_.insert(connection);
   connection->start();
-  const Nanoseconds now = clock_now();
-  expenses_.spend(user, now - began, now);
 }
 
 bool Daemon::is_stale(const Connection& connection) const {

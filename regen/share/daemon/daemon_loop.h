@@ -31,7 +31,15 @@ class Daemon : public Connection::Listener {
  public:
   Daemon(const DaemonOptions& options, const ListenSocket& listen_socket, UseFiles use);
 
+  // begin(), then everything until SIGTERM or SIGINT.
   void run();
+  // For a caller that runs the loop itself, step by step: what is ready is done, and nothing is waited for.
+  void begin();
+  void poll();
+  // As if it had come in by the listening socket.
+  void admit_connection(Connection::Socket socket);
+  asio::io_context& loop() { return loop_; }
+  DaemonStatus status() const;
 
   void on_message(Connection& connection, const Message& message) override;
   std::string on_metrics(Connection& connection) override;
@@ -85,7 +93,6 @@ class Daemon : public Connection::Listener {
 
   void accept();
   void accept_after(Nanoseconds pause);
-  void admit_connection(Connection::Socket socket);
   ConnectionPointer to_drop_for(const Connection& newcomer) const;
   bool is_stale(const Connection& connection) const;
   void stop();
@@ -120,7 +127,6 @@ class Daemon : public Connection::Listener {
   void on_hung(Client& client);
   void set_timer();
   static Nanoseconds clock_now();
-  DaemonStatus status() const;
   // "job 'a' (process 7)", for the log.
   std::string label(JobId job) const;
   void log(const std::string& line) const {
