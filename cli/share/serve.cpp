@@ -125,7 +125,7 @@ void add_share_serve(CLI::App& share, Action& action) {
              "Say so when a holder has not given way for so long (default 10)");
   verb.add_flag("--kill-hung", arguments->kill_hung,
                 "Ask such a holder to end (SIGTERM), and kill it after the same time again");
-  verb.add_option("--policy", arguments.policy,
+  verb.add_option("--policy", arguments->policy,
                   "What users other than this one may have: administrators, and limits of "
                   "priority, weight, memory and jobs (default: priority 0, weight 1, 64 jobs)")
       ->type_name("FILE");

@@ -22,6 +22,7 @@
 #include "regen/share/daemon/rights.h"
 #include "regen/share/input/feed_server.h"
 #include "regen/share/input/feed_wire.h"
+#include "regen/share/protocol/file_lock.h"
 #include "regen/share/protocol/state_file.h"
 #include "regen/share/protocol/unix_socket.h"
 #include "tests/share/processes.h"
@@ -112,16 +113,14 @@ TEST(Trust, AProcessThatEndedBeforeItsRegistrationIsNoJob) {
   const Process daemon = start_daemon(options);
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
-  std::vector<Process> child;
   // It connects, leaves its connection to a child, and ends: its number is free for others.
-  Process first([&] {
+  Process first([&]() -> int {
     Stranger stranger(options.socket);
-    Process second([&] {
-      char go = 0;
-      (void)!::read(ends[0], &go, 1);
-      stranger.send(frame(register_text("heir")));
-      return stranger.rest().empty() ? 0 : 1;
-    });
+    if (::fork() != 0) ::_exit(0);
+    char go = 0;
+    (void)!::read(ends[0], &go, 1);
+    stranger.send(frame(register_text("heir")));
+    (void)stranger.rest();
     ::_exit(0);
   });
   EXPECT_EQ(first.wait(), 0);
@@ -564,7 +563,7 @@ TEST_F(OpenedSocket, EachUserHasLimits) {
               HasSubstr("expected at most 300 together"));
   EXPECT_THAT(answer_to_nobody(registration({{"deadline_seconds", 1}}), MessageType::kRegistered),
               HasSubstr("has a deadline"));
-  EXPECT_EQ(answer_to_nobody(registration({}), MessageType::kRegistered), "");
+  EXPECT_EQ(answer_to_nobody(registration(Json::object()), MessageType::kRegistered), "");
   const int other = as_user(65533, [&] {
     auto client = Client::connect({.socket = options_.socket},
                                   {.name = "own", .priority = 2, .memory = 200});
@@ -670,6 +669,9 @@ TEST(Containers, ANewDaemonKeepsTheBytesOfJobsThatItCannotSee) {
   EXPECT_EQ(report(options.socket)["devices"][0]["jobs"][0]["process"], 0);
   first.signal(SIGKILL);
   first.wait();
+  // What it was ends with it, one process after the other.
+  ASSERT_TRUE(eventually([&] { return !Stranger(options.socket).connected(); }));
+  ASSERT_TRUE(eventually([&] { return FileLock::take(options.socket + ".lock").ok(); }));
   Process second = daemon();
   ASSERT_TRUE(serves(2));
   EXPECT_THAT(refusal(options.socket,

@@ -127,8 +127,7 @@ void FeedGuests::accept() {
     if (failed) return;
     Descriptor socket(::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!socket.valid() && (errno == EMFILE || errno == ENFILE)) {
-      drop_a_stranger({});
-      return accept_later();
+      if (!drop_a_stranger({})) return accept_later();
     }
     if (socket.valid()) welcome(FeedSocket(std::move(socket)));
     accept();
@@ -143,15 +142,16 @@ void FeedGuests::accept_later() {
   });
 }
 
-// Whoever says nothing gives its place to others, the first to come first.
-void FeedGuests::drop_a_stranger(std::chrono::milliseconds least_age) {
+// Whoever says nothing gives its place to others, the first to come first. False when there is none.
+bool FeedGuests::drop_a_stranger(std::chrono::milliseconds least_age) {
   const auto first = std::find_if(guests_.begin(), guests_.end(),
                                   [](const auto& entry) { return !entry.second->known; });
-  if (first == guests_.end()) return;
-  if (std::chrono::steady_clock::now() - first->second->came < least_age) return;
+  if (first == guests_.end()) return false;
+  if (std::chrono::steady_clock::now() - first->second->came < least_age) return false;
   (void)first->second->socket.send(
       error_frame("too many connections say nothing to the shared input, expected a hello at once"));
   close(first->first);
+  return true;
 }
 
 void FeedGuests::welcome(FeedSocket socket) {
@@ -169,7 +169,8 @@ void FeedGuests::welcome(FeedSocket socket) {
   if (!watched.valid() || (socket.other_process() > 0 && socket.process() < 0)) {
     (void)socket.send(
         error_frame("the shared input has no descriptor left, expected fewer consumers"));
-    return drop_a_stranger({});
+    drop_a_stranger({});
+    return;
   }
   const ConsumerId id(next_id_++);
   const auto guest = std::make_shared<Guest>(loop_, std::move(socket), std::move(watched));

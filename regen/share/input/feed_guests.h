@@ -41,7 +41,7 @@ class FeedGuests {
   void wait_for_first();
   void accept();
   void accept_later();
-  void drop_a_stranger(std::chrono::milliseconds least_age);
+  bool drop_a_stranger(std::chrono::milliseconds least_age);
   void welcome(FeedSocket socket);
   void read(ConsumerId id, const Shared& guest);
   void on_readable(ConsumerId id, const Shared& guest);
