@@ -114,7 +114,7 @@ class Soak:
         self.folder, self.draw = folder, random.Random(seed)
         self.socket = str(folder / "s")
         self.device = Device(folder)
-        self.log = open(folder / "log", "w")
+        self.log = (folder / "log").open("w")  # noqa: SIM115
         self.counts = dict.fromkeys(["kills", "daemon_kills", "producer_kills", "trainings", "requests", "batches", "light_jobs"], 0)
         self.light, self.heavy = {}, {}
         self.environment = {**os.environ, "REGEN_CACHE": str(folder / "cache"), "REGEN_INPUT_FOLDER": str(folder / "input")}
@@ -156,7 +156,7 @@ class Soak:
         for kind, seconds in (("train", 0), ("requests", 10), ("input", 20)):
             if kind in self.heavy:
                 continue
-            out = open(self.folder / f"{kind}.out", "w+")
+            out = (self.folder / f"{kind}.out").open("w+")  # noqa: SIM115
             command = [PROGRAM, "share", "run", "--socket", self.socket, "--name", kind, "--memory", str(DEVICE // 4), "--",
                        sys.executable, ROOT / "tools" / "soak_job.py", kind, str(seconds)]
             self.heavy[kind] = subprocess.Popen(command, stdout=out, stderr=self.log, env=self.environment), out

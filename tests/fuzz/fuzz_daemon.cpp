@@ -189,9 +189,10 @@ class World {
   static Bytes bytes_of(std::uint8_t byte) { return byte % 12 * 100; }
   static Message message(Input& input) {
     constexpr std::array kTypes{
-        MessageType::kRegister, MessageType::kRegister, MessageType::kAcquire, MessageType::kYield,
-        MessageType::kIdle,     MessageType::kCheck,    MessageType::kStatus,  MessageType::kUpdate,
-        MessageType::kConfirm,  MessageType::kMadeRoom, MessageType::kChange,  MessageType::kAcquire};
+        MessageType::kRegister, MessageType::kRegister, MessageType::kAcquire,
+        MessageType::kYield,    MessageType::kIdle,     MessageType::kCheck,
+        MessageType::kStatus,   MessageType::kUpdate,   MessageType::kConfirm,
+        MessageType::kMadeRoom, MessageType::kChange,   MessageType::kAcquire};
     const MessageType type = kTypes[input.byte() % kTypes.size()];
     Json body = Json::object();
     switch (type) {
@@ -222,7 +223,9 @@ class World {
     }
     return {type, std::move(body)};
   }
-  static std::string name(std::uint8_t byte) { return std::string(1, static_cast<char>('a' + byte % 5)); }
+  static std::string name(std::uint8_t byte) {
+    return std::string(1, static_cast<char>('a' + byte % 5));
+  }
   static void add_job(Json& body, Input& input) {
     body["name"] = body["identity"] = name(input.byte());
     body["memory"] = bytes_of(input.byte());

@@ -1,6 +1,7 @@
 """Several threads in one planned function: requests are answered one after the other, training steps are refused beside another one."""
 
 import copy
+import itertools
 import pathlib
 import pickle
 import subprocess
@@ -140,7 +141,7 @@ def test_a_thread_that_always_comes_again_does_not_overtake():
     for thread in threads:
         thread.join()
     # Handed over each time, the two alternate; a thread that has not yet come back is not waited for.
-    assert sum(a != b for a, b in zip(order, order[1:])) > 1
+    assert sum(a != b for a, b in itertools.pairwise(order)) > 1
     assert sorted(order) == [0] * 50 + [1] * 50
 
 
@@ -207,7 +208,7 @@ def test_a_training_step_beside_another_one_is_refused():
         torch.manual_seed(3)
         if disturbed:
             inside, go = stopped_inside(step.active.session)
-            first = threading.Thread(target=lambda: step(*batch(seed=1)), name="first")
+            first = threading.Thread(target=step, args=batch(seed=1), name="first")
             first.start()
             assert inside.wait(60)
             with pytest.raises(regen.errors.UsageError, match="regen.step was called by thread 'MainThread' while thread 'first' is inside"):
@@ -223,7 +224,7 @@ def test_a_training_step_beside_another_one_is_refused():
 
 
 def test_a_planned_pass_beside_another_one_is_refused():
-    plain, wrapped = pair(budget=0.8, planner="checkmate", work_limit=20_000, cache=False)
+    _, wrapped = pair(budget=0.8, planner="checkmate", work_limit=20_000, cache=False)
     x, y = batch(seed=1)
     inside, go = stopped_inside(wrapped.regen.active.session)
     first = threading.Thread(target=lambda: F.cross_entropy(wrapped(x), y).backward(), name="first")

@@ -96,7 +96,8 @@ TEST(Trust, TwoRegistersOfOneConnectionWhileTheDaemonSettles) {
     bad.send(frame(register_text("c", R"(,"device":"moon")")));
     good.send(frame(register_text("d")));
     EXPECT_THAT(bad.error(), HasSubstr("unknown device 'moon'"));
-    ASSERT_TRUE(eventually([&] { return report(options.socket)["devices"][0]["jobs"].size() == 1; }));
+    ASSERT_TRUE(
+        eventually([&] { return report(options.socket)["devices"][0]["jobs"].size() == 1; }));
   }
   EXPECT_TRUE(eventually([&] {
     const Json status = report(options.socket);
@@ -215,9 +216,9 @@ TEST(Trust, AJobThatCannotMakeRoomIsNotAskedWithoutEnd) {
   Board& board = new_board();
   const auto job = [&](const std::string& name, bool can_move, std::atomic<int>& grants,
                        std::atomic<int>& calls) {
-    auto client = Client::connect({.socket = options.socket},
-                                  {.name = name, .memory = 600, .persistent_bytes = 100,
-                                   .deepest = Depth::kSpill});
+    auto client = Client::connect(
+        {.socket = options.socket},
+        {.name = name, .memory = 600, .persistent_bytes = 100, .deepest = Depth::kSpill});
     if (!client.ok()) return 2;
     client->on_make_room([&](Depth) {
       ++calls;
@@ -357,7 +358,8 @@ TEST(Trust, AProducerOutlivesMoreConnectionsThanItHasDescriptors) {
     // Strangers that say nothing make room for a consumer that does.
     EXPECT_TRUE(eventually([&] {
       auto consumer = FeedSocket::connect(folder.path("f"));
-      if (!consumer.ok() || !consumer->send({.kind = FrameKind::kHello, .text = "{}"})) return false;
+      if (!consumer.ok() || !consumer->send({.kind = FrameKind::kHello, .text = "{}"}))
+        return false;
       FeedFrame frame;
       for (int look = 0; look < 1000; ++look) {
         const auto arrival = consumer->receive(frame, false);
@@ -488,8 +490,9 @@ TEST(Rights, LimitsOfUsersGroupsAndOthers) {
 TEST(Rights, BadPolicyFiles) {
   EXPECT_THAT(rights("[]").error().message, HasSubstr("policy"));
   EXPECT_THAT(rights(R"({"user": {}})").error().message, HasSubstr("user"));
-  EXPECT_THAT(rights(R"({"users": {"no such user": {}}})").error().message,
-              HasSubstr("unknown user 'no such user', expected a name of this machine or a number"));
+  EXPECT_THAT(
+      rights(R"({"users": {"no such user": {}}})").error().message,
+      HasSubstr("unknown user 'no such user', expected a name of this machine or a number"));
   EXPECT_THAT(rights(R"({"default": {"priority": -1}})").error().message, HasSubstr("priority"));
   EXPECT_THAT(rights(R"({"default": {"memory": "lots"}})").error().message, HasSubstr("lots"));
   EXPECT_THAT(rights(R"({"users": {"1": 5}})").error().message, HasSubstr("users"));
@@ -565,8 +568,8 @@ TEST_F(OpenedSocket, EachUserHasLimits) {
               HasSubstr("has a deadline"));
   EXPECT_EQ(answer_to_nobody(registration(Json::object()), MessageType::kRegistered), "");
   const int other = as_user(65533, [&] {
-    auto client = Client::connect({.socket = options_.socket},
-                                  {.name = "own", .priority = 2, .memory = 200});
+    auto client =
+        Client::connect({.socket = options_.socket}, {.name = "own", .priority = 2, .memory = 200});
     if (!client.ok()) return 1;
     const auto change = [&](Json what) {
       what["job"] = "own";
@@ -588,9 +591,9 @@ TEST_F(OpenedSocket, NobodyTakesTheIdentityOfAnAbsentJobOrSkipsAdmission) {
   daemon.push_back(start_daemon(options_));
   Board& board = new_board();
   Process owner([&] {
-    auto client = Client::connect(
-        {.socket = options_.socket},
-        {.name = "owner", .identity = "secret", .priority = 1, .memory = 600});
+    auto client =
+        Client::connect({.socket = options_.socket},
+                        {.name = "owner", .identity = "secret", .priority = 1, .memory = 600});
     if (!client.ok()) return 2;
     board.quanta = 1;
     while (board.stop == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -674,11 +677,11 @@ TEST(Containers, ANewDaemonKeepsTheBytesOfJobsThatItCannotSee) {
   ASSERT_TRUE(eventually([&] { return FileLock::take(options.socket + ".lock").ok(); }));
   Process second = daemon();
   ASSERT_TRUE(serves(2));
-  EXPECT_THAT(refusal(options.socket,
-                      asked(MessageType::kCheck,
-                            {{"name", "new"}, {"identity", "new"}, {"memory", 600}}),
-                      MessageType::kFits),
-              HasSubstr("expected at most 400"));
+  EXPECT_THAT(
+      refusal(options.socket,
+              asked(MessageType::kCheck, {{"name", "new"}, {"identity", "new"}, {"memory", 600}}),
+              MessageType::kFits),
+      HasSubstr("expected at most 400"));
   job.signal(SIGKILL);
   job.wait();
   EXPECT_TRUE(eventually([&] { return report(options.socket)["devices"][0]["used_bytes"] == 0; }))

@@ -211,6 +211,7 @@ bool Connection::send_front() {
 void Connection::watch() {
   if (closed_) return;
   timer_.cancel();
+  if (!closing_ && (paused_ || later_)) return;  // it has said something, and waits for us
   if (registered_ && !closing_ && !reader_.inside_message()) return;
   timer_.expires_after(std::chrono::nanoseconds(patience_));
   timer_.async_wait([self = shared_from_this()](asio::error_code cancelled) {

@@ -91,7 +91,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool closing_ = false;  // as soon as everything is sent
   bool closed_ = false;
   bool registered_ = false;
-  bool later_ = false;    // the rest of what has arrived is handled in another turn of the loop
+  bool later_ = false;  // the rest of what has arrived is handled in another turn of the loop
   bool paused_ = false;
   Peer peer_;
   asio::steady_timer pause_;

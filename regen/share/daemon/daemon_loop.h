@@ -127,6 +127,7 @@ class Daemon : public Connection::Listener {
   void on_hung(Client& client);
   void set_timer();
   static Nanoseconds clock_now();
+  static Nanoseconds time_used();
   // "job 'a' (process 7)", for the log.
   std::string label(JobId job) const;
   void log(const std::string& line) const {

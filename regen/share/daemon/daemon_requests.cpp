@@ -35,10 +35,10 @@ Result<Bytes> read_bytes(const Message& message, const char* key) {
 
 // Requests that are no turns are paid for by their user; turns are limited only where they take most of the daemon's time.
 void Daemon::on_message(Connection& connection, const Message& message) {
-  const Nanoseconds began = clock_now();
+  if (is_turn(message.type) && clients_.size() < kFewJobs) return handle(connection, message);
+  const Nanoseconds began = time_used();
   handle(connection, message);
-  const Nanoseconds now = clock_now();
-  charge(connection, message, now - began, now);
+  charge(connection, message, time_used() - began, clock_now());
 }
 
 void Daemon::charge(Connection& connection, const Message& message, Nanoseconds cost,
@@ -46,7 +46,6 @@ void Daemon::charge(Connection& connection, const Message& message, Nanoseconds 
   const auto client = clients_.find(&connection);
   const bool is_job = client != clients_.end();
   if (is_job && is_turn(message.type)) {
-    if (clients_.size() < kFewJobs) return;
     all_turns_.spend(cost, 2, now);
     client->second.turns.spend(cost, 2 * static_cast<std::int64_t>(clients_.size()), now);
     if (all_turns_.debt(now) > 0) connection.pause(client->second.turns.debt(now));
@@ -55,7 +54,8 @@ void Daemon::charge(Connection& connection, const Message& message, Nanoseconds 
   const std::int64_t user = connection.peer().user;
   expenses_.spend(user, cost, now);
   // A job that was just admitted has waited for that already.
-  if (!is_job || message.type != MessageType::kRegister) connection.pause(expenses_.debt(user, now));
+  if (!is_job || message.type != MessageType::kRegister)
+    connection.pause(expenses_.debt(user, now));
 }
 
 void Daemon::handle(Connection& connection, const Message& message) {
@@ -234,18 +234,17 @@ Status Daemon::answer(Connection& connection, const Message& message) {
 void Daemon::refresh_report() {
   const Nanoseconds now = clock_now();
   if (report_.message && report_.allowance.debt(now) > 0) return;
+  const Nanoseconds began = time_used();
   const Json content = to_json(status());
   report_.message = std::make_shared<const std::string>(encode({MessageType::kReport, content}));
   report_.metrics = std::make_shared<const std::string>(prometheus_text(content));
-  const Nanoseconds done = clock_now();
-  report_.allowance.spend(done - now, kReportShare, done);
+  report_.allowance.spend(time_used() - began, kReportShare, clock_now());
 }
 
 std::string Daemon::on_metrics(Connection& connection) {
-  const Nanoseconds began = clock_now();
+  const Nanoseconds began = time_used();
   refresh_report();
-  const Nanoseconds now = clock_now();
-  expenses_.spend(connection.peer().user, now - began, now);
+  expenses_.spend(connection.peer().user, time_used() - began, clock_now());
   return *report_.metrics;
 }
 

@@ -59,8 +59,7 @@ Status read_whole_limit(const JsonCursor& object, const char* key, std::int64_t 
 // What is not said stays as in `limits`.
 Result<UserLimits> read_limits(const JsonCursor& object, UserLimits limits) {
   REGEN_TRY(object.expect_object());
-  REGEN_TRY(
-      refuse_unknown_fields(object, {"priority", "weight", "memory", "jobs", "deadlines"}));
+  REGEN_TRY(refuse_unknown_fields(object, {"priority", "weight", "memory", "jobs", "deadlines"}));
   REGEN_TRY(read_whole_limit(object, "priority", kMaxPriority, limits.priority));
   REGEN_TRY(read_whole_limit(object, "jobs", kMostJobs, limits.jobs));
   if (has_field(object, "weight")) {

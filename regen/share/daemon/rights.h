@@ -16,11 +16,11 @@ namespace regen::share {
 
 // Of one user. The numbers without a policy file are those for users other than the daemon's own.
 struct UserLimits {
-  std::int64_t priority = 0;      // at most
-  double weight = 1;              // at most
-  Bytes memory = kMaxBytes;       // of all jobs of the user on one device together
-  std::int64_t jobs = 64;         // of the user
-  bool deadlines = false;         // whether jobs may have one: it precedes others of its priority
+  std::int64_t priority = 0;  // at most
+  double weight = 1;          // at most
+  Bytes memory = kMaxBytes;   // of all jobs of the user on one device together
+  std::int64_t jobs = 64;     // of the user
+  bool deadlines = false;     // whether jobs may have one: it precedes others of its priority
 
   bool operator==(const UserLimits&) const = default;
 };

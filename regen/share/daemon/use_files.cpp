@@ -99,8 +99,7 @@ Result<UseFile> UseFiles::make() {
   for (int attempt = 0; attempt < kTries; ++attempt) {
     const UseNumber number = next_++;
     const std::string path = path_of(number);
-    Descriptor file(
-        ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+    Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (file.valid()) return UseFile(path, std::move(file), number);
     if (errno != EEXIST) {
       return limit_reached("cannot make the file of a job's device use: " +

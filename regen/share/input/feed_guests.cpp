@@ -148,8 +148,8 @@ bool FeedGuests::drop_a_stranger(std::chrono::milliseconds least_age) {
                                   [](const auto& entry) { return !entry.second->known; });
   if (first == guests_.end()) return false;
   if (std::chrono::steady_clock::now() - first->second->came < least_age) return false;
-  (void)first->second->socket.send(
-      error_frame("too many connections say nothing to the shared input, expected a hello at once"));
+  (void)first->second->socket.send(error_frame(
+      "too many connections say nothing to the shared input, expected a hello at once"));
   close(first->first);
   return true;
 }
@@ -161,9 +161,8 @@ void FeedGuests::welcome(FeedSocket socket) {
                                   " consumers, expected no more"));
     return;
   }
-  const auto strangers = std::count_if(guests_.begin(), guests_.end(), [](const auto& entry) {
-    return !entry.second->known;
-  });
+  const auto strangers = std::count_if(guests_.begin(), guests_.end(),
+                                       [](const auto& entry) { return !entry.second->known; });
   if (static_cast<std::size_t>(strangers) >= kMaxStrangers) drop_a_stranger(kTimeForHello);
   Descriptor watched = Descriptor::copy_of(socket.number());
   if (!watched.valid() || (socket.other_process() > 0 && socket.process() < 0)) {

@@ -16,7 +16,8 @@ struct Peer {
   std::int64_t process = 0;  // 0: of a container that is not seen from here, or not told
   std::int64_t user = kUnknownUser;
   std::vector<std::int64_t> groups = {};
-  Descriptor descriptor = {};  // of the process: readable once it has ended; not valid where the kernel gives none
+  Descriptor descriptor =
+      {};  // of the process: readable once it has ended; not valid where the kernel gives none
 
   // Whether the process has ended, as far as the kernel says.
   bool ended() const;

@@ -105,8 +105,9 @@ class DeviceMemory {
     bool away = false;
     bool update_confirmed = true;
     std::optional<Depth> asked;  // to make room, and has not answered
-    bool cannot_move = false;    // it moved less than it was asked to, and has not had the device since
-    bool stuck = false;          // no job can make room for it now
+    bool cannot_move =
+        false;           // it moved less than it was asked to, and has not had the device since
+    bool stuck = false;  // no job can make room for it now
     Access seen_access = Access::kReady;
     std::int64_t seen_urgency = 0;
   };

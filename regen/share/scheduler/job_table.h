@@ -24,8 +24,8 @@ struct JobTableEntry {
   std::uint64_t process_namespace = 0;  // in which the number counts
   std::int64_t user = kUnknownUser;
   std::int64_t use_file = 0;  // of the lock that it holds while it lives; 0: none
-  Bytes bytes = 0;         // what its plan takes
-  JobChange changed = {};  // by an operator, since it registered
+  Bytes bytes = 0;            // what its plan takes
+  JobChange changed = {};     // by an operator, since it registered
 
   bool operator==(const JobTableEntry&) const = default;
 };

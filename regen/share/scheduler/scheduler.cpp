@@ -128,11 +128,9 @@ Result<JobId> Scheduler::add(JobSpec spec, const JobOwner& owner, Nanoseconds no
   const Status entered = enter(id, spec, devices_[device].memory);
   if (!entered.ok()) return no_room(spec, device, entered.error());
   ++next_job_;
-  jobs_.emplace(id, JobEntry{.spec = spec,
-                             .device = device,
-                             .owner = owner,
-                             .added = now,
-                             .changed = changed});
+  jobs_.emplace(
+      id,
+      JobEntry{.spec = spec, .device = device, .owner = owner, .added = now, .changed = changed});
   settle(devices_[device], now);
   return id;
 }
@@ -232,8 +230,7 @@ Result<std::optional<Nanoseconds>> Scheduler::made_room(JobId job, Bytes left, N
       std::min(kLongestTurn, kTurnsOverMove * std::min(took, kLongestTurn)));
   entry.asked_at.reset();
   const bool whole = memory_of(job).made_room(job, left);
-  entry.ask_pause =
-      whole ? 0 : std::clamp(2 * entry.ask_pause, kFirstAskPause, kLongestAskPause);
+  entry.ask_pause = whole ? 0 : std::clamp(2 * entry.ask_pause, kFirstAskPause, kLongestAskPause);
   entry.ask_again_at = whole ? std::nullopt : std::optional(now + entry.ask_pause);
   settle(job, now);
   return whole ? std::nullopt : std::optional(entry.ask_pause);

@@ -132,7 +132,7 @@ class Scheduler {
     JobChange changed = {};  // kept in the job table; the job itself does not know it
     bool absent = false;     // expected
     bool expired = false;
-    std::optional<Nanoseconds> asked_at = {};     // to make room
+    std::optional<Nanoseconds> asked_at = {};      // to make room
     std::optional<Nanoseconds> ask_again_at = {};  // it moved less than it was asked to
     Nanoseconds ask_pause = 0;
   };
