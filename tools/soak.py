@@ -157,7 +157,7 @@ class Soak:
             if kind in self.heavy:
                 continue
             out = (self.folder / f"{kind}.out").open("w+")  # noqa: SIM115
-            command = [PROGRAM, "share", "run", "--socket", self.socket, "--name", kind, "--memory", str(DEVICE // 4), "--",
+            command = [PROGRAM, "share", "run", "--socket", self.socket, "--name", kind, "--priority", "2", "--memory", str(DEVICE // 4), "--",
                        sys.executable, ROOT / "tools" / "soak_job.py", kind, str(seconds)]
             self.heavy[kind] = subprocess.Popen(command, stdout=out, stderr=self.log, env=self.environment), out
 

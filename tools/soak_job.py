@@ -21,7 +21,7 @@ import regen
 from regen._check import same_bits
 from small_training import batch, make
 
-STEPS = 200  # of a training
+STEPS = 60  # of a training
 EVERYWHERE = 1e-9  # quantum: it can be stopped between any two operators
 ITEMS, BATCH = 64, 4  # of the shared input
 

@@ -355,23 +355,25 @@ TEST(Trust, AProducerOutlivesMoreConnectionsThanItHasDescriptors) {
       if (one.ok()) crowd.push_back(std::move(*one));
     }
     EXPECT_EQ(crowd.size(), 400u);
-    // Strangers that say nothing make room for a consumer that does.
+    // Strangers that say nothing make room for a consumer that does; the producer ends when that one has left.
+    FeedSocket consumer;
     EXPECT_TRUE(eventually([&] {
-      auto consumer = FeedSocket::connect(folder.path("f"));
-      if (!consumer.ok() || !consumer->send({.kind = FrameKind::kHello, .text = "{}"}))
-        return false;
+      auto next = FeedSocket::connect(folder.path("f"));
+      if (!next.ok() || !next->send({.kind = FrameKind::kHello, .text = "{}"})) return false;
+      consumer = std::move(*next);
       FeedFrame frame;
       for (int look = 0; look < 1000; ++look) {
-        const auto arrival = consumer->receive(frame, false);
+        const auto arrival = consumer.receive(frame, false);
         if (!arrival.ok() || *arrival == Arrival::kGone) return false;
         if (*arrival == Arrival::kFrame) return frame.kind == FrameKind::kWelcome;
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
       return false;
     }));
+    int status = 0;
+    EXPECT_EQ(::waitpid(producer.id(), &status, WNOHANG), 0) << "it still serves";
   }
-  int status = 0;
-  EXPECT_EQ(::waitpid(producer.id(), &status, WNOHANG), 0) << "it still serves";
+  EXPECT_EQ(producer.wait(), 0);
 }
 
 // --- Floods
@@ -450,6 +452,24 @@ TEST(Trust, OneProcessCannotKeepAllConnections) {
   for (int i = 0; i < 10; ++i) {
     EXPECT_TRUE(Client::connect({.socket = options.socket}, {.name = "honest"}).ok());
   }
+}
+
+TEST(Trust, RefusedConnectionsAreForgotten) {
+  TemporaryFolder folder;
+  DaemonOptions options = test_daemon(folder);
+  options.max_connections = 2;
+  options.patience = 60'000'000'000;
+  const Process daemon = start_daemon(options);
+  {
+    Stranger first(options.socket), second(options.socket);
+    for (int i = 0; i < 20; ++i) {
+      EXPECT_EQ(Stranger(options.socket).error(), "the daemon has 2 connections, expected no more");
+    }
+  }
+  EXPECT_TRUE(eventually([&] {
+    const Json status = report(options.socket);
+    return status.is_object() && status["connections"] == 1;
+  }));
 }
 
 // --- Rights

@@ -222,21 +222,23 @@ void Daemon::accept_after(Nanoseconds pause) {
 
 // Whoever connects waits in the line of those whose requests its user has not paid for.
 void Daemon::admit_connection(Connection::Socket socket) {
-  const Nanoseconds began = clock_now();
+  const Nanoseconds now = clock_now();
   const auto connection = std::make_shared<Connection>(std::move(socket), *this, options_.patience);
   const std::int64_t user = connection->peer().user;
-  if (connections_.size() >= options_.max_connections) {
-    const Error full = limit_reached("the daemon has " + std::to_string(options_.max_connections) +
-                                     " connections, expected no more");
-    const ConnectionPointer dropped = to_drop_for(*connection);
-    (dropped ? dropped : connection)->refuse(full);
+  const bool full = connections_.size() >= options_.max_connections;
+  const ConnectionPointer dropped = full ? to_drop_for(*connection) : nullptr;
+  connections_.insert(connection);  // from now on it is closed as the others are
+  if (full) {
+    (dropped ? dropped : connection)
+        ->refuse(limit_reached("the daemon has " + std::to_string(options_.max_connections) +
+                               " connections, expected no more"));
     if (dropped) dropped->close();
   }
-  if (const Nanoseconds debt = expenses_.debt(user, began); debt > 0 && !connection->over()) {
+  if (connection->over()) return connection->start();
+  if (const Nanoseconds debt = expenses_.debt(user, now); debt > 0) {
     connection->pause(debt);
-    expenses_.spend(user, kPlaceInLine, began);
+    expenses_.spend(user, kPlaceInLine, now);
   }
-  connections_.insert(connection);
   connection->start();
 }
 
