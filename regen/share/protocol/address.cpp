@@ -27,7 +27,7 @@ std::string fallback_socket() {
 }  // namespace
 
 std::string default_socket() {
-  if (const std::string path = variable("REGEN_SHARE_SOCKET"); !path.empty()) return path;
+  if (std::string path = variable("REGEN_SHARE_SOCKET"); !path.empty()) return path;
   return fallback_socket();
 }
 
@@ -38,7 +38,8 @@ bool is_fallback_socket(const std::string& path) {
 Result<sockaddr_un> socket_address(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path.empty() || path.size() >= sizeof address.sun_path || path.find('\0') != path.npos) {
+  if (path.empty() || path.size() >= sizeof address.sun_path ||
+      path.find('\0') != std::string::npos) {
     return bad_input("socket path " + in_quotes(path) + " has " + std::to_string(path.size()) +
                      " bytes, expected 1 to " + std::to_string(sizeof address.sun_path - 1));
   }
