@@ -20,7 +20,7 @@ constexpr int kMostInATurn = 8;
 constexpr std::size_t kMostHttpBytes = 8192;
 constexpr std::string_view kHttpStart = "GET ";
 
-Nanoseconds clock_now() {
+Nanoseconds time_now() {
   return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
@@ -33,7 +33,7 @@ Connection::Connection(Socket socket, Listener& listener, Nanoseconds patience)
       timer_(socket_.get_executor()),
       peer_(peer_at(socket_.native_handle())),
       pause_(socket_.get_executor()),
-      heard_at_(clock_now()) {}
+      heard_at_(time_now()) {}
 
 void Connection::start() {
   asio::error_code failed;
@@ -79,7 +79,7 @@ void Connection::read() {
                             self->reading_ = false;
                             if (self->closing_ || self->closed_) return;
                             if (failed) return self->on_end();
-                            self->heard_at_ = clock_now();
+                            self->heard_at_ = time_now();
                             self->reader_.append({self->buffer_.data(), count});
                             self->take_messages();
                             self->watch();

@@ -21,7 +21,7 @@ constexpr std::size_t kMaxConsumers = 1000;
 constexpr std::size_t kMaxStrangers = 64;
 constexpr auto kTimeForHello = std::chrono::milliseconds(1000);
 // Before connections are taken again when the process has no descriptor left.
-constexpr auto kAcceptPause = std::chrono::milliseconds(100);
+constexpr auto kPauseWithoutDescriptors = std::chrono::milliseconds(100);
 
 // One line that names the first difference.
 Status check_settings(const std::string& ours, const std::string& theirs) {
@@ -136,7 +136,7 @@ void FeedGuests::accept() {
 
 // Some will be closed; asking at once would spin.
 void FeedGuests::accept_later() {
-  accept_pause_.expires_after(kAcceptPause);
+  accept_pause_.expires_after(kPauseWithoutDescriptors);
   accept_pause_.async_wait([this](asio::error_code cancelled) {
     if (!cancelled) accept();
   });
