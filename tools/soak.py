@@ -88,7 +88,8 @@ def light_job(path, device, slot, seed):
                 while quanta > 0 and connection.keep_going():
                     device.put(slot, LIGHT_BYTES)
                     fcntl.lockf(connection.use, fcntl.LOCK_EX, 1, 0)
-                    device.use()
+                    if connection.keep_going():  # read after the lock
+                        device.use()
                     fcntl.lockf(connection.use, fcntl.LOCK_UN, 1, 0)
                     quanta -= 1
                 connection.send(wire.IDLE)
@@ -114,7 +115,7 @@ class Soak:
         self.folder, self.draw = folder, random.Random(seed)
         self.socket = str(folder / "s")
         self.device = Device(folder)
-        self.log = (folder / "log").open("w")  # noqa: SIM115
+        self.log = (folder / "log").open("w")
         self.counts = dict.fromkeys(["kills", "daemon_kills", "producer_kills", "trainings", "requests", "batches", "light_jobs"], 0)
         self.light, self.heavy = {}, {}
         self.environment = {**os.environ, "REGEN_CACHE": str(folder / "cache"), "REGEN_INPUT_FOLDER": str(folder / "input")}
@@ -156,7 +157,7 @@ class Soak:
         for kind, seconds in (("train", 0), ("requests", 10), ("input", 20)):
             if kind in self.heavy:
                 continue
-            out = (self.folder / f"{kind}.out").open("w+")  # noqa: SIM115
+            out = (self.folder / f"{kind}.out").open("w+")
             command = [PROGRAM, "share", "run", "--socket", self.socket, "--name", kind, "--priority", "2", "--memory", str(DEVICE // 4), "--",
                        sys.executable, ROOT / "tools" / "soak_job.py", kind, str(seconds)]
             self.heavy[kind] = subprocess.Popen(command, stdout=out, stderr=self.log, env=self.environment), out

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 import regen
 from regen._check import same_bits
-from small_training import batch, make
+from small_training import batch, make  # pyright: ignore[reportMissingImports]
 
 STEPS = 60  # of a training
 EVERYWHERE = 1e-9  # quantum: it can be stopped between any two operators

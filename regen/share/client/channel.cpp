@@ -1,5 +1,6 @@
 #include "regen/share/client/channel.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <array>
@@ -38,6 +39,11 @@ std::optional<std::string> Channel::read_some(int flags) {
   if (count == 0 || (count < 0 && errno != EAGAIN && errno != EWOULDBLOCK)) ended_ = true;
   if (count <= 0) return std::nullopt;
   return std::string(buffer.data(), static_cast<std::size_t>(count));
+}
+
+bool Channel::hung_up() const {
+  pollfd asked{.fd = socket_.number(), .events = 0, .revents = 0};
+  return ::poll(&asked, 1, 0) != 0;
 }
 
 Result<std::optional<Message>> Channel::receive() {

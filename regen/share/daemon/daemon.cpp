@@ -37,6 +37,7 @@ Status serve(const DaemonOptions& options, const std::function<void()>& ready) {
   REGEN_ASSIGN(UseFiles use, UseFiles::open(options.socket + ".use.d"));
   raise_descriptor_limit();
   Daemon daemon(options, listen_socket, std::move(use));
+  daemon.begin();
   ready();
   daemon.run();
   return {};

@@ -42,7 +42,6 @@ Daemon::Daemon(const DaemonOptions& options, const ListenSocket& listen_socket, 
 }
 
 void Daemon::run() {
-  begin();
   loop_.run();
 }
 
@@ -220,7 +219,7 @@ void Daemon::accept_after(Nanoseconds pause) {
   });
 }
 
-// Whoever connects waits in the line of those whose requests its user has not paid for.
+// A new connection waits in the line of those whose requests its user has not paid for.
 void Daemon::admit_connection(Connection::Socket socket) {
   const Nanoseconds now = clock_now();
   const auto connection = std::make_shared<Connection>(std::move(socket), *this, options_.patience);

@@ -31,10 +31,11 @@ class Daemon : public Connection::Listener {
  public:
   Daemon(const DaemonOptions& options, const ListenSocket& listen_socket, UseFiles use);
 
-  // begin(), then everything until SIGTERM or SIGINT.
-  void run();
-  // For a caller that runs the loop itself, step by step: what is ready is done, and nothing is waited for.
+  // From now on clients are answered, in run() or poll().
   void begin();
+  // Everything until SIGTERM or SIGINT.
+  void run();
+  // For a caller that goes step by step: what is ready is done, and nothing is waited for.
   void poll();
   // As if it had come in by the listening socket.
   void admit_connection(Connection::Socket socket);
@@ -68,7 +69,7 @@ class Daemon : public Connection::Listener {
     JobId job;
     ProcessEnd process;
     UseFile use = {};
-    Nanoseconds given_up_at = kNever;  // where nobody says whether it lives
+    Nanoseconds given_up_at = kNever;  // where the kernel does not say whether it lives
   };
   // A job that has left, or had another daemon, and is still in its last quantum.
   struct FormerHolder {
