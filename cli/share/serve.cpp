@@ -20,6 +20,7 @@ struct ShareServeArguments {
   double admission = share::to_seconds(share::DaemonOptions{}.admission);
   double patience = share::to_seconds(share::DaemonOptions{}.holder_patience);
   bool kill_hung = false;
+  std::string policy;
   bool quiet = false;
   std::int64_t max_connections = 1024;
 };
@@ -76,6 +77,9 @@ Result<share::DaemonOptions> daemon_options(const ShareServeArguments& arguments
                                .holder_patience = share::from_seconds(arguments.patience),
                                .kill_hung = arguments.kill_hung};
   if (!arguments.quiet) options.log = log_line;
+  if (!arguments.policy.empty()) {
+    REGEN_ASSIGN(options.rights, share::Rights::read(arguments.policy));
+  }
   options.max_connections = static_cast<std::size_t>(arguments.max_connections);
   for (const std::string& text : arguments.devices) {
     REGEN_ASSIGN(const share::DeviceSpec device, share::parse_device(text));
@@ -121,6 +125,10 @@ void add_share_serve(CLI::App& share, Action& action) {
              "Say so when a holder has not given way for so long (default 10)");
   verb.add_flag("--kill-hung", arguments->kill_hung,
                 "Ask such a holder to end (SIGTERM), and kill it after the same time again");
+  verb.add_option("--policy", arguments->policy,
+                  "What users other than this one may have: administrators, and limits of "
+                  "priority, weight, memory and jobs (default: priority 0, weight 1, 64 jobs)")
+      ->type_name("FILE");
   verb.add_flag("--quiet", arguments->quiet, "No line on standard error for each event");
   add_parsed(verb, "--max-connections", arguments->max_connections, whole_number(1, 2000), "N",
              "Refuse more (default 1024)");

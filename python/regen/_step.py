@@ -21,6 +21,7 @@ from regen._session.report import PlanReport
 from regen._session.session import Session
 from regen._session.shape_cache import ShapeCache
 from regen._session.sized_steps import SizedShapes, SizedSteps, allows_sizes
+from regen._session.turns import Turns
 from regen._wrap import signature
 from regen.errors import OptionError, RegenError, UsageError
 from regen.options import Algorithms, Budget, Cache, Link, Options, Size, refuses_old_names
@@ -60,7 +61,8 @@ def step(
         for x, y in batches: loss = step(x, y)
 
     The loss is `loss_fn(model(*args[:-1]), args[-1])`, or what the model returns when `loss_fn` is None: a number, or something with a
-    `loss`. Gradients exist only inside the step, so `.grad` stays as it is.
+    `loss`. Gradients exist only inside the step, so `.grad` stays as it is. One thread at a time may call it: a call beside another one is
+    refused, since the order of their updates would be left to chance.
 
     The optimizer's step is part of the plan where it is a fixed list of operators on each parameter, as in all of `torch.optim` except Adafactor and
     SparseAdam, and in most optimizers written by hand; numbers and options are read anew before every step, so schedulers work. Any other runs
@@ -147,7 +149,7 @@ class TrainingStep(ShapeCache["ShapedStep"]):
         capture_options: StepCapture,
         kwargs: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(admission_of(self))
+        super().__init__(Turns("regen.step"), admission_of(self))
         self.model, self.loss_fn, self.optimizer = model, loss_fn, optimizer
         self.options = options if self.admission is None else self.admission.options_of(options)
         self.capture_options = capture_options
@@ -189,8 +191,12 @@ class TrainingStep(ShapeCache["ShapedStep"]):
 
         Raises:
             BudgetError: no plan keeps the budget for a batch of this shape.
-            UsageError: a parameter or the optimizer's state is not what it was.
+            UsageError: a parameter or the optimizer's state is not what it was; or another thread is inside, and nothing was done.
         """
+        with self.turns.step():
+            return self._train(args, kwargs)
+
+    def _train(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
         shaped, inputs = self.shape_for(args, kwargs)
         if shaped.captured.updates is not None and not self.summed.keys() <= {id(p) for p in shaped.captured.trained}:
             shaped, inputs = self.shape_for(args, kwargs, last=False)  # earlier batches have trained more: the update is for those too
@@ -266,7 +272,8 @@ class TrainingStep(ShapeCache["ShapedStep"]):
         Raises:
             Error: the step is not releasable.
         """
-        return self.active.session.spill() if self.active is not None else 0
+        with self.turns.question():
+            return self.active.session.spill() if self.active is not None else 0
 
     def restore(self) -> None:
         """Takes the memory again.
@@ -274,8 +281,9 @@ class TrainingStep(ShapeCache["ShapedStep"]):
         Raises:
             BudgetError: there is no room now; it may be tried again.
         """
-        if self.active is not None:
-            self.active.session.restore()
+        with self.turns.question():
+            if self.active is not None:
+                self.active.session.restore()
 
     def shape_for(self, args: tuple[Any, ...], kwargs: dict[str, Any], last: bool | None = None) -> tuple["ShapedStep", list[Any]]:
         """(the captured step for a batch, the program's inputs). `last`: of the batches for an update; None: as the calls are counted."""

@@ -23,6 +23,7 @@ from regen._session.caller_memory import CallerMemory
 from regen._session.replay import Replay, changes_inputs
 from regen._session.shape_cache import ShapeCache
 from regen._session.sized_steps import SizedShapes, SizedSteps, allows_sizes
+from regen._session.turns import Turns
 from regen._session.wrapped_module import GRADIENT_CHUNK, ModuleSession, ShapedModule, SizedModule, StepCall
 from regen.errors import CaptureError
 from regen.options import Algorithms, Budget, Cache, Link, Options, Size, refuses_old_names
@@ -61,6 +62,7 @@ def wrap(
         loss = loss_fn(model(x), y); loss.backward(); optimizer.step()
 
     Without a sample the first training pass is it: `model = regen.wrap(model, budget="6GiB")`. That pass then raises what is said below.
+    One thread at a time may train: a planned pass beside another one is refused.
 
     Args:
         model: the module to train. It is not changed.
@@ -160,7 +162,7 @@ class ModuleSessions(ShapeCache[ShapedModule]):
     """What `model.regen` is: plans for the shapes of its inputs, one arena at a time."""
 
     def __init__(self, options: Options, gradient_chunk: int, group: Any, trains_in_eval: bool) -> None:
-        super().__init__()
+        super().__init__(Turns("regen.wrap"))
         self.options = options
         self.gradient_chunk = gradient_chunk
         self.group = group
@@ -183,8 +185,9 @@ class ModuleSessions(ShapeCache[ShapedModule]):
 
     def make_way(self) -> None:
         """The plain model is about to run: it has the arena's room, unless a backward pass is still to come."""
-        if self.active is not None and not self.active.awaits_backward():
-            self.active.release()
+        with self.turns.if_free() as free:
+            if free and self.active is not None and not self.active.awaits_backward():
+                self.active.release()
 
     def prepare(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], first_batch: bool = False) -> None:
         """Plans the sample's step with the other ranks, and takes the arena. `first_batch`: the ranks' samples need not be alike."""
@@ -200,6 +203,11 @@ class ModuleSessions(ShapeCache[ShapedModule]):
 
     def forward(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The forward pass under the plan of this shape."""
+        with self.turns.step(may_nest=True):
+            return self.planned_forward(model, args, kwargs)
+
+    def planned_forward(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Inside of this thread's turn."""
         if not self.prepared:
             self.prepare(model, args, kwargs, first_batch=True)
         if self.caller is not None:
@@ -296,7 +304,7 @@ class ModuleSessions(ShapeCache[ShapedModule]):
     def make_shape(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], group: Any, all_outputs: bool) -> ShapedModule:
         """Captures and records; plans with the ranks of the group. `all_outputs`: gradients may arrive for all, not for the loss alone."""
         if self.caller is None:
-            self.caller = CallerMemory(self.options.reserve, device_of(model))
+            self.caller = CallerMemory(self.options.reserve, device_of(model), self.turns)
             admission_of(self, adapts=False)  # what the caller holds beside a plan does not follow a limit
         plain = self.plain_of(model)
         warn_of_hooks(plain)

@@ -4,6 +4,7 @@ import weakref
 from typing import Any
 
 from regen import _runtime
+from regen._session.turns import Turns
 
 # Room for what varies a little from step to step, as a share of what was measured.
 MARGIN = 1 / 256
@@ -16,7 +17,9 @@ class CallerMemory:
     less what the plan accounts for, is the caller's.
     """
 
-    def __init__(self, reserve, device):
+    def __init__(self, reserve, device, turns=None):
+        """`turns`: of the threads that run the passes; None: there is one."""
+        self.turns = turns or Turns("regen.wrap")
         self.device = str(device)
         self.on_cpu = self.device.startswith("cpu")
         self.measured = reserve is None

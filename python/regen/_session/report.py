@@ -3,6 +3,7 @@
 from typing import NoReturn
 
 from regen import _runtime
+from regen._session.turns import Turns
 from regen.errors import UsageError
 
 
@@ -20,6 +21,7 @@ class PlanReport:
         self, session: _runtime.Session, measured_peak: int | None = None, measured_seconds: float | None = None, island: str = ""
     ) -> None:
         self.session = session
+        self.turns = Turns("plan")  # of the function whose plan this is
         self.island = island
         self.measured_peak = measured_peak
         self.measured_seconds = measured_seconds
@@ -27,24 +29,29 @@ class PlanReport:
     @property
     def caller_bytes(self) -> int:
         """Of the budget, for what the caller holds."""
-        return self.session.caller_bytes
+        with self.turns.question():
+            return self.session.caller_bytes
 
     @property
     def predicted_peak(self) -> int:
         """Bytes of the device at the highest point of a step, as the plan says."""
-        return self.session.predicted_peak
+        with self.turns.question():
+            return self.session.predicted_peak
 
     @property
     def predicted_seconds(self) -> float:
         """Seconds of a step, as the simulator says."""
-        return self.session.report.cost
+        with self.turns.question():
+            return self.session.report.cost
 
     def __str__(self) -> str:
-        return self._with_island(self.session.report_text(self.measured_peak, self.measured_seconds))
+        with self.turns.question():
+            return self._with_island(self.session.report_text(self.measured_peak, self.measured_seconds))
 
     def explain(self) -> str:
         """Which tensors fill the memory at the peak of the plan."""
-        return self._with_island(self.session.explanation())
+        with self.turns.question():
+            return self._with_island(self.session.explanation())
 
     def _with_island(self, text: str) -> str:
         return f"{text.rstrip()}\n{self.island}" if self.island else text

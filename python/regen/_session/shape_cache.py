@@ -7,6 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from regen._session.admission import Admission
 from regen._session.report import NotPlanned, PlanReport
 from regen._session.session import Session
+from regen._session.turns import Turns
 from regen.errors import CaptureError, UsageError
 
 # Captures of one shape, which differ in what the user's code decides from values. More would come without end.
@@ -47,8 +48,9 @@ def holder_of(entry: Shaped) -> object:
 class ShapeCache(Generic[Entry]):
     """One session for each shape of the inputs, of which one holds the arena."""
 
-    def __init__(self, admission: Admission | None = None) -> None:
-        """`admission`: of a job whose bytes may change between two steps."""
+    def __init__(self, turns: Turns, admission: Admission | None = None) -> None:
+        """`turns`: of the threads that call it. `admission`: of a job whose bytes may change between two steps."""
+        self.turns = turns
         self.admission = admission
         self.shapes: dict[Any, Entry] = {}
         self.active: Entry | None = None
@@ -105,7 +107,12 @@ class ShapeCache(Generic[Entry]):
     @property
     def plan(self) -> PlanReport:
         """What the plan in use decided: predicted and measured peak and time, the bound. `print` shows all of it."""
-        return NotPlanned() if self.active is None else self.active.report()
+        with self.turns.question():
+            if self.active is None:
+                return NotPlanned()
+            report = self.active.report()
+        report.turns = self.turns
+        return report
 
     def save_plan(self, path: str | os.PathLike[str]) -> None:
         """Writes the plan in use to a file, for `plan_file=path` next time.
@@ -116,12 +123,14 @@ class ShapeCache(Generic[Entry]):
         Raises:
             UsageError: no step has been planned yet.
         """
-        if self.active is None:
-            raise UsageError("save_plan(): no step has been planned yet, expected a step first")
-        self.active.session.write_plan(path)
+        with self.turns.question():
+            if self.active is None:
+                raise UsageError("save_plan(): no step has been planned yet, expected a step first")
+            self.active.session.write_plan(path)
 
     def release(self) -> None:
         """Gives the arena back until the next batch."""
-        if self.active is not None:
-            self.active.release()
-            self.active = None
+        with self.turns.question():
+            if self.active is not None:
+                self.active.release()
+                self.active = None

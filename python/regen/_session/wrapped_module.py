@@ -337,6 +337,11 @@ class StepCall:
         return outputs
 
     def run_backward(self, part, tangents):
+        """Autograd runs it on a thread of its own for a GPU, and on the caller's for a CPU."""
+        with self.shaped.caller.turns.step(may_nest=True):
+            return self.planned_backward(part, tangents)
+
+    def planned_backward(self, part, tangents):
         shaped = self.shaped
         if self.replayed is None:
             self.check_alive()

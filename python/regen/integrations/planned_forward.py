@@ -14,6 +14,7 @@ import torch
 
 from regen._session.budget import check_budget
 from regen._session.report import PlanReport
+from regen._session.turns import Refused
 from regen._session.wrapped_module import GRADIENT_CHUNK
 from regen._wrap import ModuleSessions, WrappedModule, shallow_copy, without_hooks
 from regen.errors import CaptureError, Error, OptionTypeError
@@ -46,6 +47,8 @@ class PlannedForward:
             return self.before(*args, **kwargs)
         try:
             return self.sessions.forward(self.model, args, kwargs)
+        except Refused:  # the pass of another thread goes on
+            raise
         except Error:  # no plan: nothing of it stays
             self.restore()
             raise

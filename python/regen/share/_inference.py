@@ -1,4 +1,4 @@
-"""`regen.share.infer`: a model's forward pass under a plan, one request at a time."""
+"""`regen.share.infer`: a model's forward pass under a plan, for requests of any number of threads."""
 
 import contextlib
 import os
@@ -15,6 +15,7 @@ from regen._session.owned import Bindings
 from regen._session.report import PlanReport
 from regen._session.session import Session
 from regen._session.shape_cache import ShapeCache
+from regen._session.turns import Turns
 from regen._wrap import same_random_numbers, signature
 from regen.errors import OptionError
 from regen.options import Algorithms, Budget, Cache, Link, Options, Size, refuses_old_names
@@ -47,7 +48,8 @@ def infer(
         y = predict(x)
 
     A job of `regen share run` has the device from the beginning of a request until its results are complete, and no longer; another
-    program runs at once.
+    program runs at once. It may be called from any number of threads: requests are answered one after the other, in the order in which
+    they came, each with its own results.
 
     Args:
         model: a module in evaluation mode.
@@ -99,7 +101,7 @@ class Inference(ShapeCache["ShapedInference"]):
     def __init__(self, model: torch.nn.Module, args: Any, kwargs: dict[str, Any], options: Options) -> None:
         if model.training:
             raise OptionError(f"regen.share.infer: {type(model).__name__} is in training mode; expected model.eval()")
-        super().__init__(admission_of(self, deepest="spill"))
+        super().__init__(Turns("regen.share.infer"), admission_of(self, deepest="spill"))
         self.model = model
         self.options = options if self.admission is None else self.admission.options_of(options)
         args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
@@ -120,10 +122,12 @@ class Inference(ShapeCache["ShapedInference"]):
         Raises:
             BudgetError: no plan keeps the budget for a request of this shape.
         """
-        shaped, inputs = self.shape_for(args, kwargs, *flatten_arguments(args, kwargs))
-        with hold(gives_back=True):
-            self.activate(shaped)
-            return shaped.run(inputs)
+        flat, spec = flatten_arguments(args, kwargs)
+        with self.turns.request():
+            shaped, inputs = self.shape_for(args, kwargs, flat, spec)
+            with hold(gives_back=True):
+                self.activate(shaped)
+                return shaped.run(inputs)
 
     def shape_for(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: list[Any], spec: ArgumentSpec

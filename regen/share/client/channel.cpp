@@ -1,8 +1,13 @@
 #include "regen/share/client/channel.h"
 
+#include <poll.h>
+#include <unistd.h>
+
 #include <array>
+#include <cerrno>
 
 #include "regen/base/text.h"
+#include "regen/share/protocol/address.h"
 #include "regen/share/protocol/unix_socket.h"
 
 namespace regen::share {
@@ -10,6 +15,12 @@ Result<Channel> Channel::open(const std::string& path) {
   Channel channel;
   REGEN_ASSIGN(channel.socket_,
                connect_to(path, SOCK_STREAM, {"daemon", "a running `regen share serve`"}));
+  const uid_t owner = peer_of(channel.socket_.number()).uid;
+  if (is_fallback_socket(path) && owner != ::getuid() && owner != 0) {
+    return bad_input("the daemon at " + in_quotes(path) + " is of user " + std::to_string(owner) +
+                     ", expected " + std::to_string(::getuid()) +
+                     " or root (or its path in REGEN_SHARE_SOCKET or --socket)");
+  }
   return channel;
 }
 
@@ -28,6 +39,11 @@ std::optional<std::string> Channel::read_some(int flags) {
   if (count == 0 || (count < 0 && errno != EAGAIN && errno != EWOULDBLOCK)) ended_ = true;
   if (count <= 0) return std::nullopt;
   return std::string(buffer.data(), static_cast<std::size_t>(count));
+}
+
+bool Channel::hung_up() const {
+  pollfd asked{.fd = socket_.number(), .events = 0, .revents = 0};
+  return ::poll(&asked, 1, 0) != 0;
 }
 
 Result<std::optional<Message>> Channel::receive() {

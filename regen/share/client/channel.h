@@ -29,6 +29,8 @@ class Channel {
   std::vector<Descriptor> take_descriptors() { return std::exchange(received_, {}); }
   // Whether a receive has reported the end.
   bool ended() const { return ended_; }
+  // Whether the daemon has closed its end, though messages may still be there.
+  bool hung_up() const;
   // Readable when there is something to receive; -1 without a connection.
   int descriptor() const { return socket_.number(); }
 

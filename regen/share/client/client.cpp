@@ -125,6 +125,12 @@ Status Client::wait_for_turn(MessageType request) {
       channel_.send({MessageType::kAcquire, Json::object()});
     } else if (message->type == MessageType::kGranted) {
       use_.begin();
+      // A grant of a daemon that has ended meanwhile is none: the next one may have looked at the lock before it was taken. Whether it
+      // has ended is read after that.
+      if (!page_.go() && channel_.hung_up()) {
+        use_.end();
+        continue;
+      }
       holding_ = true;
       spec_.held_bytes = spec_.full_bytes;
       return {};

@@ -1,7 +1,11 @@
 #include "regen/share/daemon/connection.h"
 
+#include <poll.h>
+
 #include <asio/buffer.hpp>
+#include <asio/post.hpp>
 #include <cerrno>
+#include <chrono>
 #include <utility>
 
 #include "regen/share/protocol/unix_socket.h"
@@ -11,8 +15,14 @@ namespace {
 
 // A client that does not read its answers is not read from either.
 constexpr std::size_t kMostAnswers = 16;
+// One connection's messages in one turn of the loop; then the others have theirs.
+constexpr int kMostInATurn = 8;
 constexpr std::size_t kMostHttpBytes = 8192;
 constexpr std::string_view kHttpStart = "GET ";
+
+Nanoseconds time_now() {
+  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 }  // namespace
 
@@ -20,7 +30,10 @@ Connection::Connection(Socket socket, Listener& listener, Nanoseconds patience)
     : socket_(std::move(socket)),
       listener_(listener),
       patience_(patience),
-      timer_(socket_.get_executor()) {}
+      timer_(socket_.get_executor()),
+      peer_(peer_at(socket_.native_handle())),
+      pause_(socket_.get_executor()),
+      heard_at_(time_now()) {}
 
 void Connection::start() {
   asio::error_code failed;
@@ -34,18 +47,39 @@ void Connection::set_registered() {
   watch();
 }
 
-std::int64_t Connection::process() {
-  return peer_of(socket_.native_handle()).pid;
+void Connection::pause(Nanoseconds time) {
+  if (time <= 0 || over()) return;
+  paused_ = true;
+  watch_for_hang_up();
+  pause_.expires_after(std::chrono::nanoseconds(time));
+  pause_.async_wait([self = shared_from_this()](asio::error_code cancelled) {
+    if (cancelled || self->over()) return;
+    self->paused_ = false;
+    self->take_messages();
+    self->watch();
+    self->read();
+  });
+}
+
+// Who has gone need not be answered, and gives its place back at once.
+void Connection::watch_for_hang_up() {
+  socket_.async_wait(Socket::wait_error, [self = shared_from_this()](asio::error_code failed) {
+    if (failed || !self->paused_ || self->over()) return;
+    pollfd asked{.fd = self->socket_.native_handle(), .events = 0, .revents = 0};
+    if (::poll(&asked, 1, 0) == 1 && (asked.revents & POLLHUP) != 0) self->close();
+  });
 }
 
 void Connection::read() {
   if (reading_ || closing_ || closed_ || outgoing_.size() >= kMostAnswers) return;
+  if (paused_ || later_) return;
   reading_ = true;
   socket_.async_read_some(asio::buffer(buffer_),
                           [self = shared_from_this()](asio::error_code failed, std::size_t count) {
                             self->reading_ = false;
                             if (self->closing_ || self->closed_) return;
                             if (failed) return self->on_end();
+                            self->heard_at_ = time_now();
                             self->reader_.append({self->buffer_.data(), count});
                             self->take_messages();
                             self->watch();
@@ -55,12 +89,25 @@ void Connection::read() {
 
 void Connection::take_messages() {
   if (answered_http()) return;
-  while (!closing_ && !closed_) {
+  for (int count = 0; !closing_ && !closed_ && !paused_; ++count) {
+    if (outgoing_.size() >= kMostAnswers) return;  // flush() comes back
+    if (count == kMostInATurn) return continue_later();
     const auto message = reader_.next();
     if (!message.ok()) return refuse(message.error());
     if (!message->has_value()) return;
     listener_.on_message(*this, **message);
   }
+}
+
+void Connection::continue_later() {
+  if (std::exchange(later_, true)) return;
+  asio::post(socket_.get_executor(), [self = shared_from_this()] {
+    self->later_ = false;
+    if (self->over()) return;
+    self->take_messages();
+    self->watch();
+    self->read();
+  });
 }
 
 // True when these bytes are, or may become, a request by HTTP.
@@ -71,11 +118,11 @@ bool Connection::answered_http() {
   }
   if (bytes.size() > kMostHttpBytes) return false;
   if (bytes.find("\r\n\r\n") == bytes.npos) return true;
-  const std::string text = listener_.on_metrics();
-  outgoing_.push_back(
-      {"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n"
-       "Connection: close\r\nContent-Length: " +
-       std::to_string(text.size()) + "\r\n\r\n" + text});
+  const std::string text = listener_.on_metrics(*this);
+  outgoing_.push_back({std::make_shared<const std::string>(
+      "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n"
+      "Connection: close\r\nContent-Length: " +
+      std::to_string(text.size()) + "\r\n\r\n" + text)});
   closing_ = true;
   flush();
   return true;
@@ -88,8 +135,16 @@ void Connection::on_end() {
 }
 
 void Connection::send(const Message& message, std::vector<Descriptor> extra) {
+  put({std::make_shared<const std::string>(encode(message)), 0, std::move(extra)});
+}
+
+void Connection::send(std::shared_ptr<const std::string> bytes) {
+  put({std::move(bytes), 0, {}});
+}
+
+void Connection::put(Outgoing outgoing) {
   if (closing_ || closed_) return;
-  outgoing_.push_back({encode(message), 0, std::move(extra)});
+  outgoing_.push_back(std::move(outgoing));
   flush();
 }
 
@@ -106,6 +161,7 @@ void Connection::close() {
   if (std::exchange(closed_, true)) return;
   const auto self = shared_from_this();  // the listener forgets it
   timer_.cancel();
+  pause_.cancel();
   asio::error_code ignored;
   socket_.close(ignored);
   listener_.on_closed(*this);
@@ -121,6 +177,7 @@ void Connection::flush() {
   if (closed_) return;
   if (outgoing_.empty()) {
     if (closing_) return close();
+    if (!reader_.pending().empty()) continue_later();
     return read();
   }
   writing_ = true;
@@ -134,10 +191,10 @@ void Connection::flush() {
 // Whether the first message is sent completely. Asio has no call that carries descriptors.
 bool Connection::send_front() {
   Outgoing& front = outgoing_.front();
-  while (front.sent < front.bytes.size()) {
+  while (front.sent < front.bytes->size()) {
     std::vector<int> extra;
     for (const Descriptor& descriptor : front.extra) extra.push_back(descriptor.number());
-    const auto left = std::string_view(front.bytes).substr(front.sent);
+    const auto left = std::string_view(*front.bytes).substr(front.sent);
     const auto count = send_to(socket_.native_handle(), left, extra, MSG_DONTWAIT);
     if (count < 0) {
       if (errno != EAGAIN && errno != EWOULDBLOCK) close();
@@ -154,6 +211,7 @@ bool Connection::send_front() {
 void Connection::watch() {
   if (closed_) return;
   timer_.cancel();
+  if (!closing_ && (paused_ || later_)) return;  // it has said something, and waits for us
   if (registered_ && !closing_ && !reader_.inside_message()) return;
   timer_.expires_after(std::chrono::nanoseconds(patience_));
   timer_.async_wait([self = shared_from_this()](asio::error_code cancelled) {

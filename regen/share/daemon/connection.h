@@ -14,6 +14,7 @@
 #include "regen/share/protocol/job.h"
 #include "regen/share/protocol/message.h"
 #include "regen/share/protocol/page.h"
+#include "regen/share/protocol/peer.h"
 
 namespace regen::share {
 
@@ -26,7 +27,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
    public:
     virtual void on_message(Connection& connection, const Message& message) = 0;
     // A request for the metrics by HTTP.
-    virtual std::string on_metrics() = 0;
+    virtual std::string on_metrics(Connection& connection) = 0;
     // Something came that deserved an error.
     virtual void on_refused() = 0;
     virtual void on_closed(Connection& connection) = 0;
@@ -41,6 +42,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void start();
   // At most four descriptors go along.
   void send(const Message& message, std::vector<Descriptor> extra = {});
+  // Whole messages that others are sent too, encoded once.
+  void send(std::shared_ptr<const std::string> bytes);
   // Whether the other side has not taken all that was sent.
   bool backed_up() const { return !outgoing_.empty(); }
   // Sends the error, then closes.
@@ -48,18 +51,28 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void close();
   // Once registered, silence is fine.
   void set_registered();
-  // The process at the other end, 0 if the kernel does not say.
-  std::int64_t process();
+  // The process at the other end, as it was when it connected.
+  const Peer& peer() const { return peer_; }
+  // It has been refused or has ended: nothing of it counts any more.
+  bool over() const { return closing_ || closed_; }
+  bool registered() const { return registered_; }
+  // Nothing more is read for so long, and no message that has arrived is handled.
+  void pause(Nanoseconds time);
+  // When it last said something, or connected.
+  Nanoseconds heard_at() const { return heard_at_; }
 
  private:
   struct Outgoing {
-    std::string bytes;
+    std::shared_ptr<const std::string> bytes;
     std::size_t sent = 0;
     std::vector<Descriptor> extra = {};
   };
 
   void read();
   void take_messages();
+  void continue_later();
+  void watch_for_hang_up();
+  void put(Outgoing outgoing);
   bool answered_http();
   void on_end();
   void flush();
@@ -78,6 +91,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool closing_ = false;  // as soon as everything is sent
   bool closed_ = false;
   bool registered_ = false;
+  bool later_ = false;  // the rest of what has arrived is handled in another turn of the loop
+  bool paused_ = false;
+  Peer peer_;
+  asio::steady_timer pause_;
+  Nanoseconds heard_at_;
 };
 
 }  // namespace regen::share

@@ -34,9 +34,10 @@ Status serve(const DaemonOptions& options, const std::function<void()>& ready) {
   REGEN_ASSIGN(const ListenSocket listen_socket,
                ListenSocket::open(options.socket, options.mode,
                                   {.name = "a daemon", .expected = "another --socket"}));
-  REGEN_ASSIGN(DeviceUseFile use, DeviceUseFile::open(options.socket + ".use", options.mode));
+  REGEN_ASSIGN(UseFiles use, UseFiles::open(options.socket + ".use.d"));
   raise_descriptor_limit();
   Daemon daemon(options, listen_socket, std::move(use));
+  daemon.begin();
   ready();
   daemon.run();
   return {};

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "regen/base/result.h"
+#include "regen/share/daemon/rights.h"
 #include "regen/share/scheduler/scheduler.h"
 
 namespace regen::share {
@@ -25,6 +26,9 @@ struct DaemonOptions {
   bool kill_hung = false;
   Nanoseconds patience = 10'000'000'000;  // with half messages and silent strangers
   std::size_t max_connections = 1024;
+  // How long the bytes of a job of the former daemon are kept for it where the kernel does not say whether it lives.
+  Nanoseconds absence = 60'000'000'000;
+  Rights rights = {};
   std::function<void(const std::string&)> log = {};  // one line for each event, without its end
 };
 

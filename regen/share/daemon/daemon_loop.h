@@ -15,9 +15,10 @@
 #include <string>
 #include <vector>
 
-#include "regen/share/client/device_use.h"
 #include "regen/share/daemon/connection.h"
 #include "regen/share/daemon/daemon.h"
+#include "regen/share/daemon/expenses.h"
+#include "regen/share/daemon/use_files.h"
 #include "regen/share/protocol/listen_socket.h"
 #include "regen/share/protocol/page.h"
 #include "regen/share/protocol/process_end.h"
@@ -28,12 +29,21 @@ namespace regen::share {
 // One thread; everything happens in its event loop.
 class Daemon : public Connection::Listener {
  public:
-  Daemon(const DaemonOptions& options, const ListenSocket& listen_socket, DeviceUseFile use);
+  Daemon(const DaemonOptions& options, const ListenSocket& listen_socket, UseFiles use);
 
+  // From now on clients are answered, in run() or poll().
+  void begin();
+  // Everything until SIGTERM or SIGINT.
   void run();
+  // For a caller that goes step by step: what is ready is done, and nothing is waited for.
+  void poll();
+  // As if it had come in by the listening socket.
+  void admit_connection(Connection::Socket socket);
+  asio::io_context& loop() { return loop_; }
+  DaemonStatus status() const;
 
   void on_message(Connection& connection, const Message& message) override;
-  std::string on_metrics() override { return prometheus_text(to_json(status())); }
+  std::string on_metrics(Connection& connection) override;
   void on_refused() override { ++refused_; }
   void on_closed(Connection& connection) override;
 
@@ -46,6 +56,8 @@ class Daemon : public Connection::Listener {
     bool admitted = false;
     int hung = 0;  // how often patience with it ended
     ProcessEnd process = {};
+    UseFile use = {};
+    Allowance turns = {};
 
     void set_word(Order::Kind kind) {
       using enum Order::Kind;
@@ -56,27 +68,58 @@ class Daemon : public Connection::Listener {
   struct Absent {
     JobId job;
     ProcessEnd process;
+    UseFile use = {};
+    Nanoseconds given_up_at = kNever;  // where the kernel does not say whether it lives
+  };
+  // A job that has left, or had another daemon, and is still in its last quantum.
+  struct FormerHolder {
+    UseFile use;
+    std::int64_t number = 0;  // of the process, for people
+    Descriptor process = {};
+    Nanoseconds since = 0;
+    int hung = 0;
+  };
+  // The report as it is sent. Making it takes long where many jobs are, so that it is made anew only as often as the time allows.
+  struct Report {
+    std::shared_ptr<const std::string> message = {};
+    std::shared_ptr<const std::string> metrics = {};
+    Allowance allowance = {};
   };
   struct Newcomer {
     std::weak_ptr<Connection> connection;
     JobSpec spec;
   };
 
-  ProcessEnd when_ended(std::int64_t process, std::function<void()> then);
+  ProcessEnd when_ended(Descriptor process, std::function<void()> then);
 
   void accept();
-  void admit_connection(Connection::Socket socket);
+  void accept_after(Nanoseconds pause);
+  ConnectionPointer to_drop_for(const Connection& newcomer) const;
+  bool is_stale(const Connection& connection) const;
   void stop();
   void end_settling();
-  void open_devices(std::chrono::milliseconds again_after);
+  void open_devices(std::chrono::microseconds again_after);
+  void close_device(std::size_t device, FormerHolder holder);
+  bool still_used(std::size_t device);
   void expect_former_jobs();
+  void expect(const JobTableEntry& entry);
+  void look_after_absent();
+  void forget_absent(const std::string& identity);
 
   void on_register(Connection& connection, const Message& message);
-  void register_job(Connection& connection, const JobSpec& spec);
+  void register_job(Connection& connection, JobSpec spec);
+  Result<JobId> add_job(Connection& connection, const JobSpec& spec, UseNumber file);
+  void limit_claims(const Peer& peer, JobSpec& spec) const;
+  Status may_register(const Peer& peer, const JobSpec& spec) const;
+  UserHolds held_by(std::int64_t user, std::size_t device, std::optional<JobId> but) const;
   void forget(Connection& connection);
+  void handle(Connection& connection, const Message& message);
+  void charge(Connection& connection, const Message& message, Nanoseconds cost, Nanoseconds now);
   Status on_request(Client& client, const Message& message);
+  Status give_back(Client& client);
   Status answer(Connection& connection, const Message& message);
-  Status change_job(const Message& message);
+  Status change_job(Connection& connection, const Message& message);
+  void refresh_report();
   void keep_job_table();
   void carry_out_orders();
   void show_who_waits();
@@ -85,7 +128,7 @@ class Daemon : public Connection::Listener {
   void on_hung(Client& client);
   void set_timer();
   static Nanoseconds clock_now();
-  DaemonStatus status() const;
+  static Nanoseconds time_used();
   // "job 'a' (process 7)", for the log.
   std::string label(JobId job) const;
   void log(const std::string& line) const {
@@ -93,14 +136,16 @@ class Daemon : public Connection::Listener {
   }
 
   DaemonOptions options_;
-  DeviceUseFile use_;
+  UseFiles use_;
   Scheduler scheduler_;
   asio::io_context loop_;
   asio::local::stream_protocol::acceptor acceptor_;
   asio::signal_set signals_;
   asio::steady_timer turns_;
   asio::steady_timer pause_;
-  std::set<std::size_t> closed_;  // devices that a former holder may still use
+  asio::steady_timer absence_;
+  asio::steady_timer accept_pause_;
+  std::map<std::size_t, FormerHolder> closed_;  // devices that a former holder may still use
   std::set<ConnectionPointer> connections_;
   std::map<const Connection*, Client> clients_;
   std::map<JobId, Connection*> connection_of_;
@@ -109,6 +154,11 @@ class Daemon : public Connection::Listener {
   bool job_table_changed_ = false;
   bool carrying_out_ = false;
   bool settling_ = false;
+  bool opened_ = false;  // settling is over: devices open as soon as they are free
+  Expenses expenses_;
+  Allowance accepts_;
+  Allowance all_turns_;
+  Report report_;
   bool stopping_ = false;
   Nanoseconds started_ = clock_now();
   std::int64_t refused_ = 0;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <csignal>
 #include <utility>
 
@@ -8,6 +9,16 @@
 
 namespace regen::share {
 namespace {
+
+// So many jobs cannot keep the daemon busy.
+constexpr std::size_t kFewJobs = 64;
+constexpr std::int64_t kReportShare = 4;
+
+bool is_turn(MessageType type) {
+  return type == MessageType::kAcquire || type == MessageType::kYield ||
+         type == MessageType::kIdle || type == MessageType::kConfirm ||
+         type == MessageType::kMadeRoom;
+}
 
 Result<JobSpec> read_spec(const Message& message) {
   return job_from_json(JsonCursor(message.body, "message body"));
@@ -22,7 +33,32 @@ Result<Bytes> read_bytes(const Message& message, const char* key) {
 
 }  // namespace
 
+// Requests that are no turns are paid for by their user; turns are limited only where they take most of the daemon's time.
 void Daemon::on_message(Connection& connection, const Message& message) {
+  if (is_turn(message.type) && clients_.size() < kFewJobs) return handle(connection, message);
+  const Nanoseconds began = time_used();
+  handle(connection, message);
+  charge(connection, message, time_used() - began, clock_now());
+}
+
+void Daemon::charge(Connection& connection, const Message& message, Nanoseconds cost,
+                    Nanoseconds now) {
+  const auto client = clients_.find(&connection);
+  const bool is_job = client != clients_.end();
+  if (is_job && is_turn(message.type)) {
+    all_turns_.spend(cost, 2, now);
+    client->second.turns.spend(cost, 2 * static_cast<std::int64_t>(clients_.size()), now);
+    if (all_turns_.debt(now) > 0) connection.pause(client->second.turns.debt(now));
+    return;
+  }
+  const std::int64_t user = connection.peer().user;
+  expenses_.spend(user, cost, now);
+  // A job that was just admitted has waited for that already.
+  if (!is_job || message.type != MessageType::kRegister)
+    connection.pause(expenses_.debt(user, now));
+}
+
+void Daemon::handle(Connection& connection, const Message& message) {
   const auto client = clients_.find(&connection);
   Status done;
   if (message.type == MessageType::kRegister) {
@@ -41,7 +77,7 @@ void Daemon::on_message(Connection& connection, const Message& message) {
 }
 
 void Daemon::on_register(Connection& connection, const Message& message) {
-  if (clients_.contains(&connection)) {
+  if (clients_.contains(&connection) || connection.registered()) {
     return connection.refuse(bad_input("second register on one connection, expected one"));
   }
   const auto spec = read_spec(message);
@@ -53,24 +89,84 @@ void Daemon::on_register(Connection& connection, const Message& message) {
   register_job(connection, *spec);
 }
 
-void Daemon::register_job(Connection& connection, const JobSpec& spec) {
-  if (clients_.contains(&connection)) return;  // it asked twice while we settled
+void Daemon::register_job(Connection& connection, JobSpec spec) {
+  if (connection.over()) return;
+  // A child has its connection.
+  if (connection.peer().ended()) return connection.close();
+  limit_claims(connection.peer(), spec);
   auto page = ServerPage::create();
   if (!page.ok()) return connection.refuse(page.error());
-  const auto job = scheduler_.add(spec, connection.process(), clock_now());
-  if (job.ok()) absent_.erase(spec.identity);
+  auto use = use_.make();
+  if (!use.ok()) return connection.refuse(use.error());
+  const auto job = add_job(connection, spec, use->number());
   if (!job.ok()) {
     log("refused: " + job.error().message);
     return connection.refuse(job.error());
   }
   Client& client =
       clients_.emplace(&connection, Client{*job, std::move(page).value()}).first->second;
+  client.use = std::move(use).value();
   connection_of_.emplace(*job, &connection);
   connection.set_registered();
-  client.process = when_ended(connection.process(), [weak = connection.weak_from_this()] {
-    if (const ConnectionPointer gone = weak.lock()) gone->close();
-  });
+  client.process = when_ended(Descriptor::copy_of(connection.peer().descriptor.number()),
+                              [weak = connection.weak_from_this()] {
+                                if (const ConnectionPointer gone = weak.lock()) gone->close();
+                              });
   if (!scheduler_.admitted(*job)) log(label(*job) + " waits for memory");
+}
+
+Result<JobId> Daemon::add_job(Connection& connection, const JobSpec& spec, UseNumber file) {
+  const Peer& peer = connection.peer();
+  REGEN_TRY(may_register(peer, spec));
+  const JobOwner owner(peer.process, peer.start(), peer.user, file);
+  REGEN_ASSIGN(const JobId job, scheduler_.add(spec, owner, clock_now()));
+  absent_.erase(spec.identity);
+  return job;
+}
+
+// What a job says it had before counts as far as the job table knows of it. Else everybody could skip the admission.
+void Daemon::limit_claims(const Peer& peer, JobSpec& spec) const {
+  if (!spec.again || options_.rights.is_administrator(peer)) return;
+  const auto expected = scheduler_.expected(spec.identity);
+  if (!expected) {
+    spec.again = false;
+    spec.full_bytes = spec.held_bytes = 0;
+    return;
+  }
+  const bool known = spec.full_bytes > 0;
+  spec.held_bytes = known ? spec.held_bytes : spec.memory;
+  spec.full_bytes = known ? spec.full_bytes : spec.memory;
+  spec.full_bytes = std::clamp<Bytes>(scheduler_.full_bytes(*expected), 1, spec.full_bytes);
+  spec.held_bytes = std::min(spec.held_bytes, spec.full_bytes);
+}
+
+Status Daemon::may_register(const Peer& peer, const JobSpec& spec) const {
+  const auto expected = scheduler_.expected(spec.identity);
+  const std::int64_t owner = expected ? scheduler_.owner(*expected).user : kUnknownUser;
+  if (owner != kUnknownUser) {
+    REGEN_TRY(options_.rights.may_change(peer, spec.identity, owner));
+  }
+  REGEN_ASSIGN(const std::size_t device, scheduler_.find_device(spec.device));
+  return options_.rights.allows(peer, spec, held_by(peer.user, device, expected));
+}
+
+UserHolds Daemon::held_by(std::int64_t user, std::size_t device, std::optional<JobId> but) const {
+  UserHolds held;
+  for (const JobId job : scheduler_.all_jobs()) {
+    if (scheduler_.owner(job).user != user || job == but) continue;
+    ++held.jobs;
+    if (scheduler_.device_index(job) == device) held.memory += scheduler_.spec(job).memory;
+  }
+  return held;
+}
+
+// The word that it is done comes after the work is: else two jobs would use the device.
+Status Daemon::give_back(Client& client) {
+  client.page.set_go(false);
+  const std::size_t device = scheduler_.device_index(client.job);
+  if (use_.last_holder(device) != client.use.number() || !client.use.uses(device)) return {};
+  return bad_input("job " + in_quotes(scheduler_.spec(client.job).name) +
+                   " gives back a device that it uses, expected it to unlock the device first");
 }
 
 Status Daemon::on_request(Client& client, const Message& message) {
@@ -82,14 +178,14 @@ Status Daemon::on_request(Client& client, const Message& message) {
       return {};
     case MessageType::kYield:
       // It gives the device back by this message; a new grant, if any, comes after it.
-      client.page.set_go(false);
+      REGEN_TRY(give_back(client));
       return scheduler_.yield(client.job, now);
     case MessageType::kIdle: {
       std::optional<Bytes> left;
       if (has_field(body, "left_bytes")) {
         REGEN_ASSIGN(left, read_bytes(message, "left_bytes"));
       }
-      client.page.set_go(false);
+      REGEN_TRY(give_back(client));
       scheduler_.rest(client.job, left, now);
       return {};
     }
@@ -105,32 +201,68 @@ Status Daemon::on_request(Client& client, const Message& message) {
     }
     default: {
       REGEN_ASSIGN(const Bytes left, read_bytes(message, "left_bytes"));
-      return scheduler_.made_room(client.job, left, now);
+      REGEN_ASSIGN(const auto again_after, scheduler_.made_room(client.job, left, now));
+      if (again_after) {
+        log(label(client.job) + " could not make room: " + format_grouped(left) +
+            " bytes are still there; asked again in " + format_exact(to_seconds(*again_after)) +
+            " s at the earliest");
+      }
+      return {};
     }
   }
 }
 
 Status Daemon::answer(Connection& connection, const Message& message) {
   if (message.type == MessageType::kStatus) {
-    connection.send({MessageType::kReport, to_json(status())});
+    refresh_report();
+    connection.send(report_.message);
     return {};
   }
   if (message.type == MessageType::kChange) {
-    REGEN_TRY(change_job(message));
+    REGEN_TRY(change_job(connection, message));
     connection.send({MessageType::kChanged, Json::object()});
     return {};
   }
-  REGEN_ASSIGN(const JobSpec spec, read_spec(message));
+  REGEN_ASSIGN(JobSpec spec, read_spec(message));
+  limit_claims(connection.peer(), spec);
+  REGEN_TRY(may_register(connection.peer(), spec));
   REGEN_TRY(scheduler_.check(spec));
   connection.send({MessageType::kFits, Json::object()});
   return {};
 }
 
-Status Daemon::change_job(const Message& message) {
+void Daemon::refresh_report() {
+  const Nanoseconds now = clock_now();
+  if (report_.message && report_.allowance.debt(now) > 0) return;
+  const Nanoseconds began = time_used();
+  const Json content = to_json(status());
+  report_.message = std::make_shared<const std::string>(encode({MessageType::kReport, content}));
+  report_.metrics = std::make_shared<const std::string>(prometheus_text(content));
+  report_.allowance.spend(time_used() - began, kReportShare, clock_now());
+}
+
+std::string Daemon::on_metrics(Connection& connection) {
+  const Nanoseconds began = time_used();
+  refresh_report();
+  expenses_.spend(connection.peer().user, time_used() - began, clock_now());
+  return *report_.metrics;
+}
+
+Status Daemon::change_job(Connection& connection, const Message& message) {
   const JsonCursor body(message.body, "message body");
   REGEN_ASSIGN(const JsonCursor name_field, required_field(body, "job"));
   REGEN_ASSIGN(const std::string name, name_field.string());
   REGEN_ASSIGN(const JobChange change, change_from_json(body));
+  REGEN_ASSIGN(const JobId job, scheduler_.find_job(name));
+  const std::int64_t owner = scheduler_.owner(job).user;
+  REGEN_TRY(options_.rights.may_change(connection.peer(), name, owner));
+  // Only what it changes is judged: the rest may be what an administrator has allowed.
+  const JobSpec asked{.name = name,
+                      .priority = change.priority.value_or(0),
+                      .weight = change.weight.value_or(kMinWeight),
+                      .memory = change.memory.value_or(0)};
+  REGEN_TRY(options_.rights.allows(connection.peer(), asked,
+                                   held_by(owner, scheduler_.device_index(job), job)));
   REGEN_TRY(scheduler_.change(name, change, clock_now()));
   job_table_changed_ = true;
   keep_job_table();  // before the reply is sent
@@ -155,8 +287,18 @@ void Daemon::on_closed(Connection& connection) {
 void Daemon::forget(Connection& connection) {
   const auto found = clients_.find(&connection);
   const JobId job = found->second.job;
+  const std::size_t device = scheduler_.device_index(job);
+  UseFile use = std::move(found->second.use);
   connection_of_.erase(job);
   clients_.erase(found);
+  // The kernel may close its connection before it has ended, and a job that is not killed may go on.
+  if (use_.last_holder(device) == use.number() && use.uses(device)) {
+    close_device(device, {.use = std::move(use),
+                          .number = connection.peer().process,
+                          .process = Descriptor::copy_of(connection.peer().descriptor.number()),
+                          .since = clock_now()});
+  }
+  if (stopping_) use.keep();
   scheduler_.remove(job, clock_now());
 }
 
@@ -207,6 +349,7 @@ void Daemon::carry_out(const Order& order, Connection& connection, Client& clien
   using enum Order::Kind;
   switch (order.kind) {
     case kGrant:
+      use_.set_last_holder(scheduler_.device_index(client.job), client.use.number());
       return connection.send({MessageType::kGranted});
     case kGiveWay:
     case kGoOn:
@@ -239,7 +382,7 @@ void Daemon::welcome(Connection& connection, Client& client) {
   log(label(client.job) + " admitted");
   std::vector<Descriptor> files;
   files.push_back(client.page.take_descriptor());
-  files.push_back(use_.share());
+  files.push_back(client.use.share());
   if (!files.back().valid()) files.pop_back();
   connection.send({MessageType::kRegistered,
                    {{"job", client.job.index()},

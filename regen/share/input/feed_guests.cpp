@@ -2,6 +2,8 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <utility>
 
@@ -15,6 +17,11 @@ namespace {
 using asio::posix::stream_descriptor;
 
 constexpr std::size_t kMaxConsumers = 1000;
+// Connections that have not said hello; above that, those that have had time for it go.
+constexpr std::size_t kMaxStrangers = 64;
+constexpr auto kTimeForHello = std::chrono::milliseconds(1000);
+// Before connections are taken again when the process has no descriptor left.
+constexpr auto kPauseWithoutDescriptors = std::chrono::milliseconds(100);
 
 // One line that names the first difference.
 Status check_settings(const std::string& ours, const std::string& theirs) {
@@ -53,14 +60,13 @@ FeedFrame frame_of(const FeedItem& item) {
 
 // It counts once it has said hello.
 struct FeedGuests::Guest {
-  Guest(asio::io_context& loop, FeedSocket connected)
-      : socket(std::move(connected)),
-        readable(loop, Descriptor::copy_of(socket.number()).release()),
-        patience(loop) {}
+  Guest(asio::io_context& loop, FeedSocket connected, Descriptor watched)
+      : socket(std::move(connected)), readable(loop, watched.release()), patience(loop) {}
   FeedSocket socket;
   stream_descriptor readable;
   ProcessEnd process;
   asio::steady_timer patience;
+  std::chrono::steady_clock::time_point came = std::chrono::steady_clock::now();
   bool known = false;
   bool reads = false;  // is in the mark
 };
@@ -71,6 +77,7 @@ FeedGuests::FeedGuests(asio::io_context& loop, Descriptor listener, Terms terms,
       loop_(loop),
       listener_(loop, listener.release()),
       first_consumer_deadline_(loop),
+      accept_pause_(loop),
       stuck_(loop),
       books_(books),
       mark_(mark) {
@@ -119,9 +126,32 @@ void FeedGuests::accept() {
   listener_.async_wait(stream_descriptor::wait_read, [this](asio::error_code failed) {
     if (failed) return;
     Descriptor socket(::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!socket.valid() && (errno == EMFILE || errno == ENFILE)) {
+      if (!drop_a_stranger({})) return accept_later();
+    }
     if (socket.valid()) welcome(FeedSocket(std::move(socket)));
     accept();
   });
+}
+
+// Some will be closed; asking at once would spin.
+void FeedGuests::accept_later() {
+  accept_pause_.expires_after(kPauseWithoutDescriptors);
+  accept_pause_.async_wait([this](asio::error_code cancelled) {
+    if (!cancelled) accept();
+  });
+}
+
+// Whoever says nothing gives its place to others, the first to come first. False when there is none.
+bool FeedGuests::drop_a_stranger(std::chrono::milliseconds least_age) {
+  const auto first = std::find_if(guests_.begin(), guests_.end(),
+                                  [](const auto& entry) { return !entry.second->known; });
+  if (first == guests_.end()) return false;
+  if (std::chrono::steady_clock::now() - first->second->came < least_age) return false;
+  (void)first->second->socket.send(error_frame(
+      "too many connections say nothing to the shared input, expected a hello at once"));
+  close(first->first);
+  return true;
 }
 
 void FeedGuests::welcome(FeedSocket socket) {
@@ -131,8 +161,18 @@ void FeedGuests::welcome(FeedSocket socket) {
                                   " consumers, expected no more"));
     return;
   }
+  const auto strangers = std::count_if(guests_.begin(), guests_.end(),
+                                       [](const auto& entry) { return !entry.second->known; });
+  if (static_cast<std::size_t>(strangers) >= kMaxStrangers) drop_a_stranger(kTimeForHello);
+  Descriptor watched = Descriptor::copy_of(socket.number());
+  if (!watched.valid() || (socket.other_process() > 0 && socket.process() < 0)) {
+    (void)socket.send(
+        error_frame("the shared input has no descriptor left, expected fewer consumers"));
+    drop_a_stranger({});
+    return;
+  }
   const ConsumerId id(next_id_++);
-  const auto guest = std::make_shared<Guest>(loop_, std::move(socket));
+  const auto guest = std::make_shared<Guest>(loop_, std::move(socket), std::move(watched));
   guests_.emplace(id, guest);
   if (guest->socket.process() >= 0) {
     guest->process =

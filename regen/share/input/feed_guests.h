@@ -5,6 +5,7 @@
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
 #include <asio/steady_timer.hpp>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
@@ -39,6 +40,8 @@ class FeedGuests {
 
   void wait_for_first();
   void accept();
+  void accept_later();
+  bool drop_a_stranger(std::chrono::milliseconds least_age);
   void welcome(FeedSocket socket);
   void read(ConsumerId id, const Shared& guest);
   void on_readable(ConsumerId id, const Shared& guest);
@@ -52,6 +55,7 @@ class FeedGuests {
   asio::io_context& loop_;
   asio::posix::stream_descriptor listener_;
   asio::steady_timer first_consumer_deadline_;
+  asio::steady_timer accept_pause_;
   asio::steady_timer stuck_;
   FeedBooks& books_;
   FeedMark& mark_;

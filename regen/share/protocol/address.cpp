@@ -10,16 +10,29 @@
 
 namespace regen::share {
 
-std::string default_socket() {
-  const auto variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string(value == nullptr ? "" : value);
-  };
-  if (std::string path = variable("REGEN_SHARE_SOCKET"); !path.empty()) return path;
+namespace {
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::string fallback_socket() {
   if (const std::string folder = variable("XDG_RUNTIME_DIR"); !folder.empty()) {
     return folder + "/regen/share.sock";
   }
   return "/tmp/regen-" + std::to_string(::getuid()) + "/share.sock";
+}
+
+}  // namespace
+
+std::string default_socket() {
+  if (std::string path = variable("REGEN_SHARE_SOCKET"); !path.empty()) return path;
+  return fallback_socket();
+}
+
+bool is_fallback_socket(const std::string& path) {
+  return path == fallback_socket();
 }
 
 Result<sockaddr_un> socket_address(const std::string& path) {

@@ -103,6 +103,7 @@ Result<std::optional<Message>> FrameReader::next() {
   if (buffer_.empty()) return std::optional<Message>();
   REGEN_ASSIGN(const Header head, header());
   if (buffer_.size() < kHeaderBytes + head.length || head.length == 0) {
+    buffer_.reserve(kHeaderBytes + head.length);  // and no more
     return std::optional<Message>();
   }
   const std::string_view text = std::string_view(buffer_).substr(kHeaderBytes, head.length);

@@ -171,6 +171,11 @@ Result<ClientPage> ClientPage::map(const Descriptor& descriptor, std::uint32_t g
       facts.st_size < static_cast<off_t>(kPageBytes)) {
     return bad_input("the daemon sent no page with its answer, expected 4096 bytes of memory");
   }
+  // A page that could shrink would kill this process when it reads it.
+  const int seals = ::fcntl(descriptor.number(), F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+    return bad_input("the daemon sent a page whose size is not sealed, expected a sealed memfd");
+  }
   void* memory = ::mmap(nullptr, kPageBytes, PROT_READ, MAP_SHARED, descriptor.number(), 0);
   if (memory == MAP_FAILED) return page_error("mmap");
   ClientPage page;

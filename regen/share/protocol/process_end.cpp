@@ -21,6 +21,12 @@ Descriptor process_descriptor(std::int64_t process) {
   return Descriptor(process > 0 ? static_cast<int>(::syscall(SYS_pidfd_open, process, 0)) : -1);
 }
 
+void signal_process(const Descriptor& process, int signal) {
+  if (process.valid()) {
+    ::syscall(SYS_pidfd_send_signal, process.number(), signal, nullptr, 0);
+  }
+}
+
 struct ProcessEnd::Watch {
   asio::posix::stream_descriptor process;
   std::function<void()> then;  // none once the owner is gone

@@ -14,6 +14,8 @@ namespace regen::share {
 // A descriptor that is readable once the process has ended; not valid when there is no such
 // process.
 Descriptor process_descriptor(std::int64_t process);
+// Only that process gets it, never another one with its number.
+void signal_process(const Descriptor& process, int signal);
 
 class ProcessEnd {
  public:

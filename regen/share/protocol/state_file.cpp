@@ -228,7 +228,9 @@ Status StateFile::write_slot(const Descriptor& file, int slot, Entry entry, Part
 
 Status StateFile::make_anew(const Entry& entry, Parts parts) {
   const std::string name = path_ + ".new";  // ours alone, by the lock
-  Descriptor file(::open(name.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  // What a killed writer has left goes; whatever else has that name, a link to another file, is not written to.
+  ::unlink(name.c_str());
+  Descriptor file(::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file.valid())
     return failure(std::string("a new one cannot be made beside it: ") + std::strerror(errno));
   const Bytes before = capacity_;

@@ -14,6 +14,7 @@ struct JobStatus {
   std::string name;
   std::string identity;
   std::int64_t process = 0;
+  std::int64_t user = -1;  // -1: unknown
   std::int64_t priority = 0;
   double weight = 1;
   std::optional<Nanoseconds> deadline;

@@ -16,6 +16,12 @@ namespace {
 // divided, and at most so many sizes of the common room are tried.
 constexpr Bytes kSplitParts = 2048;
 constexpr std::size_t kMostRooms = 64;
+constexpr std::size_t kFewestRooms = 8;
+// What one arrangement may take: points of all jobs, times the sizes of the room that are tried. A crowd of
+// jobs with many points is looked at more coarsely.
+constexpr std::size_t kMostWork = 2048;
+constexpr std::size_t kMostPointsOfAll = kMostWork / kFewestRooms;
+constexpr std::size_t kFewestPoints = 2;
 
 using Limits = std::vector<Bytes>;
 using Demands = std::vector<const Demand*>;
@@ -70,7 +76,7 @@ const MemoryPoint* quickest_within(const Demand& job, Bytes room) {
 }
 
 // Sizes of the common room that are worth a try: what some job would use whole.
-std::vector<Bytes> rooms(const Demands& spilling) {
+std::vector<Bytes> rooms(const Demands& spilling, std::size_t most) {
   std::set<Bytes> sizes;
   Bytes least = 0;
   for (const Demand* job : spilling) {
@@ -78,10 +84,10 @@ std::vector<Bytes> rooms(const Demands& spilling) {
     for (const MemoryPoint& point : job->choices) sizes.insert(point.bytes - job->persistent);
   }
   const std::vector<Bytes> all(sizes.lower_bound(least), sizes.end());
-  if (all.size() <= kMostRooms) return all;
+  if (all.size() <= most) return all;
   std::vector<Bytes> some;
-  for (std::size_t i = 0; i < kMostRooms; ++i) {
-    some.push_back(all[i * (all.size() - 1) / (kMostRooms - 1)]);
+  for (std::size_t i = 0; i < most; ++i) {
+    some.push_back(all[i * (all.size() - 1) / (most - 1)]);
   }
   return some;
 }
@@ -120,8 +126,11 @@ std::optional<Limits> in_turns(const Demands& jobs, Bytes capacity) {
   for (const Demand* job : jobs) {
     if (job->can_spill) spilling.push_back(job);
   }
+  std::size_t points = 1;
+  for (const Demand* job : jobs) points += job->choices.size();
+  const std::size_t most = std::clamp(kMostWork / points, kFewestRooms, kMostRooms);
   std::optional<Limits> best;
-  for (Bytes room : rooms(spilling)) {
+  for (Bytes room : rooms(spilling, most)) {
     auto limits = with_room(jobs, capacity, room);
     if (!limits) break;  // a larger room leaves the others less
     if (!best || times_of(jobs, *limits) < times_of(jobs, *best)) best = std::move(limits);
@@ -198,7 +207,35 @@ Bytes parked_bytes(const Demand& demand, Bytes full) {
   return demand.can_spill ? std::min(demand.persistent, full) : full;
 }
 
-Result<std::vector<Place>> arrange(const std::vector<Demand>& jobs, Bytes capacity) {
+namespace {
+
+// Without points that take no fewer bytes than a quicker one; of the others `most`, the first and the last among them.
+std::vector<MemoryPoint> thinned(std::vector<MemoryPoint> points, std::size_t most) {
+  std::sort(points.begin(), points.end(), [](const MemoryPoint& a, const MemoryPoint& b) {
+    return std::tie(a.bytes, a.time) < std::tie(b.bytes, b.time);
+  });
+  std::vector<MemoryPoint> useful;
+  for (const MemoryPoint& point : points) {
+    if (useful.empty() || point.time < useful.back().time) useful.push_back(point);
+  }
+  if (useful.size() <= most) return useful;
+  std::vector<MemoryPoint> some;
+  for (std::size_t i = 0; i < most; ++i) {
+    some.push_back(useful[i * (useful.size() - 1) / (most - 1)]);
+  }
+  return some;
+}
+
+std::vector<Demand> coarser(std::vector<Demand> jobs) {
+  std::size_t points = 0;
+  for (const Demand& job : jobs) points += job.choices.size();
+  if (points <= kMostPointsOfAll) return jobs;
+  const std::size_t most = std::max(kFewestPoints, kMostPointsOfAll / jobs.size());
+  for (Demand& job : jobs) job.choices = thinned(std::move(job.choices), most);
+  return jobs;
+}
+
+Result<std::vector<Place>> arrange_all(const std::vector<Demand>& jobs, Bytes capacity) {
   std::vector<bool> away(jobs.size(), false);
   auto limits = together(kept(jobs, away), capacity);
   const auto leaving = order_of_leaving(jobs);
@@ -218,6 +255,12 @@ Result<std::vector<Place>> arrange(const std::vector<Demand>& jobs, Bytes capaci
     }
   }
   return places(jobs, away, *limits);
+}
+
+}  // namespace
+
+Result<std::vector<Place>> arrange(const std::vector<Demand>& jobs, Bytes capacity) {
+  return arrange_all(coarser(jobs), capacity);
 }
 
 }  // namespace regen::share

@@ -43,7 +43,7 @@ void DeviceMemory::take_places(const std::map<JobId, Place>& places) {
 }
 
 void DeviceMemory::rearrange() {
-  dirty_ = true;
+  look_again();
   if (closed_) return;
   const auto places = places_with(JobId::none(), nullptr);
   if (places.ok()) take_places(*places);  // else they keep what they have
@@ -121,18 +121,31 @@ void DeviceMemory::remove(JobId id) {
 void DeviceMemory::confirm(JobId id, std::uint32_t generation, Bytes used) {
   Job& job = jobs_.at(id);
   job.used = used;
-  dirty_ = true;
+  look_again();
   if (generation != job.limit.generation || used > job.limit.bytes) return;
   job.full = std::min(job.full, job.limit.bytes);
   job.held = std::min(job.held, job.full);
 }
 
-void DeviceMemory::made_room(JobId id, Bytes left) {
+bool DeviceMemory::made_room(JobId id, Bytes left) {
   Job& job = jobs_.at(id);
   const bool left_all = job.asked == Depth::kLeave;
   job.asked.reset();
   parked(id, left);
   if (job.place.away && left_all) job.away = true;
+  job.cannot_move = !left_all && job.held > parked_bytes(job.demand, job.full);
+  return !job.cannot_move;
+}
+
+void DeviceMemory::forgive(JobId id) {
+  jobs_.at(id).cannot_move = false;
+  look_again();
+}
+
+// Bytes may be free that were not, or a job may be asked that was not able to.
+void DeviceMemory::look_again() {
+  for (auto& [id, job] : jobs_) job.stuck = false;
+  dirty_ = true;
 }
 
 void DeviceMemory::parked(JobId id, Bytes left) {
@@ -140,7 +153,7 @@ void DeviceMemory::parked(JobId id, Bytes left) {
   job.used = left;
   job.held = std::min(left, job.full);
   if (job.place.away && left == 0) job.away = true;
-  dirty_ = true;
+  look_again();
 }
 
 void DeviceMemory::set_closed(bool closed) {
@@ -150,6 +163,7 @@ void DeviceMemory::set_closed(bool closed) {
 
 void DeviceMemory::set_holder(std::optional<JobId> holder) {
   if (holder != holder_ && unsettled_) dirty_ = true;
+  if (holder != holder_ && anyone_stuck()) look_again();
   holder_ = holder;
 }
 
@@ -190,7 +204,7 @@ bool DeviceMemory::secure(Bytes need, const Job& beneficiary) {
       continue;
     }
     if (job.asked) expected += gives;
-    if (!job.asked && !job.place.away) able.push_back(&entry);
+    if (!job.asked && !job.place.away && !job.cannot_move) able.push_back(&entry);
   }
   std::stable_sort(able.begin(), able.end(), [](const Entry* a, const Entry* b) {
     return a->second.demand.priority < b->second.demand.priority;
@@ -220,10 +234,25 @@ void DeviceMemory::announce_limit(JobId id, Job& job, Bytes bytes) {
 bool DeviceMemory::make_ready(JobId id) {
   Job& job = jobs_.at(id);
   if (job.asked || job.away || job.place.away) return false;
-  if (!secure(job.full - job.held, job)) return false;
+  if (!secure(job.full - job.held, job)) {
+    job.stuck = !anyone_asked();  // else the device would wait with it
+    dirty_ |= job.stuck;
+    return false;
+  }
   job.held = job.full;
+  job.cannot_move = false;
   dirty_ = true;
   return true;
+}
+
+bool DeviceMemory::anyone_asked() const {
+  return std::any_of(jobs_.begin(), jobs_.end(),
+                     [](const auto& entry) { return entry.second.asked.has_value(); });
+}
+
+bool DeviceMemory::anyone_stuck() const {
+  return std::any_of(jobs_.begin(), jobs_.end(),
+                     [](const auto& entry) { return entry.second.stuck; });
 }
 
 void DeviceMemory::settle() {
@@ -255,7 +284,7 @@ void DeviceMemory::shrink() {
 
 void DeviceMemory::put_away() {
   for (auto& [id, job] : jobs_) {
-    if (!job.place.away || job.away || job.asked || id == holder_) continue;
+    if (!job.place.away || job.away || job.asked || job.cannot_move || id == holder_) continue;
     if (job.held == 0) {
       job.away = true;
     } else {
@@ -337,7 +366,7 @@ void DeviceMemory::note_changes() {
 
 Access DeviceMemory::access(JobId id) const {
   const Job& job = jobs_.at(id);
-  if (job.away || job.place.away) return Access::kBarred;
+  if (job.away || job.place.away || job.stuck) return Access::kBarred;
   return job.held < job.full || job.asked ? Access::kParked : Access::kReady;
 }
 

@@ -27,7 +27,7 @@ namespace regen::share {
 enum class Access : std::uint8_t {
   kReady,   // all its bytes are on the device
   kParked,  // make_ready() first
-  kBarred,  // not now: it must be away
+  kBarred,  // not now: it must be away, or no job can make room for it
 };
 
 class DeviceMemory {
@@ -49,8 +49,10 @@ class DeviceMemory {
 
   // The job uses so many bytes and has seen the limit of this generation.
   void confirm(JobId job, std::uint32_t generation, Bytes used);
-  // The answer to an order to make room: what is still on the device.
-  void made_room(JobId job, Bytes left);
+  // The answer to an order to make room: what is still on the device. False when that is more than
+  // it should be; the job is not asked again until forgive().
+  bool made_room(JobId job, Bytes left);
+  void forgive(JobId job);
   // The job made room without an order.
   void parked(JobId job, Bytes left);
 
@@ -103,6 +105,9 @@ class DeviceMemory {
     bool away = false;
     bool update_confirmed = true;
     std::optional<Depth> asked;  // to make room, and has not answered
+    bool cannot_move =
+        false;           // it moved less than it was asked to, and has not had the device since
+    bool stuck = false;  // no job can make room for it now
     Access seen_access = Access::kReady;
     std::int64_t seen_urgency = 0;
   };
@@ -114,8 +119,11 @@ class DeviceMemory {
   Bytes free() const;
   Bytes parked(const Job& job) const;
   bool all_can_return(const Job& instead, Bytes full) const;
+  bool anyone_asked() const;
+  bool anyone_stuck() const;
   bool secure(Bytes need, const Job& beneficiary);
   void ask(JobId id, Job& job, Depth depth);
+  void look_again();
   void announce_limit(JobId id, Job& job, Bytes bytes);
   void come_back();
   void shrink();

@@ -1,9 +1,5 @@
 #include "regen/share/scheduler/job_table.h"
 
-#include <cstdio>
-#include <sstream>
-#include <string_view>
-
 #include "regen/base/file.h"
 #include "regen/base/json.h"
 #include "regen/base/json_fields.h"
@@ -24,6 +20,18 @@ Result<JobTableEntry> entry_from_json(const JsonCursor& object) {
   REGEN_ASSIGN(const std::int64_t start, whole("process_start", INT64_MAX));
   entry.process_start = static_cast<std::uint64_t>(start);
   REGEN_ASSIGN(entry.bytes, whole("bytes", kMaxBytes));
+  const auto optional_whole = [&](const char* key, std::int64_t low,
+                                  std::int64_t& value) -> Status {
+    if (!has_field(object, key)) return {};  // of an earlier version
+    REGEN_ASSIGN(const JsonCursor field, required_field(object, key));
+    REGEN_ASSIGN(value, field.whole(low, INT64_MAX));
+    return {};
+  };
+  std::int64_t numbered = static_cast<std::int64_t>(process_namespace());
+  REGEN_TRY(optional_whole("namespace", 0, numbered));
+  entry.process_namespace = static_cast<std::uint64_t>(numbered);
+  REGEN_TRY(optional_whole("user", kUnknownUser, entry.user));
+  REGEN_TRY(optional_whole("use_file", 0, entry.use_file));
   if (has_field(object, "changed")) {
     REGEN_ASSIGN(const JsonCursor changed, required_field(object, "changed"));
     REGEN_ASSIGN(entry.changed, change_from_json(changed));
@@ -32,30 +40,24 @@ Result<JobTableEntry> entry_from_json(const JsonCursor& object) {
 }
 
 Json to_json(const JobTableEntry& entry) {
-  Json json{
-      {"name", entry.name},       {"identity", entry.identity},           {"device", entry.device},
-      {"process", entry.process}, {"process_start", entry.process_start}, {"bytes", entry.bytes}};
+  Json json{{"name", entry.name},
+            {"identity", entry.identity},
+            {"device", entry.device},
+            {"process", entry.process},
+            {"process_start", entry.process_start},
+            {"namespace", entry.process_namespace},
+            {"user", entry.user},
+            {"use_file", entry.use_file},
+            {"bytes", entry.bytes}};
   if (entry.changed != JobChange{}) json["changed"] = share::to_json(entry.changed);
   return json;
 }
 
 }  // namespace
 
-std::uint64_t process_start(std::int64_t process) {
-  // The process may end while its file is read, which streams would answer with an exception.
-  FILE* file = std::fopen(("/proc/" + std::to_string(process) + "/stat").c_str(), "re");
-  if (file == nullptr) return 0;
-  char text[1024] = {};
-  const std::size_t size = std::fread(text, 1, sizeof text - 1, file);
-  std::fclose(file);
-  // The second field is the name in brackets, which may hold anything; the start is field 22.
-  const std::size_t name_end = std::string_view(text, size).rfind(')');
-  if (name_end == std::string_view::npos) return 0;
-  std::istringstream fields(text + name_end + 1);
-  std::string skipped;
-  for (int field = 3; field < 22; ++field) fields >> skipped;
-  std::uint64_t start = 0;
-  return fields >> start ? start : 0;
+std::optional<bool> process_lives(const JobTableEntry& entry) {
+  if (entry.process <= 0 || entry.process_namespace != process_namespace()) return std::nullopt;
+  return entry.process_start != 0 && process_start(entry.process) == entry.process_start;
 }
 
 void write_job_table(const std::string& path, const std::vector<JobTableEntry>& entries) {
@@ -75,8 +77,7 @@ std::vector<JobTableEntry> read_job_table(const std::string& path) {
   for (std::size_t i = 0; i < document->size(); ++i) {
     const JsonCursor item = list.item(i);
     auto entry = entry_from_json(item);
-    if (!entry.ok() || entry->process_start == 0) continue;
-    if (process_start(entry->process) == entry->process_start) {
+    if (entry.ok() && process_lives(*entry).value_or(true)) {
       entries.push_back(std::move(entry).value());
     }
   }

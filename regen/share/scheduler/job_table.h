@@ -4,27 +4,28 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "regen/base/result.h"
 #include "regen/base/units.h"
 #include "regen/share/protocol/job.h"
+#include "regen/share/protocol/peer.h"
 
 namespace regen::share {
-
-// When the process started, in ticks since the machine did. It distinguishes a process from a later
-// one with the same number; 0 when there is no such process.
-std::uint64_t process_start(std::int64_t process);
 
 struct JobTableEntry {
   std::string name;
   std::string identity;
   std::string device;
-  std::int64_t process = 0;
+  std::int64_t process = 0;  // 0: of a container that the daemon does not see into
   std::uint64_t process_start = 0;
-  Bytes bytes = 0;         // what its plan takes
-  JobChange changed = {};  // by an operator, since it registered
+  std::uint64_t process_namespace = 0;  // in which the number counts
+  std::int64_t user = kUnknownUser;
+  std::int64_t use_file = 0;  // of the lock that it holds while it lives; 0: none
+  Bytes bytes = 0;            // what its plan takes
+  JobChange changed = {};     // by an operator, since it registered
 
   bool operator==(const JobTableEntry&) const = default;
 };
@@ -33,7 +34,10 @@ struct JobTableEntry {
 // is no error; the old file then stays.
 void write_job_table(const std::string& path, const std::vector<JobTableEntry>& entries);
 
-// The entries of processes that still live. None if the file is missing or not a job table.
+// Whether the process still lives, as far as its number says; nothing when that means nothing here.
+std::optional<bool> process_lives(const JobTableEntry& entry);
+
+// The entries of processes that are not known to have ended. None if the file is missing or not a job table.
 std::vector<JobTableEntry> read_job_table(const std::string& path);
 
 }  // namespace regen::share

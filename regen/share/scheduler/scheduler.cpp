@@ -11,6 +11,9 @@ namespace {
 // Where a change of the holder moves memory, a turn is worth so many times that.
 constexpr Nanoseconds kTurnsOverMove = 10;
 constexpr Nanoseconds kLongestTurn = 10'000'000'000;
+// Before a job that could not move its memory is asked again; twice as long each time.
+constexpr Nanoseconds kFirstAskPause = 1'000'000'000;
+constexpr Nanoseconds kLongestAskPause = 60'000'000'000;
 
 }  // namespace
 
@@ -80,7 +83,7 @@ Status Scheduler::check(const JobSpec& spec) const {
   for (const auto& [id, job] : jobs_) {
     if (job.spec.identity != spec.identity || job.absent) continue;
     return bad_input("identity " + in_quotes(spec.identity) +
-                     " is registered already, by process " + std::to_string(job.process) +
+                     " is registered already, by process " + std::to_string(job.owner.process) +
                      ", expected one of its own for each job");
   }
   if (spec.again) return {};
@@ -96,7 +99,20 @@ Status Scheduler::enter(JobId id, const JobSpec& spec, DeviceMemory& memory) {
                         known ? spec.held_bytes : spec.memory);
 }
 
-Result<JobId> Scheduler::add(JobSpec spec, std::int64_t process, Nanoseconds now) {
+std::optional<JobId> Scheduler::expected(const std::string& identity) const {
+  for (const auto& [id, job] : jobs_) {
+    if (job.absent && job.spec.identity == identity) return id;
+  }
+  return std::nullopt;
+}
+
+std::vector<JobId> Scheduler::all_jobs() const {
+  std::vector<JobId> all;
+  for (const auto& [id, job] : jobs_) all.push_back(id);
+  return all;
+}
+
+Result<JobId> Scheduler::add(JobSpec spec, const JobOwner& owner, Nanoseconds now) {
   REGEN_TRY(check(spec));
   REGEN_ASSIGN(const std::size_t device, find_device(spec.device));
   JobChange changed;
@@ -112,12 +128,9 @@ Result<JobId> Scheduler::add(JobSpec spec, std::int64_t process, Nanoseconds now
   const Status entered = enter(id, spec, devices_[device].memory);
   if (!entered.ok()) return no_room(spec, device, entered.error());
   ++next_job_;
-  jobs_.emplace(id, JobEntry{.spec = spec,
-                             .device = device,
-                             .process = process,
-                             .process_start = process_start(process),
-                             .added = now,
-                             .changed = changed});
+  jobs_.emplace(
+      id,
+      JobEntry{.spec = spec, .device = device, .owner = owner, .added = now, .changed = changed});
   settle(devices_[device], now);
   return id;
 }
@@ -128,7 +141,8 @@ Result<JobId> Scheduler::expect(const JobTableEntry& entry, Nanoseconds now) {
                      .device = entry.device,
                      .memory = entry.bytes,
                      .again = true};
-  REGEN_ASSIGN(const JobId id, add(spec, entry.process, now));
+  const JobOwner owner(entry.process, entry.process_start, entry.user, entry.use_file);
+  REGEN_ASSIGN(const JobId id, add(spec, owner, now));
   jobs_.at(id).absent = true;
   jobs_.at(id).changed = entry.changed;
   return id;
@@ -138,8 +152,16 @@ std::vector<JobTableEntry> Scheduler::job_table() const {
   std::vector<JobTableEntry> entries;
   for (const auto& [id, job] : jobs_) {
     if (!admitted(id)) continue;
-    entries.push_back({job.spec.name, job.spec.identity, devices_[job.device].spec.name,
-                       job.process, job.process_start, memory_of(id).facts(id).full, job.changed});
+    entries.push_back({.name = job.spec.name,
+                       .identity = job.spec.identity,
+                       .device = devices_[job.device].spec.name,
+                       .process = job.owner.process,
+                       .process_start = job.owner.process_start,
+                       .process_namespace = process_namespace(),
+                       .user = job.owner.user,
+                       .use_file = job.owner.use_file,
+                       .bytes = memory_of(id).facts(id).full,
+                       .changed = job.changed});
   }
   return entries;
 }
@@ -197,7 +219,7 @@ void Scheduler::confirm(JobId job, std::uint32_t generation, Bytes used, Nanosec
   settle(job, now);
 }
 
-Status Scheduler::made_room(JobId job, Bytes left, Nanoseconds now) {
+Result<std::optional<Nanoseconds>> Scheduler::made_room(JobId job, Bytes left, Nanoseconds now) {
   JobEntry& entry = jobs_.at(job);
   if (!entry.asked_at) {
     return bad_input("job " + in_quotes(entry.spec.name) +
@@ -207,9 +229,11 @@ Status Scheduler::made_room(JobId job, Bytes left, Nanoseconds now) {
   queue_of(job).set_least_turn(
       std::min(kLongestTurn, kTurnsOverMove * std::min(took, kLongestTurn)));
   entry.asked_at.reset();
-  memory_of(job).made_room(job, left);
+  const bool whole = memory_of(job).made_room(job, left);
+  entry.ask_pause = whole ? 0 : std::clamp(2 * entry.ask_pause, kFirstAskPause, kLongestAskPause);
+  entry.ask_again_at = whole ? std::nullopt : std::optional(now + entry.ask_pause);
   settle(job, now);
-  return {};
+  return whole ? std::nullopt : std::optional(entry.ask_pause);
 }
 
 Status Scheduler::change(std::string_view name, const JobChange& change, Nanoseconds now) {
@@ -235,7 +259,17 @@ void Scheduler::advance(Nanoseconds now) {
     device.queue.advance(now);
     settle(device, now);
   }
+  ask_again(now);
   expire(now);
+}
+
+void Scheduler::ask_again(Nanoseconds now) {
+  for (auto& [id, job] : jobs_) {
+    if (!job.ask_again_at || now < *job.ask_again_at) continue;
+    job.ask_again_at.reset();
+    memory_of(id).forgive(id);
+    settle(id, now);
+  }
 }
 
 void Scheduler::expire(Nanoseconds now) {
@@ -307,6 +341,9 @@ std::optional<Nanoseconds> Scheduler::next_event() const {
   for (const DeviceEntry& device : devices_) {
     if (const auto event = device.queue.next_event()) take(*event);
   }
+  for (const auto& [id, job] : jobs_) {
+    if (job.ask_again_at) take(*job.ask_again_at);
+  }
   if (patience_.newcomer == kNever) return next;
   for (const auto& [id, job] : jobs_) {
     if (!job.expired && !admitted(id)) take(job.added + patience_.newcomer);
@@ -336,7 +373,8 @@ JobStatus Scheduler::job_status(JobId id, const JobEntry& job, Nanoseconds now) 
   const auto facts = memory_of(id).facts(id);
   JobStatus status{.name = job.spec.name,
                    .identity = job.spec.identity,
-                   .process = job.process,
+                   .process = job.owner.process,
+                   .user = job.owner.user,
                    .priority = job.spec.priority,
                    .weight = job.spec.weight,
                    .deadline = job.spec.deadline,

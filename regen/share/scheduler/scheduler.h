@@ -35,6 +35,20 @@ struct Patience {
   Nanoseconds newcomer = kNever;  // of a newcomer that waits for memory
 };
 
+// The process that a job is.
+struct JobOwner {
+  // For callers that know no more than a number.
+  JobOwner(std::int64_t number)  // NOLINT(google-explicit-constructor)
+      : process(number), process_start(share::process_start(number)) {}
+  JobOwner(std::int64_t number, std::uint64_t start, std::int64_t its_user, std::int64_t file)
+      : process(number), process_start(start), user(its_user), use_file(file) {}
+
+  std::int64_t process = 0;
+  std::uint64_t process_start = 0;
+  std::int64_t user = kUnknownUser;
+  std::int64_t use_file = 0;  // JobTableEntry::use_file
+};
+
 // What the holder of a device is shown about other jobs.
 struct LeaseView {
   JobId job;
@@ -51,8 +65,10 @@ class Scheduler {
   // The error that add() would give; nothing changes.
   Status check(const JobSpec& spec) const;
   // The job is a newcomer until an order says that it is admitted, which may be at once; it then
-  // starts idle. `process` is for people only.
-  Result<JobId> add(JobSpec spec, std::int64_t process, Nanoseconds now);
+  // starts idle.
+  Result<JobId> add(JobSpec spec, const JobOwner& owner, Nanoseconds now);
+  // The job of the former daemon with this identity, if it has not come back.
+  std::optional<JobId> expected(const std::string& identity) const;
   // A job of a former daemon: its bytes are reserved until it comes back with its identity, or is
   // removed.
   Result<JobId> expect(const JobTableEntry& entry, Nanoseconds now);
@@ -71,8 +87,10 @@ class Scheduler {
   // What the job needs, once it has planned; an order says when its limit fits.
   Status update(JobId job, const Curve& curve, Nanoseconds now);
   void confirm(JobId job, std::uint32_t generation, Bytes used, Nanoseconds now);
-  // Refused unless the job was asked to.
-  Status made_room(JobId job, Bytes left, Nanoseconds now);
+  // Refused unless the job was asked to. A job that has moved less than asked is asked again only
+  // after a while, which doubles: asking at once would change nothing, and others wait meanwhile.
+  // Returns how long that is; nothing when all has moved.
+  Result<std::optional<Nanoseconds>> made_room(JobId job, Bytes left, Nanoseconds now);
 
   // By name or identity, for an operator. An error changes nothing.
   Status change(std::string_view job, const JobChange& change, Nanoseconds now);
@@ -92,7 +110,12 @@ class Scheduler {
   std::size_t jobs() const { return jobs_.size(); }
   const JobSpec& spec(JobId job) const { return jobs_.at(job).spec; }
   std::size_t device_index(JobId job) const { return jobs_.at(job).device; }
-  std::int64_t process(JobId job) const { return jobs_.at(job).process; }
+  std::int64_t process(JobId job) const { return jobs_.at(job).owner.process; }
+  const JobOwner& owner(JobId job) const { return jobs_.at(job).owner; }
+  Bytes full_bytes(JobId job) const { return memory_of(job).facts(job).full; }
+  std::vector<JobId> all_jobs() const;
+  Result<JobId> find_job(std::string_view name) const;
+  Result<std::size_t> find_device(std::string_view name) const;
 
  private:
   struct DeviceEntry {
@@ -104,17 +127,16 @@ class Scheduler {
   struct JobEntry {
     JobSpec spec;
     std::size_t device = 0;
-    std::int64_t process = 0;
-    std::uint64_t process_start = 0;
+    JobOwner owner = 0;
     Nanoseconds added = 0;
     JobChange changed = {};  // kept in the job table; the job itself does not know it
     bool absent = false;     // expected
     bool expired = false;
-    std::optional<Nanoseconds> asked_at = {};  // to make room
+    std::optional<Nanoseconds> asked_at = {};      // to make room
+    std::optional<Nanoseconds> ask_again_at = {};  // it moved less than it was asked to
+    Nanoseconds ask_pause = 0;
   };
 
-  Result<std::size_t> find_device(std::string_view name) const;
-  Result<JobId> find_job(std::string_view name) const;
   Error no_room(const JobSpec& spec, std::size_t device, const Error& reason) const;
   void leave(JobId job, Nanoseconds now);
   Status enter(JobId id, const JobSpec& spec, DeviceMemory& memory);
@@ -126,6 +148,7 @@ class Scheduler {
   bool follow_memory(DeviceEntry& device, Nanoseconds now);
   void follow(DeviceEntry& device, const Order& order, Nanoseconds now);
   void expire(Nanoseconds now);
+  void ask_again(Nanoseconds now);
   JobStatus job_status(JobId id, const JobEntry& job, Nanoseconds now) const;
 
   Patience patience_;

@@ -1,0 +1,147 @@
+#include "regen/share/daemon/use_files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "regen/base/text.h"
+#include "regen/share/client/device_use.h"
+
+namespace regen::share {
+namespace {
+
+constexpr const char* kHolders = "holders";
+constexpr int kTries = 1000;  // of numbers that are taken
+
+Error use_error(const std::string& path, const char* expected) {
+  return bad_input("cannot use " + in_quotes(path) + ": " + std::strerror(errno) + ", expected " +
+                   expected);
+}
+
+// In a folder of another user, that user could put other files in place of ours.
+Status make_private_folder(const std::string& path) {
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return use_error(path, "to make it");
+  struct stat facts {};
+  if (::lstat(path.c_str(), &facts) != 0) return use_error(path, "a folder of this user");
+  if (!S_ISDIR(facts.st_mode) || facts.st_uid != ::geteuid()) {
+    return bad_input("cannot use " + in_quotes(path) + ": expected a folder of this user");
+  }
+  return ::chmod(path.c_str(), 0700) == 0 ? Status() : Status(use_error(path, "permission"));
+}
+
+std::optional<UseNumber> number_of(const std::string& name) {
+  const auto number = parse_int(name);
+  if (!number.ok() || *number < 1) return std::nullopt;
+  return *number;
+}
+
+}  // namespace
+
+UseFile::UseFile(std::string path, Descriptor file, UseNumber number)
+    : path_(std::move(path)), file_(std::move(file)), number_(number) {}
+
+UseFile::UseFile(UseFile&& other) noexcept
+    : path_(std::exchange(other.path_, {})),
+      file_(std::move(other.file_)),
+      number_(std::exchange(other.number_, 0)) {}
+
+UseFile& UseFile::operator=(UseFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(file_, other.file_);
+  std::swap(number_, other.number_);
+  return *this;
+}
+
+UseFile::~UseFile() {
+  if (!path_.empty()) ::unlink(path_.c_str());
+}
+
+bool UseFile::locked(std::int64_t byte) const {
+  if (!file_.valid()) return false;
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = static_cast<off_t>(byte);
+  lock.l_len = 1;
+  return ::fcntl(file_.number(), F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+bool UseFile::uses(std::size_t device) const {
+  return locked(static_cast<std::int64_t>(device));
+}
+
+bool UseFile::lives() const {
+  return locked(kLifeByte);
+}
+
+Result<UseFiles> UseFiles::open(const std::string& folder) {
+  REGEN_TRY(make_private_folder(folder));
+  UseFiles files;
+  files.folder_ = folder;
+  const std::string holders = folder + "/" + kHolders;
+  files.holders_ =
+      Descriptor(::open(holders.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!files.holders_.valid()) return use_error(holders, "a file of this user");
+  return files;
+}
+
+std::string UseFiles::path_of(UseNumber number) const {
+  return folder_ + "/" + std::to_string(number);
+}
+
+Result<UseFile> UseFiles::make() {
+  for (int attempt = 0; attempt < kTries; ++attempt) {
+    const UseNumber number = next_++;
+    const std::string path = path_of(number);
+    Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (file.valid()) return UseFile(path, std::move(file), number);
+    if (errno != EEXIST) {
+      return limit_reached("cannot make the file of a job's device use: " +
+                           std::string(std::strerror(errno)));
+    }
+  }
+  return limit_reached("cannot make the file of a job's device use in " + in_quotes(folder_) +
+                       ": its names are taken, expected few files there");
+}
+
+UseFile UseFiles::former(UseNumber number) const {
+  if (number < 1) return {};
+  const std::string path = path_of(number);
+  Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+  return file.valid() ? UseFile(path, std::move(file), number) : UseFile();
+}
+
+UseNumber UseFiles::last_holder(std::size_t device) {
+  if (const auto known = last_.find(device); known != last_.end()) return known->second;
+  UseNumber number = 0;
+  const auto offset = static_cast<off_t>(device * sizeof number);
+  const bool whole =
+      ::pread(holders_.number(), &number, sizeof number, offset) == ssize_t{sizeof number};
+  return last_[device] = whole ? number : 0;
+}
+
+// A full disk is no error: a daemon that starts later then does not wait for this holder.
+void UseFiles::set_last_holder(std::size_t device, UseNumber number) {
+  if (std::exchange(last_[device], number) == number) return;
+  const auto offset = static_cast<off_t>(device * sizeof number);
+  (void)!::pwrite(holders_.number(), &number, sizeof number, offset);
+}
+
+void UseFiles::remove_all_but(const std::vector<UseNumber>& needed) {
+  for (const UseNumber number : needed) next_ = std::max(next_, number + 1);
+  std::error_code ignored;
+  std::filesystem::directory_iterator entry(folder_, ignored);
+  for (; !ignored && entry != std::filesystem::directory_iterator(); entry.increment(ignored)) {
+    const auto number = number_of(entry->path().filename().string());
+    if (!number || std::find(needed.begin(), needed.end(), *number) != needed.end()) continue;
+    ::unlink(entry->path().c_str());
+  }
+}
+
+}  // namespace regen::share
