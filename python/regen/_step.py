@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from regen._capture.arguments import flatten_arguments
-from regen._capture.capture import Captured, Update, capture_training, device_of
+from regen._capture.capture import SOME_GRADIENTS, Captured, Update, capture_training, device_of
 from regen._capture.gradient_buffers import GradientBuffers
 from regen._capture.optimizers import FirstStepDiffers, NoRecipe
 from regen._capture.sized_capture import Sizes
@@ -202,7 +202,7 @@ class TrainingStep(ShapeCache["ShapedStep"]):
                 self._start_afresh()
                 raise
             self.done += 1
-            self.summed |= {id(p): p for p in shaped.captured.trained}
+            self.summed |= {id(p): p for p in shaped.with_gradient()}
             if self.done == self.capture_options.accumulate:
                 summed = self._start_afresh(clear=False)
                 if shaped.captured.updates is None:
@@ -316,8 +316,8 @@ class TrainingStep(ShapeCache["ShapedStep"]):
     def _without_update(self, update: Update, reason: str) -> Update:
         """The gradients are left in buffers. A scaler has to see them before they are clipped."""
         self.island.reason = reason or self.island.reason
-        scaled = self.capture_options.scaler is not None
-        return update._replace(updates=False, clips=update.clips and not scaled, buffers=self.island.buffers, scaled=scaled)
+        beside = self.capture_options.scaler is not None or reason == SOME_GRADIENTS
+        return update._replace(updates=False, clips=update.clips and not beside, buffers=self.island.buffers, scaled=self.capture_options.scaler is not None)
 
     # Plans for batches of many sizes: sized_steps.Maker.
 
@@ -379,6 +379,14 @@ class ShapedStep:
         if self.captured.first_only and all(self.optimizer.state.get(p) for p in self.updated()):
             return None
         return self.captured.with_derived(flat, lambda storage: self.bindings.tensor_of(self.captured, storage))
+
+    def with_gradient(self) -> list[torch.Tensor]:
+        """Parameters that got one in the last step."""
+        optional = self.captured.optional
+        if not optional:
+            return list(self.captured.trained)
+        missing = {id(p) for name, p in self.model.named_parameters() if name in optional and self.captured.is_missing(name)}
+        return [p for p in self.captured.trained if id(p) not in missing]
 
     def updated(self) -> list[torch.Tensor]:
         """Parameters that the optimizer changes."""

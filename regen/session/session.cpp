@@ -315,7 +315,7 @@ Status Session::compile(std::shared_ptr<execute::MemoryBlock> arena) {
 Result<bool> Session::foresee_more() {
   if (!compiled_ || !compiled_->executor().shortage()) return false;
   const execute::Shortage shortage = *compiled_->executor().shortage();
-  REGEN_ASSIGN(RecordedStep grown, recorded_.with_scratch(shortage.node, shortage.requests));
+  REGEN_ASSIGN(RecordedStep grown, recorded_.with_more(shortage));
   stop_search();
   release();
   // Should there be no such plan, the next step tries again with what there was.
@@ -331,7 +331,7 @@ Result<bool> Session::foresee_more() {
   planned_ = std::move(planned);
   curve_ = std::move(curve);
   planned_for_ = std::move(planned_for);
-  const Bytes more = std::accumulate(shortage.requests.begin(), shortage.requests.end(), Bytes{0});
+  const Bytes more = std::accumulate(shortage.requests.begin(), shortage.requests.end(), shortage.held);
   return Error{made.error().code, "'" + name + "' asks for " + format_bytes(more) +
                                       " more than when it was recorded; " + made.error().message};
 }

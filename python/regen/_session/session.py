@@ -11,6 +11,7 @@ from regen import _runtime
 from regen._capture.cache_folder import cache_folder
 from regen._capture.capture import Captured
 from regen._capture.index_samples import index_samples
+from regen._islands.call import measuring, repeatable
 from regen._session.admission import Admission
 from regen._session.budget import as_budget, check_budget
 from regen._session.job import job
@@ -50,11 +51,13 @@ class Session(_runtime.Session):
         self.kind = self.device.split(":")[0]
         settings = settings_of(options)
         settings.link = link or options.link
-        super().__init__(
-            json.dumps(captured.program), self.device, settings, samples_of(captured), measurements=measurements, fraction_of=fraction_of,
-            job=job(), quantum=options.quantum,
-            memory=None if admission is None else admission.memory,
-            limit=None if admission is None else admission.limit)
+        self.islands = captured.islands
+        with measuring(self.islands):
+            super().__init__(
+                json.dumps(captured.program), self.device, settings, samples_of(captured), measurements=measurements, fraction_of=fraction_of,
+                job=job(), quantum=options.quantum,
+                memory=None if admission is None else admission.memory,
+                limit=None if admission is None else admission.limit)
 
     def follow_job(self) -> None:
         """Inside a hold, and between two steps: where the job may use other bytes than before, the plan for those is in use."""
@@ -71,14 +74,16 @@ class Session(_runtime.Session):
             bind: binds the tensors of this step.
             make_ready: compiles the new plan.
         """
-        while True:
-            bind()
-            try:
-                return self.run(0)
-            except Error:
-                if not self.foresee_more():
-                    raise
-                make_ready()
+        with repeatable(self.islands) as again:
+            while True:
+                bind()
+                try:
+                    return self.run(0)
+                except Error:
+                    if not self.foresee_more():
+                        raise
+                    again()
+                    make_ready()
 
     def limit_budget(self, size: int) -> None:
         """Bytes for the plan and what the caller holds, in place of the user's budget."""

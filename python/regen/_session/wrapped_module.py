@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 from regen._capture.capture import Captured
 from regen._capture.program_builder import referenced_values
 from regen._capture.sized_capture import Sizes
+from regen._islands.call import repeatable
 from regen._session.caller_memory import CallerMemory
 from regen._session.job import hold
 from regen._session.measured_step import StepClock
@@ -206,14 +207,16 @@ class ShapedModule:
 
     def run_forward(self, flat: list[Any], replay: Replay | None) -> tuple[torch.Tensor, ...]:
         """What the captured passes return, as parts of autograd's graph. See Session.run_first for the second try."""
-        while True:
-            try:
-                return self.chain_of_parts(flat, replay)
-            except Error:
-                if not self.session.foresee_more():
-                    raise
-                self.plan_changed()
-                self.make_ready()
+        with repeatable(self.captured.islands) as again:
+            while True:
+                try:
+                    return self.chain_of_parts(flat, replay)
+                except Error:
+                    if not self.session.foresee_more():
+                        raise
+                    again()
+                    self.plan_changed()
+                    self.make_ready()
 
     def chain_of_parts(self, flat: list[Any], replay: Replay | None) -> tuple[torch.Tensor, ...]:
         """Makes a node of autograd's graph for each part of the backward pass; the one nearest to the loss runs the forward pass."""
@@ -352,7 +355,9 @@ class StepCall:
                 shaped.caller.before_backward()
                 self.start_backward(step, tangents)
             shaped.run_part(part + 1)
-            gradients = tuple(self.gradient(step, result) for result, _, _ in shaped.parts[part])
+            gradients = tuple(
+                None if kind == "parameter" and shaped.captured.is_missing(place) else self.gradient(step, result)
+                for result, kind, place in shaped.parts[part])
             self.clock.end()
         if part == len(shaped.parts) - 1:
             self.finish(step)

@@ -31,6 +31,9 @@ class PlacementHook final : public AllocationHook {
     live_.clear();
     unforeseen_.clear();
     refused_ = false;
+    outgrown_ = 0;
+    const auto pool = std::ranges::find_if(slots, &PlacedSlot::pool);
+    pool_ = pool == slots.end() ? PlacedSlot() : *pool;
     set_active(true);
   }
 
@@ -50,7 +53,10 @@ class PlacementHook final : public AllocationHook {
       while (next_ < slots_.size() && (slots_[next_].bytes == 0 || taken_[next_])) ++next_;
     }
     const std::size_t found = slot_for(wanted);
-    if (found == slots_.size()) return unforeseen(wanted);
+    if (found == slots_.size()) {
+      const Place pooled = in_pool(wanted);
+      return pooled.address != nullptr ? pooled : unforeseen(wanted);
+    }
     if (found == next_) ++next_;
     taken_[found] = true;
     live_.push_back(slots_[found]);
@@ -76,12 +82,45 @@ class PlacementHook final : public AllocationHook {
   const std::vector<Deviation>& deviations() const { return deviations_; }
   const std::vector<Bytes>& unforeseen() const { return unforeseen_; }
   bool refused() const { return refused_; }
+  Bytes outgrown() const { return outgrown_; }
+
+  Bytes live_bytes() const override {
+    Bytes sum = 0;
+    if (!active()) return sum;
+    for (const PlacedSlot& block : live_) sum += block.bytes;
+    return sum;
+  }
+
+  void outgrow(Bytes bytes) override {
+    outgrown_ = bytes;
+    refused_ = true;
+  }
 
  private:
   std::size_t count_unasked() const {
     std::size_t count = 0;
-    for (std::size_t k = 0; k < slots_.size(); ++k) count += slots_[k].bytes > 0 && !taken_[k];
+    for (std::size_t k = 0; k < slots_.size(); ++k) {
+      count += slots_[k].bytes > 0 && !taken_[k] && !slots_[k].pool;
+    }
     return count;
+  }
+
+  // The lowest gap of the pool that is large enough; no address: there is none.
+  Place in_pool(Bytes bytes) {
+    if (pool_.bytes == 0) return {};
+    const auto unit = static_cast<Bytes>(device().is_cpu() ? 64 : 512);
+    const Bytes size = (bytes + unit - 1) / unit * unit;
+    auto* begin = static_cast<char*>(pool_.address);
+    std::ranges::sort(live_, {}, &PlacedSlot::address);
+    for (const PlacedSlot& block : live_) {
+      auto* other = static_cast<char*>(block.address);
+      if (other + block.bytes <= begin) continue;
+      if (begin + size <= other) break;
+      begin = other + (block.bytes + unit - 1) / unit * unit;
+    }
+    if (begin + size > end(pool_)) return {};
+    live_.push_back({.bytes = bytes, .address = begin});
+    return {begin, &delete_placed};
   }
 
   // The next slot, or another one of this size that is still to be asked for, or a larger one that
@@ -89,6 +128,7 @@ class PlacementHook final : public AllocationHook {
   std::size_t slot_for(Bytes wanted) const {
     const auto free = [&](std::size_t k) { return !taken_[k] && !occupied(slots_[k]); };
     const auto is_for = [&](std::size_t k) {
+      if (slots_[k].pool) return false;
       return slots_[k].at_most ? wanted <= slots_[k].bytes : wanted == slots_[k].bytes;
     };
     if (next_ < slots_.size() && is_for(next_) && free(next_)) return next_;
@@ -174,6 +214,8 @@ class PlacementHook final : public AllocationHook {
   std::vector<PlacedSlot> live_;   // of this call, not freed yet
   std::vector<Bytes> unforeseen_;  // requests of this call
   bool refused_ = false;
+  Bytes outgrown_ = 0;
+  PlacedSlot pool_;    // of this call; no bytes: it has none
   Bytes beside_ = 0;                   // still to be had from torch's allocator
   std::vector<PlacedSlot> forwarded_;  // what it gave, not freed yet
   std::vector<Deviation> deviations_;
@@ -218,6 +260,15 @@ class RecordingHook final : public AllocationHook {
         {.bytes = static_cast<Bytes>(bytes), .birth = moment_++, .address = address});
   }
 
+  Bytes live_bytes() const override {
+    Bytes sum = 0;
+    if (!active()) return sum;
+    for (const RecordedAllocation& made : recorded_) {
+      if (made.death == RecordedAllocation::kAlive) sum += made.bytes;
+    }
+    return sum;
+  }
+
   bool freed(const void* address) override {
     if (!active()) return false;
     const int index = find_allocation(recorded_, address);
@@ -259,6 +310,16 @@ const std::vector<Bytes>& PlacementScope::unforeseen() const {
 }
 bool PlacementScope::refused() const {
   return hook_->refused();
+}
+Bytes PlacementScope::outgrown() const {
+  return hook_->outgrown();
+}
+
+Bytes live_bytes_of_call() {
+  return thread_hook == nullptr ? 0 : thread_hook->live_bytes();
+}
+void outgrow(Bytes bytes) {
+  if (thread_hook != nullptr) thread_hook->outgrow(bytes);
 }
 
 Result<RecordingScope> RecordingScope::enter(c10::Device device) {

@@ -27,6 +27,10 @@ std::string first_sentence(const std::string& text) {
   return line.substr(0, line.find(". "));
 }
 
+// Bytes of an island's pool over what it took for the sample: sizes change with values, and first fit
+// leaves gaps. The same as islands.MARGIN in Python for what they hold.
+constexpr double kIslandMargin = 1.25;
+
 class Recorder {
  public:
   Recorder(const Program& program, ExecutionDevice& device, const RecordOptions& options)
@@ -37,11 +41,22 @@ class Recorder {
   Result<Recording> run() {
     Program& program = recording_.program;
     warm_up_libraries();
+    const Program captured = program;
+    options_.sample = [this, ask = options_.sample](StorageId storage) {
+      if (!ask) return at::Tensor();
+      const auto before = captured_storages_.find(storage);
+      return ask(before == captured_storages_.end() ? storage : before->second);
+    };
     forget_computed_storages();
     recording_.nodes.resize(program.nodes.size());
     for (std::size_t n = 0; n < program.nodes.size(); ++n) {
       REGEN_ASSIGN(const CallRecord call, call_record(NodeId(n)));
       REGEN_TRY(apply(NodeId(n), call));
+      for (const ValueId value : program.nodes[NodeId(n)].outputs) {
+        if (!value.valid()) continue;
+        captured_storages_.try_emplace(program.values[value].storage,
+                                       captured.values[value].storage);
+      }
     }
     return std::move(recording_);
   }
@@ -72,7 +87,9 @@ class Recorder {
     const Node& node = recording_.program.nodes[id];
     const CallArguments arguments(recording_.program, node);
     const std::string key = arguments.key();
-    RecordCache& cache = options_.cache != nullptr ? *options_.cache : own_cache_;
+    RecordCache own;  // what an island does is known only here, and now
+    RecordCache& shared = options_.cache != nullptr ? *options_.cache : own_cache_;
+    RecordCache& cache = is_island(node) ? own : shared;
     if (const CallRecord* known = cache.find(key); known != nullptr && complete(*known)) {
       note_caps(arguments, *known);
       return *known;
@@ -152,6 +169,7 @@ class Recorder {
     record.computes = !views_only || writes;
     record.seconds = record.computes ? call.seconds : 0;
     REGEN_TRY(place_workspace(call.allocations, made, record));
+    if (is_island(node)) pool_workspace(record);
     for (const std::size_t storage : *call.overwritable) {
       if (laid_out_as_first_result(program, arguments, storage, call)) {
         record.overwritable.push_back(arguments.storages()[storage]);
@@ -260,10 +278,20 @@ class Recorder {
     return {};
   }
 
+  // In the place of its requests, which come in another order and in other sizes each time.
+  void pool_workspace(NodeRecord& record) const {
+    std::erase_if(record.allocations, [](const NodeAllocation& a) { return !a.result.valid(); });
+    const Bytes unit = device_.alignment();
+    const auto wanted = static_cast<Bytes>(static_cast<double>(record.workspace) * kIslandMargin);
+    record.workspace = (wanted + unit - 1) / unit * unit;
+    record.allocations.push_back({.bytes = record.workspace, .pool = true});
+  }
+
   ExecutionDevice& device_;
-  const RecordOptions& options_;
+  RecordOptions options_;
   Recording recording_;
   RecordCache own_cache_;
+  std::map<StorageId, StorageId> captured_storages_;  // of the storages that nodes make
   std::map<std::string, std::vector<Bytes>> caps_;  // by problem
   std::map<std::pair<std::string, std::vector<Bytes>>, ChoiceGroupId> groups_;
 };

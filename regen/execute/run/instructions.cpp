@@ -250,8 +250,10 @@ class Compiler {
   void place_allocations(NodeId node, Bytes workspace, ComputeInstruction& call) {
     const bool overwrites = call.choice > records_[node].alternatives.size();
     for (const NodeAllocation& allocation : records_[node].variant(call.choice).allocations) {
-      PlacedSlot slot{allocation.bytes, target_.arena + workspace + allocation.offset,
-                      allocation.at_most};
+      PlacedSlot slot{.bytes = allocation.bytes,
+                      .address = target_.arena + workspace + allocation.offset,
+                      .at_most = allocation.at_most,
+                      .pool = allocation.pool};
       if (allocation.result.valid()) {
         const TensorId t = step_.tensors[allocation.result];
         if (graph_.fixed(t)) {
