@@ -12,11 +12,13 @@ import copy
 import dataclasses
 import itertools
 import os
+import random
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import torch
 import transformers as hf
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -282,21 +284,34 @@ def loss_of(returned: Any) -> torch.Tensor:
     return next(v for v in returned.values() if isinstance(v, torch.Tensor) and v.is_floating_point()).float().square().mean()
 
 
+def seed_everything(seed: int) -> None:
+    """Also the generators of NumPy and Python: some models draw masks from them."""
+    torch.manual_seed(seed)
+    numpy.random.seed(seed)
+    random.seed(seed)
+
+
 def train(model: torch.nn.Module, batches: list[dict[str, Any]], seed: int) -> list[dict[str, torch.Tensor]]:
     """Loss, gradients, buffers and generator of each step."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    torch.manual_seed(seed)
+    seed_everything(seed)
     found = []
     for batch in batches:
         optimizer.zero_grad()
         loss = loss_of(model(**batch))
         loss.backward()
-        state = {"loss": loss.detach().clone(), "generator": torch.get_rng_state()}
+        state = {"loss": loss.detach().clone(), "generator": torch.get_rng_state(), **foreign_generators()}
         state |= {f"gradient of {n}": p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
         state |= {f"buffer {n}": b.clone() for n, b in model.named_buffers()}
         optimizer.step()
         found.append(state)
     return found
+
+
+def foreign_generators() -> dict[str, torch.Tensor]:
+    """States of NumPy's and Python's."""
+    numbers = numpy.random.get_state(legacy=False)["state"]
+    return {"generator of numpy": torch.tensor([*numbers["key"].tolist(), numbers["pos"]]), "generator of Python": torch.tensor(random.getstate()[1])}
 
 
 def difference(ours: list[dict[str, torch.Tensor]], theirs: list[dict[str, torch.Tensor]]) -> str:

@@ -435,7 +435,7 @@ class ShapedStep:
             self.captured.advance(self.optimizer)
             self.captured.updates.look(self.optimizer)  # most likely the next step's numbers: found while the device works
         results = {r: step.result(r) for r in self.captured.output_results}
-        if self.captured.assignments:
+        if self.captured.assignments or self.captured.replaced:
             self.captured.assign(self.model, results, flat)
         self.meter.end()
         return results[self.captured.output_results[0]]

@@ -17,6 +17,7 @@ from regen._capture.phases import arrange
 from regen._capture.quiet import without_collection
 from regen._capture.step_program import StepWriter, TrainingLoss
 from regen._capture.traced.decisions import Conditions
+from regen._capture.traced.module_state import Replaced
 from regen._capture.traced.output_recipes import OutputRecipe, add_output_results, assignments_of
 from regen._capture.traced.passes import Trace, trace
 from regen._capture.traced.symbols import Symbols
@@ -47,6 +48,7 @@ class Captured:
     gradient_results: list[tuple[int, str, Any]]  # (index in program["results"], "parameter" or "input", name or flat input)
     parameters: dict[str, torch.Tensor]  # name -> live parameter, those that get a gradient
     assignments: list[tuple[str, str, OutputRecipe]] = dataclasses.field(default_factory=list)  # module, attribute, what each step assigns
+    replaced: list[Replaced] = dataclasses.field(default_factory=list)  # modules that the first step replaces
     conditions: Conditions | None = None  # what the values of a batch must lead to; None: nothing
     updates: OptimizerUpdates | None = None  # of a whole step: the optimizer's recipe
     steps_taken: int = 0  # since the capture
@@ -99,6 +101,8 @@ class Captured:
         """What the forward pass would have assigned to attributes of modules."""
         for path, name, recipe in self.assignments:
             setattr(model.get_submodule(path), name, self.rebuild_output(recipe, results, flat_inputs))
+        for path, name, value in self.replaced:
+            setattr(model.get_submodule(path), name, value)
 
     def rebuild_output(self, recipe: OutputRecipe, results: Mapping[int, torch.Tensor], flat_inputs: Sequence[Any]) -> Any:
         """One leaf of what the model would have returned."""
@@ -351,11 +355,17 @@ def finished(model, traced, recipes, output_results, gradients, whole_step=False
         gradient_results=gradients,
         parameters={name: live[name] for _, kind, name in gradients if kind == "parameter"},
         assignments=assignments,
+        replaced=[r._replace(path=own_path(r.path, whole_step)) for r in traced.replaced],
         conditions=traced.tracer.decisions.conditions(storage_map),
         islands=traced.islands.found(),
         optional=traced.islands.optional(names_by_identity(model)),
     )
     return captured, storage_map
+
+
+def own_path(path: str, whole_step: bool) -> str:
+    """Of a module in the user's model: a traced step has the model and the loss inside of its own."""
+    return path.removeprefix("model").removeprefix(".") if whole_step else path
 
 
 # Names and checks.

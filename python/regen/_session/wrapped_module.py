@@ -244,7 +244,7 @@ class ShapedModule:
             self.captured.tensors[storage] = place_value(self.bindings.places[storage])
         outputs = self.captured.rebuild_outputs(results, flat)
         model = self.model()
-        if self.captured.assignments and model is not None:
+        if (self.captured.assignments or self.captured.replaced) and model is not None:
             self.captured.assign(model, results, flat)
         for storage in returned:
             del self.captured.tensors[storage]

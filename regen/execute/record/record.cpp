@@ -7,13 +7,16 @@
 #include <ATen/ops/ones.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <string_view>
 
 #include "regen/execute/placement/uninitialized_memory.h"
 #include "regen/execute/program/call_arguments.h"
 #include "regen/execute/program/operator_call.h"
 #include "regen/execute/program/operator_facts.h"
 #include "regen/execute/program/overwriting.h"
+#include "regen/execute/program/program_values.h"
 #include "regen/execute/record/call_measurement.h"
 #include "regen/execute/run/generator.h"
 #include "regen/plan/pack/pack.h"
@@ -87,9 +90,9 @@ class Recorder {
     const Node& node = recording_.program.nodes[id];
     const CallArguments arguments(recording_.program, node);
     const std::string key = arguments.key();
-    RecordCache own;  // what an island does is known only here, and now
+    RecordCache own;  // what depends on contents is known only here, and now
     RecordCache& shared = options_.cache != nullptr ? *options_.cache : own_cache_;
-    RecordCache& cache = is_island(node) ? own : shared;
+    RecordCache& cache = depends_on_contents(node) ? own : shared;
     if (const CallRecord* known = cache.find(key); known != nullptr && complete(*known)) {
       note_caps(arguments, *known);
       return *known;
@@ -103,6 +106,22 @@ class Recorder {
     } catch (const std::exception& error) {
       return bad_input(describe(recording_.program, id) + ": " + first_sentence(error.what()));
     }
+  }
+
+  // Whether what a call allocates depends on what is in its arguments: selections by masks.
+  bool depends_on_contents(const Node& node) const {
+    static constexpr std::array<std::string_view, 6> kSelecting = {
+        "aten::index",
+        "aten::index_put",
+        "aten::_index_put_impl",
+        "aten::_unsafe_index_put",
+        "aten::masked_scatter",
+        "aten::masked_scatter_backward"};
+    if (is_island(node)) return true;
+    if (std::ranges::find(kSelecting, node.op) == kSelecting.end()) return false;
+    return std::ranges::any_of(values_read(node), [&](ValueId value) {
+      return recording_.program.values[value].dtype == c10::ScalarType::Bool;
+    });
   }
 
   // Whether a measurement from earlier says all that is asked for.

@@ -15,7 +15,7 @@ from regen._capture.quiet import quiet_tracer
 from regen._capture.trace_errors import place_in_traceback
 from regen._capture.traced.fakes import Fakes
 from regen._capture.traced.live import LiveTensors
-from regen._capture.traced.module_state import Assigned, ModuleState
+from regen._capture.traced.module_state import Assigned, ModuleState, Replaced
 from regen._capture.traced.outputs import Group, flatten_outputs, grouped, loss_of, tensors_in
 from regen._capture.traced.regions import Region, geometry_of
 from regen._capture.traced.symbols import Symbols
@@ -44,6 +44,7 @@ class Trace:
     groups: list[Group]
     group_of: dict[int, Group]
     islands: Islands
+    replaced: list[Replaced] = dataclasses.field(default_factory=list)
 
     def trained(self, returned: Any, tangents: str) -> list[Group]:
         """The groups of outputs that get a gradient."""
@@ -145,8 +146,9 @@ def trace_with(
         with in_place(model, [place for place, _ in places], islands.wrap), draws.watching() if watched else contextlib.nullcontext(), tracer:
             returned = model(*traced_args, **traced_kwargs)
         islands.run_on_sample()
-        state.check_structure()
+        replaced = state.replaced()
         result = opened(tracer, returned, state.assigned(), flat, in_spec, islands)
+        result.replaced = replaced
         write_mutations(tracer, inputs, result.conversion)
         if gradients:
             parameters = [p for p in model.parameters() if p.requires_grad]
