@@ -23,6 +23,9 @@ from regen.errors import CaptureError, UsageError
 NEUTRAL = -0.0  # added to any number, it leaves its bits as they are; the place of a gradient that plain PyTorch does not have
 
 
+NUMBER_BYTES = 16  # up to which live_bytes_of_call() does not count
+
+
 class Layout(tuple[Any, ...]):
     """Sizes, strides and type of a tensor."""
 
@@ -254,7 +257,8 @@ class IslandCall:
 
     def check_kept(self, results: list[torch.Tensor]) -> None:
         """Its memory is used for other things now."""
-        own = sum(t.untyped_storage().nbytes() for t in results)
+        sizes = [t.untyped_storage().nbytes() for t in results]
+        own = sum(size for size in sizes if size > NUMBER_BYTES)
         if _runtime.live_bytes_of_call() > own:
             collect()
         kept = _runtime.live_bytes_of_call() - own

@@ -11,6 +11,8 @@
 namespace regen::execute {
 namespace {
 
+constexpr Bytes kNumberBytes = 16;  // a complex one
+
 [[noreturn]] void refuse(const std::string& message) {
   throw c10::OutOfMemoryError({__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)}, message);
 }
@@ -54,6 +56,7 @@ class PlacementHook final : public AllocationHook {
     }
     const std::size_t found = slot_for(wanted);
     if (found == slots_.size()) {
+      if (is_number(wanted)) return {};
       const Place pooled = in_pool(wanted);
       return pooled.address != nullptr ? pooled : unforeseen(wanted);
     }
@@ -70,6 +73,7 @@ class PlacementHook final : public AllocationHook {
   }
 
   void forwarded(const void* address, std::size_t bytes) override {
+    if (is_number(static_cast<Bytes>(bytes))) return;
     forwarded_.push_back({static_cast<Bytes>(bytes), const_cast<void*>(address)});
     beside_ -= charged(static_cast<Bytes>(bytes));
   }
@@ -87,7 +91,8 @@ class PlacementHook final : public AllocationHook {
   Bytes live_bytes() const override {
     Bytes sum = 0;
     if (!active()) return sum;
-    for (const PlacedSlot& block : live_) sum += block.bytes;
+    // Small ones are counted nowhere: see is_number().
+    for (const PlacedSlot& block : live_) sum += block.bytes > kNumberBytes ? block.bytes : 0;
     return sum;
   }
 
@@ -103,6 +108,12 @@ class PlacementHook final : public AllocationHook {
       count += slots_[k].bytes > 0 && !taken_[k] && !slots_[k].pool;
     }
     return count;
+  }
+
+  // A Python number in a tensor's place, which autograd's graph holds as it is, past the hooks by which
+  // an island holds tensors. It is no memory of the step.
+  bool is_number(Bytes bytes) const {
+    return pool_.pool && device().is_cpu() && bytes <= kNumberBytes;
   }
 
   // The lowest gap of the pool that is large enough; no address: there is none.
@@ -264,7 +275,8 @@ class RecordingHook final : public AllocationHook {
     Bytes sum = 0;
     if (!active()) return sum;
     for (const RecordedAllocation& made : recorded_) {
-      if (made.death == RecordedAllocation::kAlive) sum += made.bytes;
+      const bool number = device().is_cpu() && made.bytes <= kNumberBytes;
+      if (made.death == RecordedAllocation::kAlive && !number) sum += made.bytes;
     }
     return sum;
   }
