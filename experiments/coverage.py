@@ -171,7 +171,8 @@ ARCHITECTURES = [
         "funnel": ("Funnel", MASKED, dict(vocab_size=64, d_model=32, n_head=4, d_head=8, d_inner=48, block_sizes=[1, 1], num_decoder_layers=1))}),
     *of("seq2seq", seq2seq, T5, {
         "t5": ("T5", GENERATION), "mt5": ("MT5", GENERATION), "umt5": ("UMT5", GENERATION),
-        "switch_transformers": ("SwitchTransformers", GENERATION, {"num_experts": 4}),
+        "switch_transformers": ("SwitchTransformers", GENERATION, {
+            "num_experts": 4, "num_decoder_layers": 2, "num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 1}),
         "longt5": ("LongT5", GENERATION, {"local_radius": 4})}),
     *of("seq2seq", seq2seq, ENCODER_DECODER, {
         "bart": ("Bart", GENERATION), "mbart": ("MBart", GENERATION), "pegasus": ("Pegasus", GENERATION),

@@ -17,6 +17,7 @@ from regen._capture.traced.module_state import ModuleState
 from regen._capture.traced.regions import is_dense
 from regen._islands.held import MARGIN, UNIT, Held
 from regen._islands.operators import register
+from regen._islands.places import NeedsIsland, Place
 from regen._islands.surroundings import Surroundings, collect, differ, for_backward, foreign_states, same_foreign_numbers, set_foreign_states
 from regen.errors import CaptureError, UsageError
 
@@ -61,6 +62,8 @@ class Ran:
     spec: Any
     passed: list[torch.Tensor]
     stand_ins: list[torch.Tensor]  # of buffers
+    written: tuple[set[int], set[int]]  # of these two
+    copies: dict[Any, int]  # node of autograd's graph that copies an input -> the input, where the function is given a copy
 
 
 @dataclasses.dataclass
@@ -190,6 +193,7 @@ class IslandCall:
     def run(self, inputs: Sequence[torch.Tensor], buffers: Sequence[torch.Tensor], held: Held, touched: "Touched | None" = None) -> Ran:
         """Calls the function."""
         with self.surroundings.entered():
+            fresh = touched is not None or not self.held_bytes  # what it writes to is not known yet
             passed, leaves = [], {}
             for number, tensor in enumerate(inputs):
                 given = tensor.detach()
@@ -197,18 +201,19 @@ class IslandCall:
                     given.requires_grad_()
                     if self.surroundings.grad:
                         leaves[number] = given
-                passed.append(given.clone() if number in self.written else given)
-            stand_ins = [b.detach().clone() if i in self.written_buffers else b.detach() for i, b in enumerate(buffers)]
+                passed.append(given.clone() if fresh or number in self.written else given)
+            copies = {passed[n].grad_fn: n for n in leaves if passed[n].grad_fn is not None}
+            stand_ins = [b.detach().clone() if fresh or i in self.written_buffers else b.detach() for i, b in enumerate(buffers)]
             versions = [t._version for t in (*passed, *stand_ins)]
             hooks = saved_tensors_hooks(held.pack, held.unpack) if self.surroundings.grad else contextlib.nullcontext()
             with hooks, self.replaced(stand_ins), touched or contextlib.nullcontext():
                 returned = self.function(*self.arguments(passed)[0], **self.arguments(passed)[1])
             leaves_returned, spec = flatten_returned(returned)
-            self.note_written(passed, stand_ins, versions)
+            written = self.written_now(passed, stand_ins, versions)
             outs = distinct([t for t in leaves_returned if isinstance(t, torch.Tensor) and not is_one_of(t, passed)])
-            results = [*outs, *(passed[i] for i in sorted(self.written)), *(stand_ins[i] for i in sorted(self.written_buffers))]
+            results = [*outs, *(passed[i] for i in sorted(written[0])), *(stand_ins[i] for i in sorted(written[1]))]
             edges = [get_gradient_edge(t) if t.requires_grad else None for t in results]
-            return Ran(results, edges, leaves, leaves_returned, spec, passed, stand_ins)
+            return Ran(results, edges, leaves, leaves_returned, spec, passed, stand_ins, written, copies)
 
     def arguments(self, passed: Sequence[torch.Tensor]) -> tuple[Any, Any]:
         leaves = [x if n is None else passed[n] for x, n in zip(self.flat, self.numbers)]
@@ -227,15 +232,17 @@ class IslandCall:
                 if slot.holder.get(slot.key) is stand_in:
                     slot.holder[slot.key] = tensor
 
-    def note_written(self, passed: list[torch.Tensor], stand_ins: list[torch.Tensor], versions: list[int]) -> None:
+    def written_now(self, passed: list[torch.Tensor], stand_ins: list[torch.Tensor], versions: list[int]) -> tuple[set[int], set[int]]:
+        """Inputs and buffers that the function has changed; of those that were copied, all: their results have to be there."""
         changed = [t._version != v for t, v in zip((*passed, *stand_ins), versions)]
         inputs = {i for i, c in enumerate(changed[:len(passed)]) if c}
         buffers = {i for i, c in enumerate(changed[len(passed):]) if c}
-        if not self.results:
-            self.written, self.written_buffers = inputs, buffers
-        elif self.held_bytes and not (inputs <= self.written and buffers <= self.written_buffers):
+        if not self.held_bytes:
+            return inputs, buffers
+        if not (inputs <= self.written and buffers <= self.written_buffers):
             raise UsageError(
                 f"regen: island {self.name} changes an argument in place that it left alone on the sample; expected the same for all batches")
+        return self.written, self.written_buffers
 
     def check(self, ran: Ran) -> None:
         """Sizes of results are part of the program."""
@@ -282,6 +289,10 @@ class IslandCall:
                 if following is None:
                     continue
                 pending.append(following)
+                if following in ran.copies:
+                    used["input", ran.copies[following]] = used.get(("input", ran.copies[following]), 0) + 1
+                if node in ran.copies:
+                    continue
                 variable = getattr(following, "variable", None)
                 if variable is not None:
                     target = targets.get(id(variable))
@@ -341,7 +352,6 @@ class IslandCall:
             self.surprises = self.differs(ran)
             if self.surprises:
                 return self.made(ran)
-            self.check(ran)
             addresses = {t.untyped_storage().data_ptr(): i for i, t in enumerate(inputs) if i not in self.written}
             self.kept = sorted(i for a, i in addresses.items() if a in held.bytes_of)
             self.held_bytes = with_margin(held.bytes - sum(held.bytes_of[a] for a in addresses if a in held.bytes_of))
@@ -356,8 +366,14 @@ class IslandCall:
         return [torch.empty(0, dtype=torch.uint8, device=self.device), *made] if self.holds else made
 
     def differs(self, ran: Ran) -> bool:
-        """Does it do something else with the sample than with the contents that the trace knew?"""
-        return [Layout.of(t) for t in ran.results] != self.results or [e is not None for e in ran.edges] != self.differentiable
+        """Does it do something else with the sample than with the contents that the trace knew?
+
+        Raises:
+            Surprised: so that what follows cannot run on the sample.
+        """
+        if [Layout.of(t) for t in ran.results] != self.results or ran.written != (self.written, self.written_buffers):
+            raise Surprised({})
+        return [e is not None for e in ran.edges] != self.differentiable
 
     def look_at_gradients(self, ran: Ran, held: Held) -> None:
         flows = [i for i, e in enumerate(ran.edges) if e is not None]
@@ -410,28 +426,32 @@ def measuring(calls: Sequence[IslandCall]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def repeatable(calls: Sequence[IslandCall]) -> Iterator[Callable[[], None]]:
-    """Of a step that may have to run again from its beginning: what has to be called before it does."""
+def repeatable(calls: Sequence[IslandCall], buffers: Sequence[torch.Tensor]) -> Iterator[Callable[[], None]]:
+    """Of a step that may have to run again from its beginning: what has to be called before it does. `buffers`: that the step changes."""
     states = foreign_states() if any(call.draws_elsewhere for call in calls) else None
+    before = [(tensor, tensor.detach().clone()) for tensor in buffers] if calls else []
 
     def again() -> None:
         for call in calls:
             call.grow()
         if states is not None:
             set_foreign_states(states)
+        with torch.no_grad():
+            for tensor, contents in before:
+                tensor.copy_(contents)
 
     yield again
 
 
-class Surprised(CaptureError):
+class Surprised(NeedsIsland):
     """The sample leads an island elsewhere than what was known when it was traced.
 
     Attributes:
         samples: (function, number of its call) -> its arguments with the sample.
     """
 
-    def __init__(self, samples: dict[Any, list[torch.Tensor]]) -> None:
-        super().__init__("an island does something else for each batch; expected sizes of results that do not depend on values")
+    def __init__(self, samples: dict[Any, list[torch.Tensor]], functions: list[Place] | None = None) -> None:
+        super().__init__("an island does not do the same twice with one batch; expected functions that do", functions)
         self.samples = samples
 
 
@@ -451,6 +471,7 @@ def first_run(call: IslandCall, inputs: Sequence[torch.Tensor], buffers: Sequenc
         check_assigned(call, attributes or [])
         if any(slot.tensor._version != version for slot, version in versions):
             raise CaptureError(f"island {call.name} changes a parameter in place; expected parameters that only the optimizer changes")
+    call.written, call.written_buffers = ran.written
     call.results = [Layout.of(t) for t in ran.results]
     call.differentiable = [e is not None for e in ran.edges]
     check_apart(call, ran)

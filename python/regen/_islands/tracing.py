@@ -241,9 +241,10 @@ class Islands:
         try:
             run_on_sample(self.tracer, [traced.node for traced in self.calls])
             if any(traced.call.surprises for traced in self.calls):
-                raise Surprised({traced.key: traced.call.samples for traced in self.calls})
+                raise Surprised({})
         except Surprised:
-            raise
+            samples = {traced.key: traced.call.samples for traced in self.calls if traced.call.samples}
+            raise Surprised(samples, [traced for traced in self.calls if traced.call.samples][-1].functions) from None
         except CaptureError as error:
             refused = next((traced for traced in self.calls if not traced.call.held_bytes), None)
             raise NeedsIsland(str(error), [] if refused is None else refused.functions) from error

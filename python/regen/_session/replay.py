@@ -5,12 +5,14 @@ a loss of their own from the other outputs. Which of the two a loop does shows i
 """
 
 import contextlib
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from regen._capture.capture import Captured
 from regen._capture.program_builder import referenced_values
+from regen._session.owned import Bindings
 
 if TYPE_CHECKING:
     from regen._session.wrapped_module import ShapedModule, StepCall
@@ -69,9 +71,9 @@ class Replay:
         return stack
 
 
-def written_storages(shaped: "ShapedModule") -> set[int]:
+def written_storages(captured: Captured) -> set[int]:
     """What the forward pass changes in place: buffers, and what the caller gave."""
-    program = shaped.captured.program
+    program = captured.program
     written = set()
     for node in program["nodes"]:
         if node["phase"] == "forward" and node["op"].split(".")[0].endswith("_"):
@@ -80,14 +82,19 @@ def written_storages(shaped: "ShapedModule") -> set[int]:
 
 
 def written_tensors(shaped: "ShapedModule") -> list[torch.Tensor]:
-    written, owned = written_storages(shaped), shaped.bindings.owned
-    return [tensor for (storage, _), tensor in zip(owned.storages, owned.tensors()) if storage in written]
+    return tensors_at(shaped.bindings, written_storages(shaped.captured))
+
+
+def tensors_at(bindings: Bindings, storages: Container[int]) -> list[torch.Tensor]:
+    """Those of the model that lie there."""
+    owned = bindings.owned
+    return [tensor for (storage, _), tensor in zip(owned.storages, owned.tensors()) if storage in storages]
 
 
 def changes_inputs(shaped: "ShapedModule") -> bool:
     """Then a pass cannot run again."""
     storages = shaped.captured.program["storages"]
-    return any(storages[s]["role"] != "buffer" for s in written_storages(shaped))
+    return any(storages[s]["role"] != "buffer" for s in written_storages(shaped.captured))
 
 
 def fits(new: "ShapedModule", old: "ShapedModule") -> bool:

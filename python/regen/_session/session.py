@@ -3,7 +3,7 @@
 import json
 import os
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -64,7 +64,7 @@ class Session(_runtime.Session):
         if self.admission is not None:
             self.follow_limit(self.admission.look())
 
-    def run_first(self, bind: Callable[[], None], make_ready: Callable[[], None]) -> None:
+    def run_first(self, bind: Callable[[], None], make_ready: Callable[[], None], buffers: Sequence[torch.Tensor] = ()) -> None:
         """Runs the first part of a step.
 
         An operator may allocate more than when it was recorded: what a library chooses can depend on contents. Where the budget has no
@@ -73,8 +73,9 @@ class Session(_runtime.Session):
         Args:
             bind: binds the tensors of this step.
             make_ready: compiles the new plan.
+            buffers: that the part changes, where it has islands.
         """
-        with repeatable(self.islands) as again:
+        with repeatable(self.islands, buffers) as again:
             while True:
                 bind()
                 try:

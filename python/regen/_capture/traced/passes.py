@@ -98,13 +98,12 @@ def trace(
     for _ in range(MOST_TRACES):
         try:
             return trace_with(model, args, kwargs, name, device, names, gradients, tangents, symbols, list(places.values()), watched, samples)
-        except Surprised as error:
-            if samples:
-                raise
-            samples = error.samples
         except NeedsIsland as error:
             if symbols is not None:
                 raise
+            if isinstance(error, Surprised) and not samples.keys() >= error.samples.keys():
+                samples = {**error.samples, **samples}
+                continue
             if isinstance(error, DrawsElsewhere) and not error.functions and not watched:
                 watched = True
                 continue
