@@ -10,11 +10,13 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from regen._capture.trace_errors import REGEN_FOLDER, TORCH_FOLDER
 from regen._islands.surroundings import differ, foreign_states
 from regen.errors import CaptureError
 
+DRAWN_ELSEWHERE = "the forward pass draws random numbers from Python's or NumPy's generator; expected torch's (or none)"
 TRACE = os.path.join(REGEN_FOLDER, "_capture", "traced", "passes.py")
 
 
@@ -57,15 +59,26 @@ class Place(NamedTuple):
 
 def running_functions(model: torch.nn.Module) -> list[Place]:
     """Of the model's code, from the innermost to the forward pass of the model itself."""
+    return functions_around(model, sys._getframe(1))
+
+
+def functions_around(model: torch.nn.Module, frame: FrameType | None) -> list[Place]:
     paths = {id(m): path for path, m in reversed(list(model.named_modules()))}
     found: list[Place] = []
-    frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename != TRACE:
-        place = place_of(frame, paths)
+        place = place_of(frame, paths) if takes_tensor(frame) else None
         if place is not None and all(place.key() != other.key() for other in found):
             found.append(place)
         frame = frame.f_back
     return found
+
+
+def takes_tensor(frame: FrameType) -> bool:
+    """Among its arguments. A function without any is never an island."""
+    code = frame.f_code
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    given = [value for name, value in frame.f_locals.items() if name in code.co_varnames[:count]]
+    return any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(given))
 
 
 def place_of(frame: FrameType, paths: dict[int, str]) -> Place | None:
@@ -152,23 +165,18 @@ def put_back(names: dict[str, Any], name: str, had: bool, before: Any) -> None:
 class ForeignDraws:
     """Finds the function that draws from Python's or NumPy's generator, by looking at them whenever a function of the user's returns."""
 
-    def __init__(self, model: torch.nn.Module) -> None:
-        self.model = model
-        self.found: list[Place] = []
+    def __init__(self, model: torch.nn.Module, in_island: Callable[[], bool]) -> None:
+        """`in_island`: does one run? Those may draw."""
+        self.model, self.in_island = model, in_island
         self.before = foreign_states()
 
     def look(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event != "return" or self.found or not is_users(frame) or frame.f_code.co_filename.startswith("<"):
+        """Ends the trace at the function."""
+        if event != "return" or self.in_island() or not is_users(frame) or frame.f_code.co_filename.startswith("<"):
             return
         if differ(self.before, foreign_states()):
             sys.setprofile(None)
-            paths = {id(m): path for path, m in reversed(list(self.model.named_modules()))}
-            at: FrameType | None = frame
-            while at is not None and at.f_code.co_filename != TRACE:
-                place = place_of(at, paths)
-                if place is not None:
-                    self.found.append(place)
-                at = at.f_back
+            raise DrawsElsewhere(DRAWN_ELSEWHERE, functions_around(self.model, frame))
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:

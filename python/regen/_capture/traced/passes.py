@@ -22,7 +22,7 @@ from regen._capture.traced.symbols import Symbols
 from regen._capture.traced.tensor import TracedTensor
 from regen._capture.traced.tracer import Tracer
 from regen._islands.call import Surprised
-from regen._islands.places import DrawsElsewhere, ForeignDraws, NeedsIsland, Place, alike, in_place
+from regen._islands.places import DRAWN_ELSEWHERE, DrawsElsewhere, ForeignDraws, NeedsIsland, Place, alike, in_place
 from regen._islands.surroundings import differ, foreign_states, set_foreign_states
 from regen._islands.tracing import Islands
 from regen.errors import CaptureError, RegenError
@@ -134,15 +134,17 @@ def trace_with(
     tracer = Tracer(builder, live, fakes, model)
     tracer.samples = list(flat)
     tracer.reasons = {place.key(): reason for place, reason in places}
-    islands, draws = Islands(tracer, model, samples), ForeignDraws(model)
+    islands = Islands(tracer, model, samples)
     with errors_in_one_line(name, tracer), contextlib.ExitStack() as stack:
         state = ModuleState(model)
         stack.callback(state.put_back)
-        stack.enter_context(without_foreign_draws(draws))
+        stack.enter_context(without_foreign_draws())
         stack.enter_context(running(tracer, gradients))
         inputs = traced_inputs(tracer, flat)
         traced_args, traced_kwargs = unflatten_arguments(inputs, flat, in_spec)
-        with in_place(model, [place for place, _ in places], islands.wrap), draws.watching() if watched else contextlib.nullcontext(), tracer:
+        stack.enter_context(in_place(model, [place for place, _ in places], islands.wrap))
+        draws = ForeignDraws(model, lambda: islands.inside).watching() if watched else contextlib.nullcontext()
+        with draws, tracer:
             returned = model(*traced_args, **traced_kwargs)
         islands.run_on_sample()
         replaced = state.replaced()
@@ -205,15 +207,14 @@ def errors_in_one_line(name: str, tracer: Tracer) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def without_foreign_draws(draws: ForeignDraws) -> Iterator[None]:
+def without_foreign_draws() -> Iterator[None]:
     """Random numbers of Python or NumPy would be the same at every step, because the code that draws them runs only while it is traced."""
     before = foreign_states()
     yield
     drawn = differ(before, foreign_states())
     set_foreign_states(before)
     if drawn:
-        raise DrawsElsewhere(
-            "the forward pass draws random numbers from Python's or NumPy's generator; expected torch's (or none)", draws.found)
+        raise DrawsElsewhere(DRAWN_ELSEWHERE)
 
 
 def one_line(error: Exception) -> str:
