@@ -63,6 +63,9 @@ def step(
     The loss is `loss_fn(model(*args[:-1]), args[-1])`, or what the model returns when `loss_fn` is None: a number, or something with a
     `loss`. Gradients exist only inside the step, so `.grad` stays as it is.
 
+    A function of the model that cannot be captured (it reads what the model computes) runs as it is between planned parts, as an island. Which
+    parameters it gives a gradient may depend on the batch, so the optimizer is an island then, too.
+
     The optimizer's step is part of the plan where it is a fixed list of operators on each parameter, as in all of `torch.optim` except Adafactor and
     SparseAdam, and in most optimizers written by hand; numbers and options are read anew before every step, so schedulers work. Any other runs
     as it is after the planned part of the step, as an island: its gradients then exist together, its state and scratch are measured and belong

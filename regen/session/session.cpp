@@ -331,7 +331,8 @@ Result<bool> Session::foresee_more() {
   planned_ = std::move(planned);
   curve_ = std::move(curve);
   planned_for_ = std::move(planned_for);
-  const Bytes more = std::accumulate(shortage.requests.begin(), shortage.requests.end(), shortage.held);
+  const Bytes more =
+      std::accumulate(shortage.requests.begin(), shortage.requests.end(), shortage.held);
   return Error{made.error().code, "'" + name + "' asks for " + format_bytes(more) +
                                       " more than when it was recorded; " + made.error().message};
 }

@@ -226,7 +226,7 @@ class PlacementHook final : public AllocationHook {
   std::vector<Bytes> unforeseen_;  // requests of this call
   bool refused_ = false;
   Bytes outgrown_ = 0;
-  PlacedSlot pool_;    // of this call; no bytes: it has none
+  PlacedSlot pool_;                    // of this call; no bytes: it has none
   Bytes beside_ = 0;                   // still to be had from torch's allocator
   std::vector<PlacedSlot> forwarded_;  // what it gave, not freed yet
   std::vector<Deviation> deviations_;
@@ -275,8 +275,8 @@ class RecordingHook final : public AllocationHook {
     Bytes sum = 0;
     if (!active()) return sum;
     for (const RecordedAllocation& made : recorded_) {
-      const bool number = device().is_cpu() && made.bytes <= kNumberBytes;
-      if (made.death == RecordedAllocation::kAlive && !number) sum += made.bytes;
+      const bool alive = made.death == RecordedAllocation::kAlive;
+      if (alive && made.bytes > kNumberBytes) sum += made.bytes;
     }
     return sum;
   }

@@ -100,8 +100,8 @@ class PlacementScope {
   std::unique_ptr<PlacementHook> hook_;
 };
 
-// Bytes of the call under way on this thread that are not freed yet, its results among them; 0
-// outside of calls.
+// Bytes of the call under way on this thread that are not freed yet, its results among them, but for
+// blocks of 16 bytes at most: Python numbers, which autograd's graph holds. 0 outside of calls.
 Bytes live_bytes_of_call();
 // Called by an island that a scope serves on this thread, before it fails: it has to hold `bytes` for
 // its backward pass, and the result for that is too small.

@@ -39,8 +39,8 @@ std::vector<std::size_t> beside_the_problem(std::string_view op) {
 }
 
 bool can_be_tried(const Node& node, const c10::FunctionSchema& schema) {
-  return !node.random && !is_island(node) && !node.outputs.empty() && silently_written(node).empty() &&
-         written_arguments(schema).empty();
+  return !node.random && !is_island(node) && !node.outputs.empty() &&
+         silently_written(node).empty() && written_arguments(schema).empty();
 }
 
 std::optional<ShorterRun> shorter_run(const Node& node) {

@@ -111,12 +111,9 @@ class Recorder {
   // Whether what a call allocates depends on what is in its arguments: selections by masks.
   bool depends_on_contents(const Node& node) const {
     static constexpr std::array<std::string_view, 6> kSelecting = {
-        "aten::index",
-        "aten::index_put",
-        "aten::_index_put_impl",
-        "aten::_unsafe_index_put",
-        "aten::masked_scatter",
-        "aten::masked_scatter_backward"};
+        "aten::index",           "aten::index_put",
+        "aten::_index_put_impl", "aten::_unsafe_index_put",
+        "aten::masked_scatter",  "aten::masked_scatter_backward"};
     if (is_island(node)) return true;
     if (std::ranges::find(kSelecting, node.op) == kSelecting.end()) return false;
     return std::ranges::any_of(values_read(node), [&](ValueId value) {
@@ -311,7 +308,7 @@ class Recorder {
   Recording recording_;
   RecordCache own_cache_;
   std::map<StorageId, StorageId> captured_storages_;  // of the storages that nodes make
-  std::map<std::string, std::vector<Bytes>> caps_;  // by problem
+  std::map<std::string, std::vector<Bytes>> caps_;    // by problem
   std::map<std::pair<std::string, std::vector<Bytes>>, ChoiceGroupId> groups_;
 };
 

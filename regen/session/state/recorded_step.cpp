@@ -87,7 +87,8 @@ void grow_island(execute::Recording& recording, const execute::Shortage& shortag
   const Bytes more = std::accumulate(shortage.requests.begin(), shortage.requests.end(), Bytes{0});
   double factor = std::max(kLeastGrowth, 1 + static_cast<double>(more) / static_cast<double>(pool));
   if (execute::holds_for_backward(island) && island.outputs[0].valid()) {
-    const auto held = static_cast<double>(program.storages[program.values[island.outputs[0]].storage].bytes);
+    const auto held =
+        static_cast<double>(program.storages[program.values[island.outputs[0]].storage].bytes);
     if (shortage.held > 0 && held > 0) {
       factor = std::max(factor, static_cast<double>(shortage.held) / held);
       set_held(recording, shortage.node, shortage.held);
