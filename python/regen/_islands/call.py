@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge, saved_tensors_hooks
@@ -27,15 +27,21 @@ NEUTRAL = -0.0  # added to any number, it leaves its bits as they are; the place
 NUMBER_BYTES = 16  # up to which live_bytes_of_call() does not count
 
 
-class Layout(tuple[Any, ...]):
-    """Sizes, strides and type of a tensor."""
+class Layout(NamedTuple):
+    """How a tensor looks."""
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: torch.dtype
 
     @staticmethod
     def of(tensor: torch.Tensor) -> "Layout":
-        return Layout((tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype))
+        """Of a real one."""
+        return Layout(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype)
 
     def empty(self, device: torch.device) -> torch.Tensor:
-        return torch.empty_strided(self[0], self[1], dtype=self[2], device=device)
+        """A tensor that looks so."""
+        return torch.empty_strided(self.sizes, self.strides, dtype=self.dtype, device=device)
 
 
 @dataclasses.dataclass
@@ -247,7 +253,7 @@ class IslandCall:
     def check(self, ran: Ran) -> None:
         """Sizes of results are part of the program."""
         found = [Layout.of(t) for t in ran.results]
-        if [(f[0], f[2]) for f in found] != [(r[0], r[2]) for r in self.results]:
+        if [(f.sizes, f.dtype) for f in found] != [(r.sizes, r.dtype) for r in self.results]:
             raise UsageError(
                 f"regen: island {self.name} returns {shapes(found)} for this batch, {shapes(self.results)} for the sample; expected results whose "
                 "sizes do not depend on values")
@@ -539,4 +545,4 @@ def is_one_of(tensor: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
 
 
 def shapes(layouts: Sequence[Layout]) -> str:
-    return ", ".join(str(list(layout[0])) for layout in layouts) or "nothing"
+    return ", ".join(str(list(layout.sizes)) for layout in layouts) or "nothing"

@@ -51,7 +51,7 @@ class Held:
             address = plain.untyped_storage().data_ptr()
             if address == 0 or address in self.parameters or plain.device != self.device:
                 return Saved("itself", plain)
-            view = tuple(plain.shape), tuple(plain.stride()), plain.storage_offset(), plain.dtype
+            view = tuple(plain.shape), tuple(plain.stride()), int(plain.storage_offset()), plain.dtype
             if address in self.inputs:
                 return Saved("input", self.inputs[address], *view)
             start = self.place(plain)
@@ -80,7 +80,7 @@ class Held:
     @staticmethod
     def in_block(block: torch.Tensor, offset: int, sizes: Any, strides: Any, dtype: torch.dtype) -> torch.Tensor:
         whole = torch.empty(0, dtype=dtype, device=block.device)
-        return whole.set_(block.untyped_storage(), block.storage_offset() // dtype.itemsize + offset, sizes, strides)
+        return whole.set_(block.untyped_storage(), int(block.storage_offset()) // dtype.itemsize + offset, sizes, strides)
 
     def unpack(self, saved: Saved) -> torch.Tensor:
         """A hook of autograd's."""

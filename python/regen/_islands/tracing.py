@@ -79,7 +79,7 @@ class TracedCall:
         fresh = len(made) - len(targets)
         for target, result in zip(targets, made[fresh:]):
             tracer.writes.store(target, result)
-        return made[:fresh], written
+        return list(made[:fresh]), written
 
     # The backward pass.
 
