@@ -168,13 +168,14 @@ class ForeignDraws:
     def __init__(self, model: torch.nn.Module, in_island: Callable[[], bool]) -> None:
         """`in_island`: does one run? Those may draw."""
         self.model, self.in_island = model, in_island
+        self.paths = {id(m): path for path, m in reversed(list(model.named_modules()))}
         self.before = foreign_states()
 
     def look(self, frame: FrameType, event: str, argument: Any) -> None:
         """Ends the trace at the function."""
         if event != "return" or self.in_island() or not is_users(frame) or frame.f_code.co_filename.startswith("<"):
             return
-        if differ(self.before, foreign_states()):
+        if differ(self.before, foreign_states()) and place_of(frame, self.paths) is not None:
             sys.setprofile(None)
             raise DrawsElsewhere(DRAWN_ELSEWHERE, functions_around(self.model, frame))
 
