@@ -15,6 +15,7 @@ class StructureBytes {
  public:
   template <typename T>
   void add(T value) {
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): of a pointer its own bytes, for identity
     bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value));
   }
   std::string take() { return std::move(bytes_); }

@@ -30,7 +30,7 @@ session::DeviceScope scope_of(const std::shared_ptr<share::DeviceLease>& job,
   if (!job) return {};
   return [job, device](const std::function<Status()>& work) -> Status {
     REGEN_TRY(job->begin());
-    const Status status = work();
+    Status status = work();
     share::ReleaseOptions release_options;
     if (!device->torch_device().is_cpu()) release_options.finish = [device] { device->finish(); };
     job->end(release_options);

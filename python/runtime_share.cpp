@@ -100,10 +100,12 @@ void end(DeviceLease& job, const std::string& device, bool gives_back) {
 }  // namespace
 
 void bind_share(py::module_& module) {
+  // NOLINTBEGIN(bugprone-unused-raii): registering is what the constructor does
   py::class_<Gate, std::shared_ptr<Gate>>(module, "Gate");
   py::class_<FunctionGate, Gate, std::shared_ptr<FunctionGate>>(module, "FunctionGate")
       .def(py::init<py::function, py::function>());
   py::class_<share::MovableMemory, std::shared_ptr<share::MovableMemory>>(module, "MovableMemory");
+  // NOLINTEND(bugprone-unused-raii)
   py::class_<MovableJobMemory, share::MovableMemory, std::shared_ptr<MovableJobMemory>>(module,
                                                                                         "JobMemory")
       .def(py::init<>())

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <memory>
 
-extern char** environ;
+extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX asks for it
 
 namespace regen::cli {
 namespace {
@@ -34,6 +34,7 @@ std::string content_of(std::FILE* file) {
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> result;
+  result.reserve(texts.size() + 1);
   for (std::string& text : texts) result.push_back(text.data());
   result.push_back(nullptr);
   return result;

@@ -40,6 +40,7 @@ Status check_room(const share::Enrolment& enrolment) {
 // Becomes the program: its exit status and the signals it gets need no passing on.
 Status become(const std::vector<std::string>& command) {
   std::vector<char*> words;
+  words.reserve(command.size() + 1);
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   ::execvp(words[0], words.data());

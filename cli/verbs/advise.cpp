@@ -93,6 +93,7 @@ Status solve_points(const AdviseArguments& arguments, const LoadedGraph& loaded,
 
 void carry_over(std::vector<Point>& points) {
   std::vector<search::Outcome*> ascending;
+  ascending.reserve(points.size());
   for (Point& point : points) ascending.push_back(&point.outcome);
   search::share_knowledge(ascending);
 }

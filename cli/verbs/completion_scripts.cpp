@@ -30,6 +30,7 @@ std::vector<std::string> arguments_of(const CompletionVerb& verb) {
 
 std::vector<std::string> names(const std::vector<CompletionVerb>& verbs) {
   std::vector<std::string> result;
+  result.reserve(verbs.size());
   for (const CompletionVerb& verb : verbs) result.push_back(verb.name);
   return result;
 }

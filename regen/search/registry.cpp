@@ -17,7 +17,7 @@ std::string lower_case(std::string_view text) {
 
 // These choose among all forward ops anyway, so that their _noap form is they themselves.
 std::string canonical(std::string_view name) {
-  const std::string lower = lower_case(name);
+  std::string lower = lower_case(name);
   if (lower == "keep_all_noap") return "keep_all";
   if (lower == "last_node_noap") return "last_node";
   return lower;

@@ -21,7 +21,7 @@ using DeviceScope = std::function<Status(const std::function<Status()>& work)>;
 Status in_scope(const DeviceScope& scope, const std::function<Status()>& work);
 
 struct LinkSourceOptions {
-  std::string folder = "";  // has links.json, of earlier processes; empty: none
+  std::string folder = {};  // has links.json, of earlier processes; empty: none
   DeviceScope scope = {};
   // Other than measure_link(), for tests.
   std::function<Result<Link>(execute::ExecutionDevice&)> measure = {};

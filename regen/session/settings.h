@@ -32,9 +32,9 @@ struct Settings {
   double time_limit = 0;        // seconds; 0: none
   std::int64_t work_limit = 0;  // counted; 0: none
   bool debug = false;
-  std::string cache_folder = "";  // of plans and measurements; empty: none
+  std::string cache_folder = {};  // of plans and measurements; empty: none
   std::optional<Link> link;       // absent: measured
-  std::string plan_file = "";     // the plan to use; empty: one is searched for
+  std::string plan_file = {};     // the plan to use; empty: one is searched for
   std::optional<double> improve;  // seconds of search beside the training; absent: on a GPU
   bool cuda_graphs = false;       // launch equal stretches as a whole
   bool releasable = false;        // the arena may leave the device

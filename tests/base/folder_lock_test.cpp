@@ -43,6 +43,7 @@ TEST_F(FolderLockTest, NoAdditionIsLost) {
   const std::string path = folder_ / "number";
   ASSERT_TRUE(write_file(path, "0").ok());
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
       for (int i = 0; i < 25; ++i) {

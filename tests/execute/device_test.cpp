@@ -290,6 +290,7 @@ TEST(Run, CallersTakeTurns) {
   const auto device = make_cpu_device({.run_on_worker = true});
   int count = 0;  // no atomic: only one thread touches it
   std::vector<std::thread> callers;
+  callers.reserve(4);
   for (int i = 0; i < 4; ++i) {
     callers.emplace_back([&] {
       for (int k = 0; k < 100; ++k) device->run([&] { ++count; });

@@ -155,7 +155,7 @@ ValueId ProgramMaker::bring(const std::string& name, Role role, std::vector<std:
 }
 
 std::vector<ValueId> ProgramMaker::call(const std::string& op, std::vector<Json> args,
-                                        std::vector<bool> results, Json kwargs) {
+                                        const std::vector<bool>& results, Json kwargs) {
   const std::size_t dot = op.find('.');
   Node node;
   node.name = op.substr(6, dot == std::string::npos ? dot : dot - 6) +
@@ -191,7 +191,7 @@ Program make_chain(const ChainOptions& options) {
 }
 
 std::string save_program(Program program, const std::string& name) {
-  const std::string folder = ::testing::TempDir() + "regen_" + name;
+  std::string folder = ::testing::TempDir() + "regen_" + name;
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
   std::ofstream data(folder + "/data.bin", std::ios::binary);

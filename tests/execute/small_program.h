@@ -18,7 +18,8 @@ class ProgramMaker {
                 c10::ScalarType dtype = c10::ScalarType::Float);
   // Calls op ("aten::mm" or "aten::add_.Tensor"); `results` says which results are read later.
   std::vector<ValueId> call(const std::string& op, std::vector<Json> args,
-                            std::vector<bool> results = {true}, Json kwargs = Json::object());
+                            const std::vector<bool>& results = {true},
+                            Json kwargs = Json::object());
   ValueId call1(const std::string& op, std::vector<Json> args) {
     return call(op, std::move(args))[0];
   }

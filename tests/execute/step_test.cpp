@@ -155,6 +155,7 @@ TEST(RecordCache, NobodyWhoWritesAtTheSameTimeIsLost) {
   const std::string path = fresh_path("regen_many_writers.json");
   std::vector<RecordCache> caches(kWriters);
   std::vector<std::thread> writers;
+  writers.reserve(kWriters);
   for (int w = 0; w < kWriters; ++w) {
     writers.emplace_back([&, w] {
       for (int i = 0; i < kTimes; ++i) {

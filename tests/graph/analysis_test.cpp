@@ -85,8 +85,8 @@ TEST(LiveBytes, LooksAtDefaultVariantsOnly) {
 TEST(OpGraph, ListsMakersInArgumentOrderWithoutRepetition) {
   GraphBuilder builder("two outputs");
   const TensorId x = builder.add_tensor({.name = "x", .bytes = 1, .kind = TensorKind::kInput});
-  std::vector<TensorId> t;
-  for (int i = 0; i < 4; ++i) t.push_back(builder.add_tensor({.name = "t", .bytes = 1}));
+  std::vector<TensorId> t(4);
+  for (TensorId& made : t) made = builder.add_tensor({.name = "t", .bytes = 1});
   builder.add_op({.name = "pair", .inputs = {x}, .outputs = {t[0], t[1]}});
   builder.add_op({.name = "other", .inputs = {x}, .outputs = {t[2]}});
   builder.add_op({.name = "sum", .inputs = {t[2], t[1], x, t[0]}, .outputs = {t[3]}});

@@ -87,6 +87,7 @@ TEST(Vgg19, GreedyFrontierIsThePublishedOne) {
     const auto candidate = search::plan_checkpoints(problem, checkpoints, effort);
     ASSERT_TRUE(candidate.ok());
     std::vector<std::size_t> ids;
+    ids.reserve(checkpoints.size());
     for (OpId op : checkpoints) ids.push_back(op.index());
     found[candidate->simulation.activation_peak_bytes] = {candidate->simulation.cost, ids};
   }

@@ -190,6 +190,7 @@ TEST(LowerSetsExhaustive, PublishedModelEqualsAllChainsAtEveryBudget) {
 Point judged_point(const LowerSetBlocks& blocks, const std::vector<Set>& chain) {
   std::vector<std::uint64_t> words(chain.begin(), chain.end());
   std::vector<std::span<const std::uint64_t>> sets;
+  sets.reserve(words.size());
   for (const std::uint64_t& word : words) sets.emplace_back(&word, 1);
   Effort effort;
   const Plan plan = search::plan_from_sequence(blocks.graph(),
@@ -245,6 +246,7 @@ TEST(LowerSetsExhaustive, CanonicalSchedulesAreCorrectAndCostWhatIsCounted) {
       if (++chains % 7 != 0) return;
       const std::vector<std::uint64_t> words(found.begin(), found.end());
       std::vector<std::span<const std::uint64_t>> sets;
+      sets.reserve(words.size());
       for (const std::uint64_t& word : words) sets.emplace_back(&word, 1);
       const Schedule schedule = strategy.schedule(sets);
       const auto run = run_schedule(strategy.file(), schedule, "canonical");

@@ -112,6 +112,7 @@ struct Published {
   // The schedule itself, run as the published evaluator does.
   ScheduleRun run_orders(const LowerSetFamily& family, const std::vector<std::uint32_t>& chain) {
     std::vector<std::span<const std::uint64_t>> sets;
+    sets.reserve(chain.size());
     for (std::uint32_t set : chain) sets.push_back(family[set]);
     return run_schedule(canonical.file(), canonical.schedule(sets), "canonical").value();
   }
@@ -124,6 +125,7 @@ struct Published {
     if (prefer == Preference::kTime) {
       const auto overhead = [&](const std::vector<std::uint32_t>& chain) {
         std::vector<std::span<const std::uint64_t>> sets;
+        sets.reserve(chain.size());
         for (std::uint32_t set : chain) sets.push_back(family[set]);
         return canonical.overhead(sets);
       };
@@ -139,6 +141,7 @@ struct Published {
     const auto answer = solve_published(nodes, family, budget, prefer, effort);
     if (!answer.strategy) return {};
     std::vector<std::span<const std::uint64_t>> sets;
+    sets.reserve(answer.strategy->chain.size());
     for (std::uint32_t set : answer.strategy->chain) sets.push_back(family[set]);
     const auto sequence = blocks.sequence(sets, /*rerun_last=*/true, effort);
     Executed result =

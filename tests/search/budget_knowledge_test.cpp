@@ -76,6 +76,7 @@ std::vector<Outcome> random_outcomes(std::uint64_t seed) {
 
 std::vector<Outcome> shared(std::vector<Outcome> outcomes) {
   std::vector<Outcome*> ascending;
+  ascending.reserve(outcomes.size());
   for (Outcome& each : outcomes) ascending.push_back(&each);
   share_knowledge(ascending);
   return outcomes;

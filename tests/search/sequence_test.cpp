@@ -38,8 +38,9 @@ class SmallStep : public ::testing::Test {
     graph_ = std::move(builder).build().value();
   }
 
-  std::vector<std::size_t> sequence(std::vector<std::size_t> checkpoints) {
+  std::vector<std::size_t> sequence(const std::vector<std::size_t>& checkpoints) {
     std::vector<OpId> marked;
+    marked.reserve(checkpoints.size());
     for (std::size_t i : checkpoints) marked.emplace_back(i);
     Effort effort;
     std::vector<std::size_t> ids;

@@ -45,6 +45,7 @@ TEST(Staircase, TheMinimumIsThatOfAllWaysAtEveryByte) {
     constexpr Bytes kBudget = 30;
     const double most = seed % 2 == 0 ? kImpossible : static_cast<double>(random.between(30, 80));
     std::vector<Staircase> parts;
+    parts.reserve(8);
     for (int i = 0; i < 8; ++i) parts.push_back(random_stairs(random));
     StairMinimum minimum;
     minimum.start(kBudget, most);

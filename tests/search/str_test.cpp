@@ -237,6 +237,49 @@ TEST(StrOutputs, AreMadeAgainAfterTheLastOp) {
   EXPECT_EQ(outcome->simulation.cost, 6);  // every op once, and the loss again for nothing
 }
 
+// Found by a random graph: `turn` is fetched early and `second` runs again for nothing but to wait for
+// it, so that its host copy goes and leaves room for that of `first`.
+TEST(StrHost, ARunMayOnlyWaitForItsInputsToFreeTheHost) {
+  GraphBuilder builder("wait", CostUnit::kSecond);
+  const auto tensor = [&](const char* name, Bytes bytes,
+                          TensorKind kind = TensorKind::kActivation) {
+    return builder.add_tensor({name, bytes, kind});
+  };
+  const TensorId first = tensor("first", 3), turn = tensor("turn", 9), second = tensor("second", 6);
+  const TensorId third = tensor("third", 9), loss = tensor("loss", 8);
+  const TensorId d3 = tensor("d3", 1), d2 = tensor("d2", 7), d1 = tensor("d1", 7);
+  const TensorId result = tensor("result", 3, TensorKind::kOutput);
+  const auto add = [&](const char* name, std::vector<TensorId> reads, TensorId makes, double cost,
+                       Phase phase, Bytes workspace = 0) {
+    OpSpec op{.name = name, .type = "op", .phase = phase, .inputs = std::move(reads)};
+    op.outputs = {makes};
+    op.variants = {{.name = "v", .cost = cost, .workspace = workspace}};
+    builder.add_op(std::move(op));
+  };
+  add("first", {}, first, 5, Phase::kForward);
+  add("turn", {first}, turn, 5, Phase::kForward);
+  add("second", {turn}, second, 1, Phase::kForward, 2);
+  add("third", {second}, third, 6, Phase::kForward);
+  add("loss", {third}, loss, 1, Phase::kLoss);
+  add("d3", {third, loss}, d3, 5, Phase::kBackward);
+  add("d2", {second, third, d3}, d2, 1, Phase::kBackward);
+  add("d1", {turn, second, d2}, d1, 5, Phase::kBackward);
+  add("result", {first, turn, d1}, result, 2, Phase::kBackward);
+  const Graph graph = std::move(builder).build().value();
+  Problem problem{.graph = &graph, .link = {2, 4, 6}, .budget = 30, .host_budget = 9};
+  problem.options.recompute_gradients = false;
+  const testing::StepLimits limits{
+      .budget = 30, .host_budget = 9, .link = problem.link, .gradients_again = false};
+  const auto oracle = testing::cheapest_step_list(graph, limits, kInfinity, kMostWork);
+  ASSERT_TRUE(oracle.complete && oracle.cost);
+  const auto outcome = solve("str", problem);
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_EQ(outcome->status, PlanStatus::kOptimal);
+  EXPECT_EQ(outcome->simulation.cost, *oracle.cost);
+  EXPECT_GT(outcome->simulation.recomputed, 0);
+  expect_sound(problem, *outcome);
+}
+
 INSTANTIATE_TEST_SUITE_P(Slices, Str, ::testing::Range<std::uint64_t>(0, kSlices));
 
 }  // namespace

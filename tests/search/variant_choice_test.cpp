@@ -40,6 +40,7 @@ Graph changed(const Graph& graph, Change change) {
 // Ops with further ways to run, in groups or alone. More workspace is not always faster.
 Graph with_choices(Random& random, const Graph& graph, int groups, int alone) {
   std::vector<std::size_t> variants;
+  variants.reserve(static_cast<std::size_t>(groups));
   for (int i = 0; i < groups; ++i) variants.push_back(random.chance(0.5) ? 2 : 3);
   return changed(graph, [&](OpId, OpSpec& op) {
     std::size_t count = 1;

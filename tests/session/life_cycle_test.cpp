@@ -94,7 +94,7 @@ TEST(LifeCycle, TextThatIsNoProgramIsRefused) {
 TEST(LifeCycle, APlanFromOutsideIsCheckedBeforeItIsOne) {
   const RecordedStep recorded = recorded_chain();
   const PlannedStep planned = plan_within(recorded, std::nullopt);
-  Plan plan = planned.plan();
+  const Plan& plan = planned.plan();
   EXPECT_TRUE(recorded.accept(plan, {}).ok());
 
   Plan bare = plan;

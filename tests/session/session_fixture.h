@@ -27,7 +27,7 @@ inline constexpr Link kNoLink{};
 
 inline std::string fresh_folder(const std::string& name) {
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-  const std::string path =
+  std::string path =
       ::testing::TempDir() + "/" + test->test_suite_name() + "_" + test->name() + "_" + name;
   std::filesystem::remove_all(path);
   std::filesystem::create_directories(path);

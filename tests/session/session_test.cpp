@@ -93,7 +93,7 @@ TEST_F(CachedSessions, AHostileFileIsIgnoredAndReplaced) {
                                  "null",
                                  good.substr(0, good.size() / 2),
                                  std::string(1000, '['),
-                                 "\xff\xfe\x00garbage",
+                                 std::string("\xff\xfe\x00garbage", 10),
                                  R"({"plan": "{}", "report": {}})",
                                  R"({"plan": 3, "report": null})"};
   const auto with = [&](auto change) {

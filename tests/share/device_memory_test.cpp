@@ -16,7 +16,8 @@ const JobId kA(0), kB(1), kC(2);
 
 // A job of these points, the first of which is what it asks for.
 JobSpec flexible(std::vector<MemoryPoint> points, std::int64_t priority = 0) {
-  return {.priority = priority, .memory = points[0].bytes, .points = std::move(points)};
+  const Bytes memory = points[0].bytes;
+  return {.priority = priority, .memory = memory, .points = std::move(points)};
 }
 
 JobSpec spilling(std::vector<MemoryPoint> points, Bytes persistent, Depth deepest = Depth::kSpill,
@@ -32,7 +33,7 @@ JobSpec spilling(Bytes memory, Bytes persistent, Depth deepest = Depth::kSpill,
 }
 
 Status request(DeviceMemory& memory, JobId job, const JobSpec& spec) {
-  const Status done = memory.request(job, demand_of(spec), spec.deepest);
+  Status done = memory.request(job, demand_of(spec), spec.deepest);
   memory.settle();
   return done;
 }
@@ -40,6 +41,7 @@ Status request(DeviceMemory& memory, JobId job, const JobSpec& spec) {
 // The last limit that each job was sent, as bytes; everything else as kinds.
 std::vector<std::pair<JobId, Kind>> kinds(const std::vector<Order>& orders) {
   std::vector<std::pair<JobId, Kind>> result;
+  result.reserve(orders.size());
   for (const Order& order : orders) result.push_back({order.job, order.kind});
   return result;
 }

@@ -76,6 +76,7 @@ TEST_F(Feed, ProducersMayBeKilledAtAnyMoment) {
     return feeds_left(::getpid()) == 0 ? 0 : 14;
   };
   std::vector<Process> readers;
+  readers.reserve(3);
   for (int i = 0; i < 3; ++i) readers.emplace_back([&, i] { return consume(i); });
   // Every consumer goes on, whichever process was killed.
   const auto all_take = [&](int count) {
@@ -117,6 +118,7 @@ TEST_F(Feed, BothMayBeKilledTogether) {
   Random random(3);
   for (int round = 0; round < 200; ++round) {
     std::vector<Process> victims;
+    victims.reserve(2);
     for (int i = 0; i < 2; ++i) victims.emplace_back([&] { return read_all(feed_); });
     const int before = board.go;
     ASSERT_TRUE(eventually([&] { return board.go > before + 2; }));
@@ -258,7 +260,7 @@ TEST_F(Feed, ADatasetThatKillsItsProducersIsGivenUp) {
   auto client = FeedClient::attach({.path = feed_.path}, [&](Position start) {
     TestFeed feed = feed_;
     feed.options.start = start;
-    const Status started = starter_of(feed)(start);
+    Status started = starter_of(feed)(start);
     // As if batch 0 killed it.
     Process killer([&] {
       ::kill(board.producer, SIGKILL);

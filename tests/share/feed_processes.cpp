@@ -107,7 +107,7 @@ Result<FeedClient> attach(const TestFeed& feed, FeedRequest request) {
   return FeedClient::attach(request, starter_of(feed));
 }
 
-int read_all(const TestFeed& feed, FeedRequest request, int pause_microseconds) {
+int read_all(const TestFeed& feed, const FeedRequest& request, int pause_microseconds) {
   using Kind = FeedItem::Kind;
   auto client = attach(feed, request);
   if (!client.ok()) return 10;

@@ -52,7 +52,7 @@ bool right_batch(const FeedEvent& event);
 Result<FeedClient> attach(const TestFeed& feed, FeedRequest request = {});
 
 // Reads until the end of everything; each batch must be right, in order, without gaps. 0: it was.
-int read_all(const TestFeed& feed, FeedRequest request = {}, int pause_microseconds = 0);
+int read_all(const TestFeed& feed, const FeedRequest& request = {}, int pause_microseconds = 0);
 
 // Descriptors that the process has: of memory called regen-feed, and of anything.
 int feeds_left(pid_t process);

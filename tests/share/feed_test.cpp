@@ -23,6 +23,7 @@ TEST_F(Feed, EveryConsumerGetsTheSameAndEachBatchIsMadeOnce) {
     feed_.board = &new_feed_board();
     feed_.options = {.epochs = 3, .first_consumers = consumers};
     std::vector<Process> readers;
+    readers.reserve(static_cast<std::size_t>(consumers));
     for (int i = 0; i < consumers; ++i) readers.emplace_back([&] { return read_all(feed_); });
     for (Process& reader : readers) EXPECT_EQ(reader.wait(), 0);
     EXPECT_EQ(feed_.board->made, 60) << consumers;
@@ -92,6 +93,7 @@ TEST_F(Feed, AnErrorOfTheDatasetReachesEveryConsumer) {
     return failed.error().message == "the dataset raised ValueError: row 7 is bad" ? 0 : 12;
   };
   std::vector<Process> readers;
+  readers.reserve(2);
   for (int i = 0; i < 2; ++i) readers.emplace_back(reader);
   for (Process& process : readers) EXPECT_EQ(process.wait(), 0);
   EXPECT_EQ(feed_.board->made, 5);
@@ -110,6 +112,7 @@ TEST_F(Feed, WhoKeepsEveryBatchIsToldSo) {
   auto client = attach(feed_);
   ASSERT_TRUE(client.ok());
   std::vector<FeedEvent> kept;
+  kept.reserve(3);
   for (int i = 0; i < 3; ++i) kept.push_back(*client->next());
   EXPECT_THAT(client->next().error().message, HasSubstr("batches in all 3 slots"));
   for (const FeedEvent& event : kept) EXPECT_TRUE(right_batch(event)) << "they are still its own";

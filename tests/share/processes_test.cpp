@@ -102,6 +102,7 @@ TEST(Share, AFloodOfShortJobsLeavesNothingBehind) {
   Board& board = new_board();
   for (int wave = 0; wave < 10; ++wave) {
     std::vector<Process> jobs;
+    jobs.reserve(20);
     for (int i = 0; i < 20; ++i) {
       jobs.emplace_back([&, i] {
         return work(board, folder.path("s"), 3, {.priority = i % 3, .memory = 1 << 20});
@@ -157,6 +158,7 @@ TEST(Share, ClientsSurviveDaemonsThatAreKilledOrStopped) {
     return 0;
   };
   std::vector<Process> jobs;
+  jobs.reserve(3);
   for (int i = 0; i < 3; ++i) jobs.emplace_back([&, i] { return job(i); });
   for (int restart = 0; restart < 6; ++restart) {
     const int before = board.quanta;

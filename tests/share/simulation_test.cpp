@@ -121,6 +121,7 @@ TEST(Simulation, MeansOfTheClassicalQueue) {
     Trace trace;
     double now = 0;
     constexpr int kJobs = 60'000;
+    constexpr int kInGroup = kJobs / 30;
     for (int i = 0; i < kJobs; ++i) {
       now += exponential(1 / load);
       trace.jobs.push_back(job(now, std::max(1e-9, exponential(1))));
@@ -132,7 +133,7 @@ TEST(Simulation, MeansOfTheClassicalQueue) {
       std::vector<double> groups(30);
       for (int i = 0; i < kJobs; ++i) {
         const Nanoseconds took = replayed.jobs[i].finished - trace.jobs[i].arrival;
-        groups[i / (kJobs / 30)] += to_seconds(took) / (kJobs / 30);
+        groups[i / kInGroup] += to_seconds(took) / kInGroup;
       }
       const double mean = std::accumulate(groups.begin(), groups.end(), 0.0) / 30;
       double variance = 0;

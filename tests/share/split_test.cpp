@@ -18,6 +18,7 @@ std::vector<Nanoseconds> level_times(const std::vector<SplitJob>& jobs,
     sums[jobs[i].priority] += jobs[i].points[chosen[i]].time;
   }
   std::vector<Nanoseconds> times;
+  times.reserve(sums.size());
   for (const auto& [priority, sum] : sums) times.push_back(sum);
   return times;
 }

@@ -351,7 +351,7 @@ Attempt host_budget_too_small(const Sound& sound, Random&) {
 // --- addresses ------------------------------------------------------------------------------
 
 Attempt change_addresses(const Sound& sound, Random& random,
-                         std::function<void(std::vector<Bytes>&)> change) {
+                         const std::function<void(std::vector<Bytes>&)>& change) {
   Damaged damaged{sound.plan()};
   add_addresses(sound.graph(), random, damaged.plan);
   if (damaged.plan.addresses->empty()) return std::nullopt;

@@ -183,7 +183,7 @@ Status StateArena::come_back() {
   const double begin = now_seconds();
   REGEN_TRY(arena_->take_pages());
   seconds_.pages = now_seconds() - begin;
-  if (const Status copied = copy_in(*device_, *arena_); !copied.ok()) {
+  if (Status copied = copy_in(*device_, *arena_); !copied.ok()) {
     static_cast<void>(arena_->release_pages());  // the host has everything still
     return copied;
   }

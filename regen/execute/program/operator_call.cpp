@@ -114,7 +114,7 @@ class ArgumentReader {
       items.push_back(std::move(value));
     }
     // Typed lists are what the unboxed kernels expect; a generic one holds the same elements.
-    return IValue(std::move(items));
+    return IValue(items);
   }
 
   const ArgumentSource& source_;

@@ -48,11 +48,11 @@ std::optional<ShorterRun> shorter_run(const Node& node) {
   std::size_t epsilon = 7;
   if (node.op == "aten::_batch_norm_with_update_functional") {
     epsilon = 6;
-  } else if (node.op != "aten::cudnn_batch_norm" && node.op != "aten::native_batch_norm" &&
-             node.op != "aten::_native_batch_norm_legit_functional") {
-    return {};
-  } else if (!is_true(node, kTraining)) {
-    return {};
+  } else {
+    const bool normalizes = node.op == "aten::cudnn_batch_norm" ||
+                            node.op == "aten::native_batch_norm" ||
+                            node.op == "aten::_native_batch_norm_legit_functional";
+    if (!normalizes || !is_true(node, kTraining)) return {};
   }
   return ShorterRun{"aten::batch_norm_elemt",
                     {{false, 0}, {false, 1}, {false, 2}, {true, 1}, {true, 2}, {false, epsilon}}};

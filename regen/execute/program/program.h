@@ -42,7 +42,7 @@ struct StorageSpec {
   std::string name;
   Role role = Role::kComputed;
   Bytes bytes = 0;
-  std::string device = "";  // where it differs from the program's: numbers that stay on the host
+  std::string device = {};  // where it differs from the program's: numbers that stay on the host
 
   bool operator==(const StorageSpec&) const = default;
 };
@@ -124,6 +124,6 @@ Result<Program> load_program(const std::string& folder);
 Result<std::string> load_data(const std::string& folder, const Program& program, StorageId storage);
 
 // "node 17 aten::convolution 'conv1' (model.py:31)", for messages.
-std::string describe(const Program& program, NodeId node);
+std::string describe(const Program& program, NodeId id);
 
 }  // namespace regen::execute

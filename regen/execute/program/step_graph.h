@@ -15,7 +15,7 @@ struct StepGraphOptions {
   // what libraries keep, what the caller holds between forward and backward, room for allocations
   // that were not foreseen.
   Bytes runtime_bytes = 0;
-  std::string attributes = "";  // of the graph: a JSON object as text, or empty
+  std::string attributes = {};  // of the graph: a JSON object as text, or empty
 };
 
 // What saved generator states take during a step: one for each random node, and one more while a

@@ -43,6 +43,7 @@ class LinkMeter {
 
   double rate(const std::vector<Queue>& queues) {
     std::vector<double> rates;
+    rates.reserve(static_cast<std::size_t>(options_.repeats));
     for (int i = 0; i < options_.repeats; ++i) rates.push_back(rate_once(queues));
     std::nth_element(rates.begin(), rates.begin() + options_.repeats / 2, rates.end());
     return rates[static_cast<std::size_t>(options_.repeats / 2)];
@@ -50,6 +51,7 @@ class LinkMeter {
 
   double rate_once(const std::vector<Queue>& queues) {
     std::vector<Span> spans;
+    spans.reserve(queues.size());
     for (const Queue queue : queues) spans.push_back(start_copy(queue));
     device_.synchronize();
     double begin = 0;

@@ -45,7 +45,7 @@ class DirectStep {
   };
 
   DirectStep() = default;
-  Status add_call(NodeId node);
+  Status add_call(NodeId id);
   void find_places(const Node& node, Call& call) const;
   void find_last_uses();
   void run_call(const Call& call);

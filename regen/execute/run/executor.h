@@ -104,7 +104,7 @@ class Executor {
 
   // The memory of a storage that the caller brings; may change from step to step. The tensor's
   // first element is element `offset` of the storage.
-  Status bind(StorageId storage, const at::Tensor& tensor, std::int64_t offset = 0);
+  Status bind(StorageId id, const at::Tensor& tensor, std::int64_t offset = 0);
   Status set_scalars(std::span<const double> scalars);
 
   // Cuts the backward part where about `bytes` of gradients are complete.
@@ -202,8 +202,6 @@ class Executor {
   Executor() = default;
   Status take_arena(Bytes bytes);
   void forget_least_used_sizes();
-  void check_sized_results(const ComputeInstruction& call,
-                           const std::vector<at::Tensor>& results) const;
   void make_parts(const std::vector<std::size_t>& cuts);
   std::size_t completed_at(std::size_t result) const;
   void cut_quanta_of(Part& part) const;
@@ -230,7 +228,10 @@ class Executor {
   void run_copy(const Instruction& instruction);
   void poison(const PoisonInstruction& range);
   void take_host_results(const ComputeInstruction& call, const std::vector<at::Tensor>& results);
-  void check_results(const ComputeInstruction& call, const std::vector<at::Tensor>& results) const;
+  // Every result looks as the program says.
+  void check_layouts(const ComputeInstruction& call, const std::vector<at::Tensor>& results) const;
+  // Every result that has a slot is in it.
+  void check_places(const ComputeInstruction& call, const std::vector<at::Tensor>& results) const;
   bool results_in_place(const ComputeInstruction& call) const;
   void move_results(const ComputeInstruction& call, const std::vector<at::Tensor>& results) const;
   void note_deviations(const PlacementScope& placement);

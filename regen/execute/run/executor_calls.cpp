@@ -56,12 +56,12 @@ void Executor::run_compute(ComputeInstruction& call, PlacementScope& placement) 
     const bool in_place = results_in_place(call);
     if (options_.debug || unchecked || !in_place || !call.host_results.empty()) {
       const std::vector<at::Tensor> results = take_results(stack_);
-      if (unchecked) check_sized_results(call, results);
+      if (unchecked || (options_.debug && in_place)) check_layouts(call, results);
       if (!in_place) {
         placement.finish();
         move_results(call, results);
       } else if (options_.debug && sizes_in_use_ == kPlannedSizes) {
-        check_results(call, results);
+        check_places(call, results);
       }
       take_host_results(call, results);
     }
@@ -171,7 +171,7 @@ void Executor::move_results(const ComputeInstruction& call,
   for (const auto& [to, from] : moves) to.copy_(from);
 }
 
-void Executor::check_results(const ComputeInstruction& call,
+void Executor::check_layouts(const ComputeInstruction& call,
                              const std::vector<at::Tensor>& results) const {
   const Program& program = recording_->program;
   const Node& node = program.nodes[call.node];
@@ -182,17 +182,29 @@ void Executor::check_results(const ComputeInstruction& call,
     const at::Tensor& made = results[r];
     TORCH_CHECK(made.defined() && made.sizes() == c10::IntArrayRef(value.sizes) &&
                     made.strides() == c10::IntArrayRef(value.strides) &&
-                    made.scalar_type() == value.dtype,
-                describe(program, call.node), ": result ", r, " is not laid out as recorded");
-    if (call.shortened) {
-      TORCH_CHECK(made.storage().data() == call.slots[0].address, describe(program, call.node),
-                  ": its first result is not where the plan puts it");
-      continue;
-    }
-    const auto& allocations = recording_->nodes[call.node].variant(call.choice).allocations;
+                    made.scalar_type() == value.dtype && made.storage_offset() == value.offset,
+                "regen: ", describe(program, call.node), ": result ", r, " of shape ", made.sizes(),
+                " and strides ", made.strides(), ", expected ", c10::IntArrayRef(value.sizes),
+                " and ", c10::IntArrayRef(value.strides), " as its capture says");
+  }
+}
+
+void Executor::check_places(const ComputeInstruction& call,
+                            const std::vector<at::Tensor>& results) const {
+  const Program& program = recording_->program;
+  const Node& node = program.nodes[call.node];
+  if (call.shortened) {
+    TORCH_CHECK(results[0].storage().data() == call.slots[0].address, describe(program, call.node),
+                ": its first result is not where the plan puts it");
+    return;
+  }
+  const auto& allocations = recording_->nodes[call.node].variant(call.choice).allocations;
+  for (std::size_t r = 0; r < node.outputs.size(); ++r) {
+    if (!node.outputs[r].valid()) continue;
+    const StorageId storage = program.values[node.outputs[r]].storage;
     for (std::size_t k = 0; k < allocations.size(); ++k) {
-      TORCH_CHECK(allocations[k].result != value.storage || !allocations[k].result.valid() ||
-                      made.storage().data() == call.slots[k].address,
+      TORCH_CHECK(allocations[k].result != storage || !allocations[k].result.valid() ||
+                      results[r].storage().data() == call.slots[k].address,
                   describe(program, call.node), ": result ", r, " is not where the plan puts it");
     }
   }

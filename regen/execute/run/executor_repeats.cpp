@@ -46,6 +46,7 @@ void Executor::note_changed_scalars() {
 bool Executor::run_whole(Stretch& stretch, const PlacementScope& placement) {
   if (stretch.refused || (!stretch.work && !repeated_.is_settled())) return false;
   if (!stretch.work) {
+    // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): capturing adds to them
     const std::vector<Deviation> deviations = placement.deviations();
     stretch.work = device_->capture([this, first = stretch.first, last = stretch.last] {
       for (std::size_t i = first; i < last; ++i) {

@@ -66,23 +66,4 @@ void Executor::use_sizes(std::uint64_t number) {
   scalars_.clear();
 }
 
-// In the first step of these sizes: every result looks as the program says.
-void Executor::check_sized_results(const ComputeInstruction& call,
-                                   const std::vector<at::Tensor>& results) const {
-  const Program& program = recording_->program;
-  const Node& node = program.nodes[call.node];
-  const std::size_t expected = call.shortened ? 1 : node.outputs.size();
-  for (std::size_t r = 0; r < expected; ++r) {
-    if (!node.outputs[r].valid()) continue;
-    const ValueSpec& value = program.values[node.outputs[r]];
-    const at::Tensor& made = results[r];
-    TORCH_CHECK(made.defined() && made.sizes() == c10::IntArrayRef(value.sizes) &&
-                    made.strides() == c10::IntArrayRef(value.strides) &&
-                    made.scalar_type() == value.dtype && made.storage_offset() == value.offset,
-                "regen: ", describe(program, call.node), ": result ", r, " of shape ", made.sizes(),
-                " and strides ", made.strides(), ", expected ", c10::IntArrayRef(value.sizes),
-                " and ", c10::IntArrayRef(value.strides), " as its capture says");
-  }
-}
-
 }  // namespace regen::execute

@@ -16,7 +16,7 @@ LayerId separable(LayerGraph& net, LayerId x, std::int64_t filters, const std::s
 }
 
 // Separable convolutions with a relu before each (the first one's is optional).
-LayerId separable_steps(LayerGraph& net, LayerId x, std::vector<Step> steps, int block) {
+LayerId separable_steps(LayerGraph& net, LayerId x, const std::vector<Step>& steps, int block) {
   const std::string prefix = "block" + std::to_string(block) + "_sepconv";
   int number = 1;
   for (const Step& step : steps) {

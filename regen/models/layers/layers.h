@@ -165,7 +165,7 @@ class LayerGraph {
  private:
   LayerId push(Layer layer, std::string name);
   LayerId push_conv(LayerKind kind, LayerId x, std::int64_t filters, ConvOptions options,
-                    std::vector<std::pair<const char*, std::int64_t>> weights);
+                    const std::vector<std::pair<const char*, std::int64_t>>& weights);
   LayerId push_pool(LayerKind kind, LayerId x, PoolOptions options);
   LayerId push_crop(LayerKind kind, LayerId x, Border border, std::string name);
   LayerId push_norm(LayerKind kind, LayerId x, NormOptions options);

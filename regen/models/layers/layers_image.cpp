@@ -34,7 +34,7 @@ bool small(Size2 size) {
 }  // namespace
 
 LayerId LayerGraph::push_conv(LayerKind kind, LayerId x, std::int64_t filters, ConvOptions options,
-                              std::vector<std::pair<const char*, std::int64_t>> weights) {
+                              const std::vector<std::pair<const char*, std::int64_t>>& weights) {
   const std::string what(to_string(kind));
   if (!check_input(what.c_str(), x, 3) || !check_positive(what.c_str(), x, filters, "filters")) {
     return push({}, "");

@@ -96,7 +96,8 @@ LayerId LayerGraph::attention(LayerId query, LayerId key, LayerId value, Attenti
          ", expected {.., L, heads*d} and twice {.., M, kv_heads*d}");
     return push({}, "");
   }
-  return push_attention({query, key, value}, q.back() / options.heads, q, std::move(options));
+  const std::int64_t head_size = q.back() / options.heads;
+  return push_attention({query, key, value}, head_size, q, std::move(options));
 }
 
 LayerId LayerGraph::attention_packed(LayerId qkv, AttentionOptions options) {

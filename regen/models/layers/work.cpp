@@ -27,15 +27,12 @@ double activation_steps(Activation activation) {
     case Activation::kRelu6:
       return 2;
     case Activation::kSoftmax:
-      return 5;  // maximum, subtract, exp, sum, divide
-    case Activation::kSigmoid:
-      return 4;  // negate, exp, add, divide
-    case Activation::kHardSigmoid:
-      return 4;  // multiply, add, two bounds
+      return 5;                     // maximum, subtract, exp, sum, divide
+    case Activation::kSigmoid:      // negate, exp, add, divide
+    case Activation::kHardSigmoid:  // multiply, add, two bounds
+      return 4;
     case Activation::kSwish:
-      return 5;
-    case Activation::kGelu:
-      return 5;  // scale, erf, add, multiply, halve
+    case Activation::kGelu:  // scale, erf, add, multiply, halve
     case Activation::kTanh:
       return 5;
   }
@@ -146,7 +143,6 @@ double artifact_flops(const LayerGraph& net, LayerId id) {
     case LayerKind::kBatchNorm:
       return 4 * in;
     case LayerKind::kActivation:
-      return in;
     case LayerKind::kAdd:
       return in;
     case LayerKind::kMaxPool2d:

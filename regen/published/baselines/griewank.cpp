@@ -54,6 +54,7 @@ BlockChain make_chain(const Graph& graph, std::size_t most_blocks) {
         prefix[op.index()] + (forward ? graph.rerun_cost(search::base_variant(graph, op)) : 0.0);
   }
   std::vector<double> until;
+  until.reserve(points.size());
   for (OpId op : points) until.push_back(prefix[op.index() + 1]);
 
   BlockChain chain;

@@ -115,6 +115,7 @@ class QuickImplementations {
     }
     std::ranges::sort(found);
     std::vector<OpId> ops;
+    ops.reserve(found.size());
     for (const auto& [bytes, op] : found) ops.push_back(op);
     return ops;
   }

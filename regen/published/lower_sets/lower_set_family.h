@@ -109,6 +109,7 @@ class LowerSetFamily {
 inline std::vector<std::span<const std::uint64_t>> sets_of(
     const LowerSetFamily& family, const std::vector<std::uint32_t>& chain) {
   std::vector<std::span<const std::uint64_t>> sets;
+  sets.reserve(chain.size());
   for (std::uint32_t set : chain) sets.push_back(family[set]);
   return sets;
 }

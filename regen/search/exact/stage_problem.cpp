@@ -47,14 +47,14 @@ void add_ops(const Graph& graph, const IdVector<TensorId, ValueId>& value, Stage
 }
 
 // Outputs, and what they are made of: from the last op to the first.
-void set_useful_behind(const IdVector<OpId, std::size_t>& changes, StageProblem& stages) {
+void set_useful_behind(StageProblem& stages) {
   stages.useful_behind = stages.output;
   stages.rerun_behind.assign(stages.num_ops, 0);
   for (std::size_t i = stages.num_ops; i-- > 0;) {
     const OpId op(i);
     const bool wanted = std::ranges::any_of(
         stages.makes[op], [&](ValueId v) { return stages.useful_behind[v] != 0; });
-    if (!wanted || !stages.again[op] || changes[op] != SIZE_MAX) continue;
+    if (!wanted || !stages.again[op] || stages.changed_by[op] != SIZE_MAX) continue;
     stages.rerun_behind[op] = 1;
     for (ValueId v : stages.reads[op]) stages.useful_behind[v] = 1;
   }
@@ -62,7 +62,7 @@ void set_useful_behind(const IdVector<OpId, std::size_t>& changes, StageProblem&
 
 // From the last op to the first: a value is of use until its readers have run for the last time.
 void set_useful_stages(StageProblem& stages) {
-  const IdVector<OpId, std::size_t> changes = first_changes(*stages.graph);
+  stages.changed_by = first_changes(*stages.graph);
   stages.useful_until.assign(stages.num_values, 0);
   stages.rerun_until.assign(stages.num_ops, 0);
   for (std::size_t i = stages.num_ops; i-- > 0;) {
@@ -81,13 +81,13 @@ void set_useful_stages(StageProblem& stages) {
     }
     until = std::min(until, static_cast<std::uint32_t>(stages.num_ops - 1));
     // A second run must not read what was changed in between.
-    if (changes[op] < until) {
+    if (stages.changed_by[op] < until) {
       stages.repeatable[op] = 0;
-      until = static_cast<std::uint32_t>(changes[op]);
+      until = static_cast<std::uint32_t>(stages.changed_by[op]);
     }
     if (stages.again[op] && until > i) stages.rerun_until[op] = until;
   }
-  set_useful_behind(changes, stages);
+  set_useful_behind(stages);
   // A value that an op destroys when it first runs is never carried past that stage.
   for (OpId op : stages.graph->ops()) {
     const TensorId old = stages.graph->overwrites(base_variant(*stages.graph, op));

@@ -44,6 +44,8 @@ struct StageProblem {
   IdVector<OpId, double> rerun_cost;
   // Whether it may run again at all, and whether it may in every stage where that can be of use.
   IdVector<OpId, char> again, repeatable;
+  // The first op that changes what it reads; SIZE_MAX if none does.
+  IdVector<OpId, std::size_t> changed_by;
   // The last stage in which a re-run can be of use and reads what the first run has read; 0 if the
   // op may not run again.
   IdVector<OpId, std::uint32_t> rerun_until;
@@ -54,6 +56,11 @@ struct StageProblem {
   // Each op has one variant and overwrites nothing. Then a bound on these schedules is a bound on
   // all plans that run the graph's ops in this order, stage by stage.
   bool exact = true;
+
+  // In a stage where its values are of no use as well: a run waits for what it reads.
+  bool can_run_again(OpId op, std::size_t stage) const {
+    return again[op] && op.index() < stage && stage <= changed_by[op];
+  }
 
   bool may_run_again(OpId op, std::size_t stage) const {
     return repeatable[op] || stage <= rerun_until[op] || (stage == num_ops && rerun_behind[op]);

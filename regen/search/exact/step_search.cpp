@@ -67,15 +67,16 @@ struct Part {
 
 // The graph as masks.
 struct Masks {
-  explicit Masks(const StageProblem& of) : stages(of) {
+  // `waits`: runs that only wait for what they read are of use.
+  Masks(const StageProblem& of, bool waits) : stages(of), runs_can_wait(waits) {
     for (std::size_t i = 0; i < stages.num_ops; ++i) {
       reads.push_back(mask_of(stages.reads[OpId(i)]));
       makes.push_back(mask_of(stages.makes[OpId(i)]));
     }
     for (std::size_t i = 0; i <= stages.num_ops; ++i) {
-      useful.push_back(useful_at(i));
       still_read.push_back(read_from(i));
       rerunnable.push_back(rerunnable_at(i));
+      useful.push_back(useful_at(i));
       made.push_back(i == 0 ? 0 : made.back() | makes[i - 1]);
     }
     next_reader.assign(stages.num_ops + 1,
@@ -98,6 +99,7 @@ struct Masks {
   std::size_t producer(std::size_t v) const { return stages.producer[ValueId(v)]; }
 
   const StageProblem& stages;
+  const bool runs_can_wait;
   std::vector<Mask> reads, makes;  // by op
   // By the number of first runs so far: values that can be of use, those that a first run to come
   // reads or that must be there at the end, ops that may run again, and values made.
@@ -114,6 +116,11 @@ struct Masks {
   }
   Mask useful_at(std::size_t next) const {
     Mask mask = 0;
+    if (runs_can_wait) {
+      mask = still_read[next];
+      each_bit(rerunnable[next], [&](std::size_t op) { mask |= reads[op]; });
+      return mask;
+    }
     for (ValueId v : IdRange<ValueId>(stages.num_values)) {
       const bool useful_now =
           next < stages.num_ops ? stages.useful_until[v] >= next : stages.useful_behind[v] != 0;
@@ -134,7 +141,7 @@ struct Masks {
     for (OpId op : IdRange<OpId>(std::min(next, stages.num_ops))) {
       const bool in_time =
           next < stages.num_ops ? stages.rerun_until[op] >= next : stages.rerun_behind[op] != 0;
-      if (in_time) mask |= bit(op.index());
+      if (runs_can_wait ? stages.can_run_again(op, next) : in_time) mask |= bit(op.index());
     }
     return mask;
   }
@@ -146,7 +153,7 @@ class StepSearch {
              std::size_t most_parts, Effort& effort)
       : problem_(problem),
         stages_(stages),
-        masks_(stages),
+        masks_(stages, problem.host_budget.has_value()),
         budget_(*problem.budget - stages.fixed_bytes),
         moves_(problem.link.can_move() && problem.host_budget.value_or(1) > 0),
         cutoff_(cutoff),
@@ -193,7 +200,8 @@ class StepSearch {
     if (part.place.next < stages_.num_ops) compute(part, index, part.place.next);
     each_bit(masks_.rerunnable[part.place.next], [&](std::size_t op) {
       const Mask missing = masks_.makes[op] & ~part.place.device;
-      if ((missing & masks_.useful[part.place.next]) != 0) compute(part, index, op);
+      const bool makes_use = (missing & masks_.useful[part.place.next]) != 0;
+      if (makes_use || frees_host(part, op)) compute(part, index, op);
     });
     if (!moves_) return;
     each_bit(part.place.device & ~part.place.host & masks_.useful[part.place.next],
@@ -201,6 +209,12 @@ class StepSearch {
     each_bit(
         part.place.host & ~part.place.device & ~part.place.last & masks_.useful[part.place.next],
         [&](std::size_t v) { fetch(part, index, v); });
+  }
+
+  // A run waits for the fetches of what it reads, and the host copies that were fetched for good go:
+  // under a host budget an op may run again for that alone.
+  bool frees_host(const Part& part, std::size_t op) const {
+    return (masks_.reads[op] & part.place.last) != 0;
   }
 
   // Steps that take bytes: in every way to make room that gives no value up in vain.
@@ -265,7 +279,7 @@ class StepSearch {
       }
       after.time += first ? stages_.first_cost[OpId(op)] : stages_.rerun_cost[OpId(op)];
       if (!settle(after)) return;
-      if (!first && std::popcount(made) == 1) after.place.unused |= made;
+      if (!first && std::popcount(made) == 1 && !frees_host(part, op)) after.place.unused |= made;
       after.place.device |= made;
       after.place.unused &= ~reads;
       after.place.host &= ~(after.place.last & reads);

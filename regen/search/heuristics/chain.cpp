@@ -59,7 +59,8 @@ std::optional<Corner> choose(const ChainTable& table, bool has_budget, double mo
 }
 
 // What to fall back upon when no schedule of the class was found.
-Result<Proposal> simple_checkpoints(const Problem& problem, std::string reason, Effort& effort) {
+Result<Proposal> simple_checkpoints(const Problem& problem, const std::string& reason,
+                                    Effort& effort) {
   BestCandidate best(problem);
   const std::vector<std::vector<OpId>> choices{
       candidate_checkpoints(problem, CandidateSet::kAll),

@@ -142,6 +142,7 @@ bool IntervalRepair::relieve_all(IntervalState& state, Random& random) {
   std::vector<double> price(space_.model.size(), 0);  // when last computed
   std::int64_t taken = 0;
   bool changed = false;
+  // NOLINTNEXTLINE(bugprone-infinite-loop): the bindings change, which the check does not see
   for (auto [most, stage] = bytes.peak(); most > budget; std::tie(most, stage) = bytes.peak()) {
     const auto entry = queue.take(stage);
     if (!entry) {

@@ -28,7 +28,7 @@ class LiveValues {
   Bytes growth(OpId op) const {
     Bytes made = 0;
     for (TensorId t : graph_.outputs(op)) {
-      const bool lasts = graph_.consumers(t).size() > 0 || graph_.kind(t) == TensorKind::kOutput;
+      const bool lasts = !graph_.consumers(t).empty() || graph_.kind(t) == TensorKind::kOutput;
       if (lasts) made += graph_.bytes(t);
     }
     Bytes read = 0;

@@ -23,7 +23,7 @@ class PlannedStep;
 
 struct RecordingOptions {
   std::optional<int> repeats;     // timed runs of each operator; absent: what suits the device
-  std::string measurements = "";  // a file that processes share; empty: none
+  std::string measurements = {};  // a file that processes share; empty: none
   execute::Algorithms algorithms = execute::Algorithms::kDefault;
   bool cuda_graphs = false;  // equal stretches are launched as a whole
   bool releasable = false;   // the arena may leave the device

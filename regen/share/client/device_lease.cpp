@@ -58,7 +58,7 @@ Status DeviceLease::begin() {
 
 Status DeviceLease::acquire() {
   refused_ = false;
-  const Status status = client_.acquire();
+  Status status = client_.acquire();
   wake_watcher();
   return status;
 }

@@ -62,7 +62,7 @@ class DeviceLease final : public Gate {
       if (begun_) lease_.end(release_options);
     }
     Status begin() {
-      const Status status = lease_.begin();
+      Status status = lease_.begin();
       begun_ = status.ok();
       return status;
     }

@@ -15,7 +15,7 @@ std::string default_socket() {
     const char* value = std::getenv(name);
     return std::string(value == nullptr ? "" : value);
   };
-  if (const std::string path = variable("REGEN_SHARE_SOCKET"); !path.empty()) return path;
+  if (std::string path = variable("REGEN_SHARE_SOCKET"); !path.empty()) return path;
   if (const std::string folder = variable("XDG_RUNTIME_DIR"); !folder.empty()) {
     return folder + "/regen/share.sock";
   }
@@ -25,7 +25,8 @@ std::string default_socket() {
 Result<sockaddr_un> socket_address(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path.empty() || path.size() >= sizeof address.sun_path || path.find('\0') != path.npos) {
+  if (path.empty() || path.size() >= sizeof address.sun_path ||
+      path.find('\0') != std::string::npos) {
     return bad_input("socket path " + in_quotes(path) + " has " + std::to_string(path.size()) +
                      " bytes, expected 1 to " + std::to_string(sizeof address.sun_path - 1));
   }

@@ -19,7 +19,7 @@ std::vector<std::string_view> fields_of(std::string_view line, char separator) {
   for (std::size_t from = 0;;) {
     const std::size_t end = line.find(separator, from);
     fields.push_back(line.substr(from, end - from));
-    if (end == line.npos) return fields;
+    if (end == std::string_view::npos) return fields;
     from = end + 1;
   }
 }
@@ -59,7 +59,7 @@ class Reader {
     if (rest_.empty()) return false;
     const std::size_t end = rest_.find('\n');
     line_ = rest_.substr(0, end);
-    rest_.remove_prefix(end == rest_.npos ? rest_.size() : end + 1);
+    rest_.remove_prefix(end == std::string_view::npos ? rest_.size() : end + 1);
     if (line_.ends_with('\r')) line_.remove_suffix(1);
     return true;
   }
@@ -111,9 +111,10 @@ class Reader {
   Status read_points(TraceJob& job) const {
     for (const std::string_view text : fields_of(field("points"), ' ')) {
       const std::size_t colon = text.find(':');
-      const auto seconds = parse_double(text.substr(colon == text.npos ? 0 : colon + 1));
-      const bool good = colon != text.npos && seconds.ok() && *seconds <= kMaxSeconds &&
-                        *seconds > 0 && from_seconds(*seconds) >= 1;
+      const auto seconds =
+          parse_double(text.substr(colon == std::string_view::npos ? 0 : colon + 1));
+      const bool good = colon != std::string_view::npos && seconds.ok() &&
+                        *seconds <= kMaxSeconds && *seconds > 0 && from_seconds(*seconds) >= 1;
       if (!good) {
         return error("has the point " + in_quotes(text) + ", expected BYTES:SECONDS above 0");
       }

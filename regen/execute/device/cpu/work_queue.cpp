@@ -49,6 +49,7 @@ void WorkQueue::wait_for(WorkQueue& other, std::uint64_t ticket) {
   enqueue({.other = &other, .ticket = ticket});
 }
 
+// NOLINTNEXTLINE(readability-non-const-parameter): the thread of the queue writes it
 void WorkQueue::stamp(double* seconds) {
   enqueue({.seconds = seconds});
 }

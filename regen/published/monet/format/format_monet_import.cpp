@@ -53,6 +53,7 @@ class Importer {
 
 std::vector<TensorId> Importer::tensors(const std::vector<std::uint32_t>& nodes) const {
   std::vector<TensorId> list;
+  list.reserve(nodes.size());
   for (std::uint32_t id : nodes) list.push_back(TensorId(id));
   return list;
 }
