@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge, saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from regen import _runtime
 from regen._capture.arguments import PLAIN, ArgumentSpec
@@ -17,8 +17,8 @@ from regen._capture.traced.module_state import ModuleState
 from regen._capture.traced.regions import is_dense
 from regen._islands.held import MARGIN, UNIT, Held
 from regen._islands.operators import register
-from regen._islands.places import NeedsIsland, Place
-from regen._islands.surroundings import Surroundings, collect, differ, for_backward, foreign_states, same_foreign_numbers, set_foreign_states
+from regen._islands.places import Surprised
+from regen._islands.surroundings import Surroundings, collect, for_backward, foreign_states, same_foreign_numbers, set_foreign_states
 from regen.errors import CaptureError, UsageError
 
 NEUTRAL = -0.0  # added to any number, it leaves its bits as they are; the place of a gradient that plain PyTorch does not have
@@ -108,6 +108,7 @@ class IslandCall:
         self.results: list[Layout] = []
         self.differentiable: list[bool] = []
         self.draws = self.draws_elsewhere = self.changes_modules = False
+        self.draws_on_host = False  # from torch's generator there, while the device is another
         # Known after a call on the sample.
         self.kept: list[int] = []  # inputs that the backward pass is given
         self.held_bytes = 0
@@ -196,8 +197,8 @@ class IslandCall:
         count = len(self.needs_gradient)
         return list(tensors[:count]), list(tensors[count:count + len(self.buffers)])
 
-    def run(self, inputs: Sequence[torch.Tensor], buffers: Sequence[torch.Tensor], held: Held, touched: "Touched | None" = None) -> Ran:
-        """Calls the function."""
+    def run(self, inputs: Sequence[torch.Tensor], buffers: Sequence[torch.Tensor], held: Held, touched: TorchDispatchMode | None = None) -> Ran:
+        """Calls the function. `touched`: notes what it takes; the call is the first."""
         with self.surroundings.entered():
             fresh = touched is not None or not self.held_bytes  # what it writes to is not known yet
             passed, leaves = [], {}
@@ -435,6 +436,7 @@ def measuring(calls: Sequence[IslandCall]) -> Iterator[None]:
 def repeatable(calls: Sequence[IslandCall], buffers: Sequence[torch.Tensor]) -> Iterator[Callable[[], None]]:
     """Of a step that may have to run again from its beginning: what has to be called before it does. `buffers`: that the step changes."""
     states = foreign_states() if any(call.draws_elsewhere for call in calls) else None
+    host = torch.get_rng_state() if any(call.draws_on_host for call in calls) else None
     before = [(tensor, tensor.detach().clone()) for tensor in buffers] if calls else []
 
     def again() -> None:
@@ -442,86 +444,13 @@ def repeatable(calls: Sequence[IslandCall], buffers: Sequence[torch.Tensor]) -> 
             call.grow()
         if states is not None:
             set_foreign_states(states)
+        if host is not None:
+            torch.set_rng_state(host)
         with torch.no_grad():
             for tensor, contents in before:
                 tensor.copy_(contents)
 
     yield again
-
-
-class Surprised(NeedsIsland):
-    """The sample leads an island elsewhere than what was known when it was traced.
-
-    Attributes:
-        samples: (function, number of its call) -> its arguments with the sample.
-    """
-
-    def __init__(self, samples: dict[Any, list[torch.Tensor]], functions: list[Place] | None = None) -> None:
-        super().__init__("an island does not do the same twice with one batch; expected functions that do", functions)
-        self.samples = samples
-
-
-def first_run(call: IslandCall, inputs: Sequence[torch.Tensor], buffers: Sequence[torch.Tensor]) -> Ran:
-    """On contents of any kind: what comes out of the function, and what else it does. Nothing of it lasts."""
-    devices = [call.device] if call.device.type == "cuda" else []
-    with call.untouched(), torch.random.fork_rng(devices):
-        before = call.generators(), foreign_states()
-        versions = [(slot, slot.tensor._version) for slot in call.parameters]
-        attributes = None if call.owner is None else plain_attributes(call.owner)
-        touched = Touched()
-        ran = call.run(inputs, buffers, Held(None, {}, [s.tensor for s in call.parameters], call.device), touched)
-        call.draws = not all(map(torch.equal, before[0], call.generators()))
-        call.parameters = [s for s in call.parameters if not call.narrow or s.tensor.untyped_storage()._cdata in touched.storages]
-        call.draws_elsewhere = differ(before[1], foreign_states())
-        call.changes_modules = call.owner is not None and attributes != plain_attributes(call.owner)
-        check_assigned(call, attributes or [])
-        if any(slot.tensor._version != version for slot, version in versions):
-            raise CaptureError(f"island {call.name} changes a parameter in place; expected parameters that only the optimizer changes")
-    call.written, call.written_buffers = ran.written
-    call.results = [Layout.of(t) for t in ran.results]
-    call.differentiable = [e is not None for e in ran.edges]
-    check_apart(call, ran)
-    return ran
-
-
-class Touched(TorchDispatchMode):
-    """Notes the memory that operators take."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.storages: set[int] = set()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Any operator."""
-        self.storages |= {t.untyped_storage()._cdata for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)}
-        return func(*args, **(kwargs or {}))
-
-
-def check_apart(call: IslandCall, ran: Ran) -> None:
-    """Results are copied to their places, so none may be a view of another tensor that is still to be written to."""
-    known = {t.untyped_storage()._cdata for t in (*ran.passed, *ran.stand_ins, *(s.tensor for s in call.parameters))}
-    outs = ran.results[:len(ran.results) - len(call.written) - len(call.written_buffers)]
-    for out in outs:
-        if out.layout is not torch.strided or out.device != call.device:
-            raise CaptureError(f"island {call.name} returns a tensor on {out.device} of layout {out.layout}; expected dense tensors on {call.device}")
-        if out.untyped_storage()._cdata in known:
-            raise CaptureError(f"island {call.name} returns a view of its argument or of another result; expected tensors of their own")
-        known.add(out.untyped_storage()._cdata)
-
-
-def check_assigned(call: IslandCall, before: list[tuple[int, str, Any]]) -> None:
-    """A tensor that the function leaves in an attribute would lie in memory that is used for other things."""
-    known = {(place, key): value for place, key, value in before}
-    for module in () if call.owner is None else call.owner.modules():
-        for key, value in vars(module).items():
-            if isinstance(value, torch.Tensor) and known.get((id(module), key)) != id(value):
-                raise CaptureError(f"island {call.name} assigns a tensor to the attribute '{key}'; expected functions that return their tensors")
-
-
-def plain_attributes(owner: torch.nn.Module) -> list[tuple[int, str, Any]]:
-    """What Python code may count with."""
-    return [
-        (id(m), key, value if isinstance(value, (bool, int, float, str)) else id(value)) for m in owner.modules() for key, value in vars(m).items()]
 
 
 def flatten_returned(returned: Any) -> tuple[list[Any], Any]:

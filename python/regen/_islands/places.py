@@ -36,6 +36,18 @@ class DrawsElsewhere(NeedsIsland):
     """Random numbers of Python or NumPy; which function draws them is found by watching."""
 
 
+class Surprised(NeedsIsland):
+    """The sample leads an island elsewhere than what was known when it was traced.
+
+    Attributes:
+        samples: (function, number of its call) -> its arguments with the sample.
+    """
+
+    def __init__(self, samples: dict[Any, list[torch.Tensor]], functions: "list[Place] | None" = None) -> None:
+        super().__init__("an island does not do the same twice with one batch; expected functions that do", functions)
+        self.samples = samples
+
+
 class Place(NamedTuple):
     """A function that can be put in the place of another.
 

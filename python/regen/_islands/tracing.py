@@ -11,9 +11,10 @@ from torch.utils._pytree import tree_unflatten
 
 from regen._capture.arguments import flatten_arguments
 from regen._capture.traced.tensor import TracedTensor
-from regen._islands.call import IslandCall, Ran, Slot, Surprised, first_run, is_one_of
+from regen._islands.call import IslandCall, Ran, Slot, is_one_of
+from regen._islands.first_run import first_run
 from regen._islands.operators import BACKWARD, FORWARD
-from regen._islands.places import NeedsIsland, Place, running_functions
+from regen._islands.places import NeedsIsland, Place, Surprised, running_functions
 from regen._islands.sample import run_on_sample
 from regen._islands.surroundings import without_kept_casts
 from regen.errors import CaptureError
@@ -68,7 +69,7 @@ class TracedCall:
         made, values = tracer.new_results(name, fakes)
         self.node = tracer.builder.make_node(name, FORWARD, "forward", [call.key, call.holds, references(self.values)], {}, values, call.source)
         self.node["random"] = call.draws
-        self.node["recomputable"] = not (call.draws_elsewhere or call.changes_modules)
+        self.node["recomputable"] = not (call.draws_elsewhere or call.draws_on_host or call.changes_modules)
         tracer.add_node(self.node)
         if call.draws:
             tracer.draws.note_island(call.key)

@@ -12,6 +12,7 @@ import torch
 
 from regen._capture.capture import Captured
 from regen._capture.program_builder import referenced_values
+from regen._islands.surroundings import foreign_states, set_foreign_states
 from regen._session.owned import Bindings
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Replay:
         self.forward, self.key_now, self.key = forward, key, key()
         self.device = torch.device(shaped.session.device)
         self.generators = generator_states(self.device)
+        self.foreign = foreign_states() if shaped.captured.islands else None
         self.buffers = [(tensor, tensor.detach().clone()) for tensor in written_tensors(shaped)]
         self.autocast = {kind: torch.get_autocast_dtype(kind) for kind in DEVICES if torch.is_autocast_enabled(kind)}
 
@@ -52,14 +54,16 @@ class Replay:
     @contextlib.contextmanager
     def rewound(self) -> Iterator[None]:
         """Everything is as before the pass inside, and as it is now after."""
-        generators = generator_states(self.device)
+        generators, foreign = generator_states(self.device), foreign_states()
         contents = [(tensor, tensor.detach().clone()) for tensor, _ in self.buffers]
         set_generators(self.generators, self.device)
+        set_foreign_states(self.foreign or foreign)
         put_back(self.buffers)
         try:
             yield
         finally:
             set_generators(generators, self.device)
+            set_foreign_states(foreign)
             put_back(contents)
 
     def entered_autocast(self) -> contextlib.AbstractContextManager[Any]:

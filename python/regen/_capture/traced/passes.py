@@ -21,8 +21,7 @@ from regen._capture.traced.regions import Region, geometry_of
 from regen._capture.traced.symbols import Symbols
 from regen._capture.traced.tensor import TracedTensor
 from regen._capture.traced.tracer import Tracer
-from regen._islands.call import Surprised
-from regen._islands.places import DRAWN_ELSEWHERE, DrawsElsewhere, ForeignDraws, NeedsIsland, Place, alike, in_place
+from regen._islands.places import DRAWN_ELSEWHERE, DrawsElsewhere, ForeignDraws, NeedsIsland, Place, Surprised, alike, in_place
 from regen._islands.surroundings import differ, foreign_states, set_foreign_states
 from regen._islands.tracing import Islands
 from regen.errors import CaptureError, RegenError
