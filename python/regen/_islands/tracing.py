@@ -239,6 +239,7 @@ class Islands:
                 raise CaptureError(f"island {traced.call.name}; expected models without islands where sizes vary")
         if not self.calls:
             return
+        self.inside = True
         try:
             run_on_sample(self.tracer, [traced.node for traced in self.calls])
             if any(traced.call.surprises for traced in self.calls):
@@ -249,6 +250,8 @@ class Islands:
         except CaptureError as error:
             refused = next((traced for traced in self.calls if not traced.call.held_bytes), None)
             raise NeedsIsland(str(error), [] if refused is None else refused.functions) from error
+        finally:
+            self.inside = False
         for traced in self.calls:
             if traced.held is not None:
                 self.tracer.set_bytes(traced.held, traced.call.held_bytes)

@@ -209,9 +209,11 @@ def errors_in_one_line(name: str, tracer: Tracer) -> Iterator[None]:
 def without_foreign_draws() -> Iterator[None]:
     """Random numbers of Python or NumPy would be the same at every step, because the code that draws them runs only while it is traced."""
     before = foreign_states()
-    yield
-    drawn = differ(before, foreign_states())
-    set_foreign_states(before)
+    try:
+        yield
+        drawn = differ(before, foreign_states())
+    finally:
+        set_foreign_states(before)
     if drawn:
         raise DrawsElsewhere(DRAWN_ELSEWHERE)
 
