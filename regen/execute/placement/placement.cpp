@@ -34,8 +34,7 @@ class PlacementHook final : public AllocationHook {
     unforeseen_.clear();
     refused_ = false;
     outgrown_ = 0;
-    const auto pool = std::ranges::find_if(slots, &PlacedSlot::pool);
-    pool_ = pool == slots.end() ? PlacedSlot() : *pool;
+    pooled_ = std::ranges::any_of(slots, &PlacedSlot::pool);
     set_active(true);
   }
 
@@ -57,7 +56,7 @@ class PlacementHook final : public AllocationHook {
     const std::size_t found = slot_for(wanted);
     if (found == slots_.size()) {
       if (is_number(wanted)) return {};
-      const Place pooled = in_pool(wanted);
+      const Place pooled = in_pools(wanted);
       return pooled.address != nullptr ? pooled : unforeseen(wanted);
     }
     if (found == next_) ++next_;
@@ -113,25 +112,35 @@ class PlacementHook final : public AllocationHook {
   // A Python number in a tensor's place, which autograd's graph holds as it is, past the hooks by which
   // an island holds tensors. It is no memory of the step.
   bool is_number(Bytes bytes) const {
-    return pool_.pool && device().is_cpu() && bytes <= kNumberBytes;
+    return pooled_ && device().is_cpu() && bytes <= kNumberBytes;
   }
 
-  // The lowest gap of the pool that is large enough; no address: there is none.
-  Place in_pool(Bytes bytes) {
-    if (pool_.bytes == 0) return {};
-    const auto unit = static_cast<Bytes>(device().is_cpu() ? 64 : 512);
-    const Bytes size = (bytes + unit - 1) / unit * unit;
-    auto* begin = static_cast<char*>(pool_.address);
+  // The lowest gap of a pool that is large enough; no address: there is none.
+  Place in_pools(Bytes bytes) {
+    if (!pooled_) return {};
     std::ranges::sort(live_, {}, &PlacedSlot::address);
+    for (const PlacedSlot& pool : slots_) {
+      if (!pool.pool) continue;
+      if (char* place = gap_in(pool, bytes)) {
+        live_.push_back({.bytes = bytes, .address = place});
+        return {place, &delete_placed};
+      }
+    }
+    return {};
+  }
+
+  // What is live is in order of addresses.
+  char* gap_in(const PlacedSlot& pool, Bytes bytes) const {
+    const auto unit = static_cast<Bytes>(device().is_cpu() ? 64 : 512);
+    const auto rounded = [unit](Bytes size) { return (size + unit - 1) / unit * unit; };
+    auto* begin = static_cast<char*>(pool.address);
     for (const PlacedSlot& block : live_) {
       auto* other = static_cast<char*>(block.address);
       if (other + block.bytes <= begin) continue;
-      if (begin + size <= other) break;
-      begin = other + (block.bytes + unit - 1) / unit * unit;
+      if (begin + rounded(bytes) <= other) break;
+      begin = other + rounded(block.bytes);
     }
-    if (begin + size > end(pool_)) return {};
-    live_.push_back({.bytes = bytes, .address = begin});
-    return {begin, &delete_placed};
+    return begin + rounded(bytes) <= end(pool) ? begin : nullptr;
   }
 
   // The next slot, or another one of this size that is still to be asked for, or a larger one that
@@ -226,7 +235,7 @@ class PlacementHook final : public AllocationHook {
   std::vector<Bytes> unforeseen_;  // requests of this call
   bool refused_ = false;
   Bytes outgrown_ = 0;
-  PlacedSlot pool_;                    // of this call; no bytes: it has none
+  bool pooled_ = false;                // this call has pools
   Bytes beside_ = 0;                   // still to be had from torch's allocator
   std::vector<PlacedSlot> forwarded_;  // what it gave, not freed yet
   std::vector<Deviation> deviations_;

@@ -37,8 +37,8 @@ struct PlacedSlot {
   bool at_most = false;
   // It lies over what the call reads: only the request whose turn it is may have it.
   bool in_turn = false;
-  // A stretch for all requests that no other slot is for, first fit: of an island, whose requests
-  // depend on values.
+  // A stretch for requests that no other slot is for, first fit: of an island, whose requests depend on
+  // values. A call may have several.
   bool pool = false;
 };
 
