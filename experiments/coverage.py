@@ -2,9 +2,9 @@
 
     python experiments/coverage.py [--only llama,bart] [--kind causal] [--fractions 1.0,0.7] [--capture-only] [--operators]
 
-Columns: captured or the message; nodes, decisions (values of the batch that the model's code reads), seconds of the capture, and for each budget
-whether three steps had plain PyTorch's loss, gradients, buffers and generator to the last bit. A budget is a fraction of the range between the
-least that works and what keeping everything takes.
+Columns: captured or the message; nodes, decisions (values of the batch that the model's code reads), seconds of the capture, functions that run as
+islands, and for each budget whether three steps had plain PyTorch's loss, gradients, buffers and generators (torch's, NumPy's, Python's) to the last
+bit. A budget is a fraction of the range between the least that works and what keeping everything takes.
 """
 
 import argparse
@@ -386,8 +386,14 @@ class Row:
     nodes: str = "-"
     decisions: str = "-"
     seconds: str = "-"
+    islands: str = "-"
     equal: list[str] = dataclasses.field(default_factory=list)
     message: str = ""
+
+
+def short_name(island: str) -> str:
+    """Without numbers of layers."""
+    return ".".join(part for part in island.split(".") if not part.isdigit())
 
 
 def examine(case: Architecture, fractions: list[float], capture_only: bool, operators: bool) -> Row:
@@ -406,6 +412,7 @@ def examine(case: Architecture, fractions: list[float], capture_only: bool, oper
         row.seconds = f"{time.perf_counter() - begin:.2f}"
         row.nodes = str(len(captured.program["nodes"]))
         row.operators = same_operators(model, batches[0]) if operators else "-"
+        row.islands = ", ".join(dict.fromkeys(short_name(call.name) for call in captured.islands)) or "-"
         row.decisions = str(len(captured.conditions.decisions)) if captured.conditions else "0"
         if capture_only:
             return row
@@ -434,13 +441,13 @@ def main() -> None:
     hf.logging.set_verbosity_error()
     fractions = [float(f) for f in options.fractions.split(",")]
     chosen = [a for a in ARCHITECTURES if (not options.only or a.name in options.only.split(",")) and (not options.kind or a.kind == options.kind)]
-    print(f"| name | kind | operators as eager | nodes | decisions | s | {' | '.join(f'equal at {f}' for f in fractions)} | message |")
+    print(f"| name | kind | operators as eager | nodes | decisions | s | islands | {' | '.join(f'equal at {f}' for f in fractions)} | message |")
     whole = 0
     for case in chosen:
         row = examine(case, fractions, options.capture_only, options.operators)
         whole += len(row.equal) == len(fractions) and all(e == "yes" for e in row.equal)
         equal = row.equal + ["-"] * (len(fractions) - len(row.equal))
-        cells = [row.name, row.kind, row.operators, row.nodes, row.decisions, row.seconds, *equal, row.message]
+        cells = [row.name, row.kind, row.operators, row.nodes, row.decisions, row.seconds, row.islands, *equal, row.message]
         print("| " + " | ".join(cells) + " |", flush=True)
     print(f"{whole} of {len(chosen)} are bitwise equal at all budgets")
     sys.stdout.flush()
