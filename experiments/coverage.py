@@ -2,9 +2,9 @@
 
     python experiments/coverage.py [--only llama,bart] [--kind causal] [--fractions 1.0,0.7] [--capture-only] [--operators]
 
-Columns: captured or the message; nodes, decisions (values of the batch that the model's code reads), seconds of the capture, and for each budget
-whether three steps had plain PyTorch's loss, gradients, buffers and generator to the last bit. A budget is a fraction of the range between the
-least that works and what keeping everything takes.
+Columns: captured or the message; nodes, decisions (values of the batch that the model's code reads), seconds of the capture, functions that run as
+islands, and for each budget whether three steps had plain PyTorch's loss, gradients, buffers and generators (torch's, NumPy's, Python's) to the last
+bit. A budget is a fraction of the range between the least that works and what keeping everything takes.
 """
 
 import argparse
@@ -12,11 +12,13 @@ import copy
 import dataclasses
 import itertools
 import os
+import random
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import torch
 import transformers as hf
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -169,7 +171,8 @@ ARCHITECTURES = [
         "funnel": ("Funnel", MASKED, dict(vocab_size=64, d_model=32, n_head=4, d_head=8, d_inner=48, block_sizes=[1, 1], num_decoder_layers=1))}),
     *of("seq2seq", seq2seq, T5, {
         "t5": ("T5", GENERATION), "mt5": ("MT5", GENERATION), "umt5": ("UMT5", GENERATION),
-        "switch_transformers": ("SwitchTransformers", GENERATION, {"num_experts": 4}),
+        "switch_transformers": ("SwitchTransformers", GENERATION, {
+            "num_experts": 4, "num_decoder_layers": 2, "num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 1}),
         "longt5": ("LongT5", GENERATION, {"local_radius": 4})}),
     *of("seq2seq", seq2seq, ENCODER_DECODER, {
         "bart": ("Bart", GENERATION), "mbart": ("MBart", GENERATION), "pegasus": ("Pegasus", GENERATION),
@@ -282,21 +285,34 @@ def loss_of(returned: Any) -> torch.Tensor:
     return next(v for v in returned.values() if isinstance(v, torch.Tensor) and v.is_floating_point()).float().square().mean()
 
 
+def seed_everything(seed: int) -> None:
+    """Also the generators of NumPy and Python: some models draw masks from them."""
+    torch.manual_seed(seed)
+    numpy.random.seed(seed)
+    random.seed(seed)
+
+
 def train(model: torch.nn.Module, batches: list[dict[str, Any]], seed: int) -> list[dict[str, torch.Tensor]]:
     """Loss, gradients, buffers and generator of each step."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    torch.manual_seed(seed)
+    seed_everything(seed)
     found = []
     for batch in batches:
         optimizer.zero_grad()
         loss = loss_of(model(**batch))
         loss.backward()
-        state = {"loss": loss.detach().clone(), "generator": torch.get_rng_state()}
+        state = {"loss": loss.detach().clone(), "generator": torch.get_rng_state(), **foreign_generators()}
         state |= {f"gradient of {n}": p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
         state |= {f"buffer {n}": b.clone() for n, b in model.named_buffers()}
         optimizer.step()
         found.append(state)
     return found
+
+
+def foreign_generators() -> dict[str, torch.Tensor]:
+    """States of NumPy's and Python's."""
+    numbers = numpy.random.get_state(legacy=False)["state"]
+    return {"generator of numpy": torch.tensor([*numbers["key"].tolist(), numbers["pos"]]), "generator of Python": torch.tensor(random.getstate()[1])}
 
 
 def difference(ours: list[dict[str, torch.Tensor]], theirs: list[dict[str, torch.Tensor]]) -> str:
@@ -370,8 +386,14 @@ class Row:
     nodes: str = "-"
     decisions: str = "-"
     seconds: str = "-"
+    islands: str = "-"
     equal: list[str] = dataclasses.field(default_factory=list)
     message: str = ""
+
+
+def short_name(island: str) -> str:
+    """Without numbers of layers."""
+    return ".".join(part for part in island.split(".") if not part.isdigit())
 
 
 def examine(case: Architecture, fractions: list[float], capture_only: bool, operators: bool) -> Row:
@@ -390,6 +412,7 @@ def examine(case: Architecture, fractions: list[float], capture_only: bool, oper
         row.seconds = f"{time.perf_counter() - begin:.2f}"
         row.nodes = str(len(captured.program["nodes"]))
         row.operators = same_operators(model, batches[0]) if operators else "-"
+        row.islands = ", ".join(dict.fromkeys(short_name(call.name) for call in captured.islands)) or "-"
         row.decisions = str(len(captured.conditions.decisions)) if captured.conditions else "0"
         if capture_only:
             return row
@@ -418,13 +441,13 @@ def main() -> None:
     hf.logging.set_verbosity_error()
     fractions = [float(f) for f in options.fractions.split(",")]
     chosen = [a for a in ARCHITECTURES if (not options.only or a.name in options.only.split(",")) and (not options.kind or a.kind == options.kind)]
-    print(f"| name | kind | operators as eager | nodes | decisions | s | {' | '.join(f'equal at {f}' for f in fractions)} | message |")
+    print(f"| name | kind | operators as eager | nodes | decisions | s | islands | {' | '.join(f'equal at {f}' for f in fractions)} | message |")
     whole = 0
     for case in chosen:
         row = examine(case, fractions, options.capture_only, options.operators)
         whole += len(row.equal) == len(fractions) and all(e == "yes" for e in row.equal)
         equal = row.equal + ["-"] * (len(fractions) - len(row.equal))
-        cells = [row.name, row.kind, row.operators, row.nodes, row.decisions, row.seconds, *equal, row.message]
+        cells = [row.name, row.kind, row.operators, row.nodes, row.decisions, row.seconds, row.islands, *equal, row.message]
         print("| " + " | ".join(cells) + " |", flush=True)
     print(f"{whole} of {len(chosen)} are bitwise equal at all budgets")
     sys.stdout.flush()

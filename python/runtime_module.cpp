@@ -16,6 +16,7 @@
 #include "python/runtime_state.h"
 #include "regen/base/folder_lock.h"
 #include "regen/execute/device/memory_meter.h"
+#include "regen/execute/placement/placement.h"
 
 namespace py = pybind11;
 
@@ -35,6 +36,8 @@ void bind_model_watch(py::module_& module) {
 void bind_memory(py::module_& module) {
   module.def("install_memory_meter", [] { check(execute::install_memory_meter()); });
   module.def("remove_memory_meter", [] { check(execute::remove_memory_meter()); });
+  module.def("live_bytes_of_call", &execute::live_bytes_of_call);
+  module.def("outgrow", &execute::outgrow);
   module.def("reset_memory_peak", [](const std::string& device) {
     check(execute::reset_memory_peak(c10::Device(device)));
   });

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "python/runtime_errors.h"
+#include "regen/execute/program/operator_facts.h"
 #include "regen/published/planner_list.h"
 #include "regen/session/running_searches.h"
 
@@ -217,6 +218,24 @@ bool RuntimeSession::foresee_more() {
   }
   warn();
   return value_or_raise(std::move(more));
+}
+
+RuntimeSession::IslandCosts RuntimeSession::island_costs() const {
+  const execute::Recording& recording = *recorded().recording();
+  const execute::Program& program = recording.program;
+  IslandCosts costs;
+  for (std::size_t n = 0; n < program.nodes.size(); ++n) {
+    const execute::Node& node = program.nodes[execute::NodeId(n)];
+    if (!execute::is_island(node)) continue;
+    const execute::NodeRecord& record = recording.nodes[execute::NodeId(n)];
+    Bytes held = 0;
+    if (execute::holds_for_backward(node) && node.outputs[0].valid()) {
+      held = program.storages[program.values[node.outputs[0]].storage].bytes;
+    }
+    costs.emplace_back(node.args[0].get<std::int64_t>(), execute::is_island_backward(node),
+                       record.workspace, held, record.seconds);
+  }
+  return costs;
 }
 
 Status RuntimeSession::run_as_job(std::size_t part) {

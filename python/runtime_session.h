@@ -89,6 +89,10 @@ class RuntimeSession {
   void run(std::size_t part);
   // Session::foresee_more().
   bool foresee_more();
+  // Of each call of an island: its key, whether it is the backward pass, bytes of its pool, bytes that
+  // it holds for the backward pass, seconds.
+  using IslandCosts = std::vector<std::tuple<std::int64_t, bool, Bytes, Bytes, double>>;
+  IslandCosts island_costs() const;
   Bytes spill();
   void restore();
 

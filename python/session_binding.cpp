@@ -290,6 +290,7 @@ void bind_running(Class& type) {
       .def("results_of", [](Self& s, std::size_t part) { return s.executor().results_of(part); })
       .def("run", &Self::run)
       .def("foresee_more", &Self::foresee_more)
+      .def("island_costs", &Self::island_costs)
       .def("result", [](Self& s, std::size_t index) { return s.executor().result(index); })
       .def("forget", [](Self& s) { s.executor().forget(); })
       .def("memory", [](Self& s) { return s.running().memory(); })

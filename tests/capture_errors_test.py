@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import regen
-from regen.capture import capture, capture_step
+from regen.capture import capture, capture_step, save
 
 
 class Linear(nn.Module):
@@ -23,7 +23,7 @@ class Branches(Linear):
     def forward(self, x):
         if self.linear(x).sum() > 0:
             return self.linear(x)
-        return x
+        return self.linear(x) * 2
 
 
 class CountsNonzero(Linear):
@@ -87,12 +87,15 @@ def refusal(what, *args, **kwargs):
     return message
 
 
-LOCATED = [
+# What no program can hold runs as an island; these models have no smaller function than their forward pass.
+ISLANDS = [
     (Branches, "a branch depends on the values of a tensor", "capture_errors_test.py"),
     (CountsNonzero, "the size of a tensor depends on the values of another", "capture_errors_test.py"),
     (ReadsValue, "value", "capture_errors_test.py"),
     (ReadsValues, "values", "capture_errors_test.py"),
     (DrawsElsewhere, "Python's or NumPy's generator", ""),
+]
+LOCATED = [
     (SeedsItself, "seeded inside the forward pass", "capture_errors_test.py"),
     (BuildsModules, "replaces the module linear", ""),
     (WrongShape, r"2x3 and 4x4", "capture_errors_test.py"),
@@ -101,9 +104,21 @@ LOCATED = [
 ]
 
 
+@pytest.mark.parametrize("kind, what, where", ISLANDS, ids=[case[0].__name__ for case in ISLANDS])
+def test_models_that_are_islands(kind, what, where, tmp_path):
+    captured = capture(kind(), (torch.ones(2, 4),))
+    (island,) = captured.islands
+    assert island.name == "forward"
+    check_message(island.reason, kind, what, where)
+    assert "'forward' is an island" in refusal(save, captured, tmp_path)
+
+
 @pytest.mark.parametrize("kind, what, where", LOCATED, ids=[case[0].__name__ for case in LOCATED])
 def test_models_that_cannot_be_captured(kind, what, where):
-    message = refusal(capture, kind(), (torch.ones(2, 4),))
+    check_message(refusal(capture, kind(), (torch.ones(2, 4),)), kind, what, where)
+
+
+def check_message(message, kind, what, where):
     assert message.startswith(f"cannot capture {kind.__name__}")
     assert re.search(what, message), message
     if where:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from regen._capture.arguments import flatten_arguments
-from regen._capture.capture import Captured, Update, capture_training, device_of
+from regen._capture.capture import SOME_GRADIENTS, Captured, Update, capture_training, device_of
 from regen._capture.gradient_buffers import GradientBuffers
 from regen._capture.optimizers import FirstStepDiffers, NoRecipe
 from regen._capture.sized_capture import Sizes
@@ -17,6 +17,7 @@ from regen._session.island import Island
 from regen._session.job import hold
 from regen._session.measured_step import StepMeter
 from regen._session.owned import Bindings
+from regen._session.replay import tensors_at, written_storages
 from regen._session.report import PlanReport
 from regen._session.session import Session
 from regen._session.shape_cache import ShapeCache
@@ -63,6 +64,9 @@ def step(
     The loss is `loss_fn(model(*args[:-1]), args[-1])`, or what the model returns when `loss_fn` is None: a number, or something with a
     `loss`. Gradients exist only inside the step, so `.grad` stays as it is. One thread at a time may call it: a call beside another one is
     refused, since the order of their updates would be left to chance.
+
+    A function of the model that cannot be captured (it reads what the model computes) runs as it is between planned parts, as an island. Which
+    parameters it gives a gradient may depend on the batch, so the optimizer is an island then, too.
 
     The optimizer's step is part of the plan where it is a fixed list of operators on each parameter, as in all of `torch.optim` except Adafactor and
     SparseAdam, and in most optimizers written by hand; numbers and options are read anew before every step, so schedulers work. Any other runs
@@ -208,7 +212,7 @@ class TrainingStep(ShapeCache["ShapedStep"]):
                 self._start_afresh()
                 raise
             self.done += 1
-            self.summed |= {id(p): p for p in shaped.captured.trained}
+            self.summed |= {id(p): p for p in shaped.with_gradient()}
             if self.done == self.capture_options.accumulate:
                 summed = self._start_afresh(clear=False)
                 if shaped.captured.updates is None:
@@ -324,8 +328,8 @@ class TrainingStep(ShapeCache["ShapedStep"]):
     def _without_update(self, update: Update, reason: str) -> Update:
         """The gradients are left in buffers. A scaler has to see them before they are clipped."""
         self.island.reason = reason or self.island.reason
-        scaled = self.capture_options.scaler is not None
-        return update._replace(updates=False, clips=update.clips and not scaled, buffers=self.island.buffers, scaled=scaled)
+        beside = self.capture_options.scaler is not None or reason == SOME_GRADIENTS
+        return update._replace(updates=False, clips=update.clips and not beside, buffers=self.island.buffers, scaled=self.capture_options.scaler is not None)
 
     # Plans for batches of many sizes: sized_steps.Maker.
 
@@ -388,6 +392,14 @@ class ShapedStep:
             return None
         return self.captured.with_derived(flat, lambda storage: self.bindings.tensor_of(self.captured, storage))
 
+    def with_gradient(self) -> list[torch.Tensor]:
+        """Parameters that got one in the last step."""
+        optional = self.captured.optional
+        if not optional:
+            return list(self.captured.trained)
+        missing = {id(p) for name, p in self.model.named_parameters() if name in optional and self.captured.is_missing(name)}
+        return [p for p in self.captured.trained if id(p) not in missing]
+
     def updated(self) -> list[torch.Tensor]:
         """Parameters that the optimizer changes."""
         members = {id(p) for group in self.optimizer.param_groups for p in group["params"]}
@@ -430,12 +442,13 @@ class ShapedStep:
         """Inside a hold. `flat`: the program's inputs. `scale`: of the loss."""
         step = self.session
         self.steps += 1
-        step.run_first(lambda: self.begin(flat, scale), self.make_ready)
+        written = tensors_at(self.bindings, written_storages(self.captured)) if self.captured.islands else []
+        step.run_first(lambda: self.begin(flat, scale), self.make_ready, written)
         if self.captured.updates is not None:
             self.captured.advance(self.optimizer)
             self.captured.updates.look(self.optimizer)  # most likely the next step's numbers: found while the device works
         results = {r: step.result(r) for r in self.captured.output_results}
-        if self.captured.assignments:
+        if self.captured.assignments or self.captured.replaced:
             self.captured.assign(self.model, results, flat)
         self.meter.end()
         return results[self.captured.output_results[0]]

@@ -345,11 +345,12 @@ Result<bool> Session::foresee_more() {
   if (compiled_ && compiled_->executor().misrecorded()) return measure_again();
   if (!compiled_ || !compiled_->executor().shortage()) return false;
   const execute::Shortage shortage = *compiled_->executor().shortage();
-  REGEN_ASSIGN(RecordedStep grown, recorded_.with_scratch(shortage.node, shortage.requests));
+  REGEN_ASSIGN(RecordedStep grown, recorded_.with_more(shortage));
   const std::string name = grown.program().nodes[shortage.node].name;
   const Status made = plan_for(std::move(grown));
   if (made.ok()) return true;
-  const Bytes more = std::accumulate(shortage.requests.begin(), shortage.requests.end(), Bytes{0});
+  const Bytes more =
+      std::accumulate(shortage.requests.begin(), shortage.requests.end(), shortage.held);
   return Error{made.error().code, "'" + name + "' asks for " + format_bytes(more) +
                                       " more than when it was recorded; " + made.error().message};
 }

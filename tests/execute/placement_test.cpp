@@ -129,6 +129,54 @@ TEST_F(Placement, ASlotForAtMostSoManyBytesServesLessAndNotMore) {
   EXPECT_EQ(address(all), arena_.at(0));
 }
 
+TEST_F(Placement, APoolServesWhatNoSlotIsForAtTheLowestGap) {
+  const std::array<PlacedSlot, 2> slots{{{.bytes = 100, .address = arena_.at(0)},
+                                         {.bytes = 512, .address = arena_.at(1024), .pool = true}}};
+  auto scope = enter();
+  scope.serve(slots, "island");
+  const auto result = bytes(100);
+  auto first = bytes(100);  // 128 in steps of 64
+  const auto second = bytes(300);
+  EXPECT_EQ(address(result), arena_.at(0));
+  EXPECT_EQ(address(first), arena_.at(1024));
+  EXPECT_EQ(address(second), arena_.at(1024 + 128));
+  EXPECT_EQ(live_bytes_of_call(), 500);
+  first = at::Tensor();
+  const auto third = bytes(128);
+  EXPECT_EQ(address(third), arena_.at(1024));
+  const auto fourth = bytes(128);  // 64 are left
+  EXPECT_TRUE(in_reserve(fourth));
+  EXPECT_EQ(live_bytes_of_call(), 528);  // not what the reserve has given
+  EXPECT_EQ(scope.finish(), 0u);         // a pool need not be asked
+  EXPECT_EQ(live_bytes_of_call(), 0);
+  EXPECT_THAT(scope.deviations(),
+              ElementsAre(Deviation{.label = "island", .unforeseen = 1, .unforeseen_bytes = 128}));
+}
+
+TEST_F(Placement, ANumberThatAnIslandMakesIsNoMemoryOfTheStep) {
+  const std::array<PlacedSlot, 1> slots{{{.bytes = 512, .address = arena_.at(1024), .pool = true}}};
+  auto scope = enter();
+  scope.serve(slots, "island");
+  const auto number = bytes(8);
+  EXPECT_FALSE(in_arena(number));
+  EXPECT_EQ(live_bytes_of_call(), 0);
+  scope.finish();
+  EXPECT_TRUE(scope.deviations().empty());
+}
+
+TEST_F(Placement, AnIslandCanSayThatItHasOutgrownItsResult) {
+  auto scope = enter();
+  scope.serve(two_, "island");
+  EXPECT_FALSE(scope.refused());
+  outgrow(1000);
+  EXPECT_TRUE(scope.refused());
+  EXPECT_EQ(scope.outgrown(), 1000);
+  scope.finish();
+  scope.serve(two_, "op");
+  EXPECT_EQ(scope.outgrown(), 0);
+  scope.finish();
+}
+
 TEST_F(Placement, SlotsThatNobodyAsksForAreReported) {
   auto scope = enter();
   scope.serve(two_, "aten::short");

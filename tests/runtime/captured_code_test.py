@@ -7,6 +7,7 @@ import copy
 import dataclasses
 import functools
 import inspect
+import re
 
 import pytest
 import torch
@@ -237,9 +238,14 @@ class Selects(Base):
         return torch.cat([a * self.first.weight[1, 2], c], 1) + torch.cat([d, b], 1)
 
 
+class ReadsTheLoss(Base):
+    def between(self, h, x):
+        return h * float(h.sum())
+
+
 MODELS = [
     WritesWhole, WritesParts, WritesByIndex, WritesNewTensors, ChangesShapeInPlace, Draws, NormalizesAndCounts, AssignsAttributes, TiesWeights,
-    UsesAutocast, OwnGradients, Checkpoints, HasHooks, Branches, Skips, ReadsNumbers, SelectsByMask, Recurrent, Selects,
+    UsesAutocast, OwnGradients, Checkpoints, HasHooks, Branches, Skips, ReadsNumbers, SelectsByMask, Recurrent, Selects, ReadsTheLoss,
 ]
 
 
@@ -327,19 +333,16 @@ def test_another_outcome_is_another_capture():
     assert decision.source.startswith("captured_code_test.py:")
 
 
-class ReadsTheLoss(Base):
-    def between(self, h, x):
-        return h * float(h.sum())
-
-
 class ReadsTheBatch(Base):
     def between(self, h, x):
         return h * x.sum().item()
 
 
-def test_values_that_the_model_computes_cannot_be_read():
-    with pytest.raises(regen.CaptureError, match=r"captured_code_test.py:\d+: a tensor's value is read into Python that the model computes"):
-        regen.wrap(ReadsTheLoss(), batches()[0], 1.0)
+def test_values_that_the_model_computes_are_read_in_an_island():
+    wrapped = regen.wrap(ReadsTheLoss(), batches()[0], 1.0, reserve=RESERVE, **OPTIONS)
+    (island,) = wrapped.regen.active.captured.islands
+    assert island.name == "between"
+    assert re.search(r"captured_code_test.py:\d+: a tensor's value is read into Python that the model computes", island.reason)
 
 
 def test_a_number_that_is_new_in_every_batch_ends_in_one_line():

@@ -17,9 +17,11 @@ from regen._capture.phases import arrange
 from regen._capture.quiet import without_collection
 from regen._capture.step_program import StepWriter, TrainingLoss
 from regen._capture.traced.decisions import Conditions
+from regen._capture.traced.module_state import Replaced
 from regen._capture.traced.output_recipes import OutputRecipe, add_output_results, assignments_of
 from regen._capture.traced.passes import Trace, trace
 from regen._capture.traced.symbols import Symbols
+from regen._islands.call import IslandCall
 from regen.errors import CaptureError
 from regen.options import Cache
 
@@ -46,17 +48,25 @@ class Captured:
     gradient_results: list[tuple[int, str, Any]]  # (index in program["results"], "parameter" or "input", name or flat input)
     parameters: dict[str, torch.Tensor]  # name -> live parameter, those that get a gradient
     assignments: list[tuple[str, str, OutputRecipe]] = dataclasses.field(default_factory=list)  # module, attribute, what each step assigns
+    replaced: list[Replaced] = dataclasses.field(default_factory=list)  # modules that the first step replaces
     conditions: Conditions | None = None  # what the values of a batch must lead to; None: nothing
     updates: OptimizerUpdates | None = None  # of a whole step: the optimizer's recipe
     steps_taken: int = 0  # since the capture
     trained: Sequence[torch.Tensor] = ()  # of a step: the parameters that get a gradient
     clips: bool = False  # of a step: gradients are clipped in it
     first_only: bool = False  # of a step without the optimizer's update: only while the optimizer has no state
+    islands: list[IslandCall] = dataclasses.field(default_factory=list)  # parts of the model that run as Python
+    optional: dict[str, list[tuple[IslandCall, int]]] = dataclasses.field(default_factory=dict)  # parameter -> calls that alone give it a gradient
     state_of: dict[int, tuple[torch.Tensor, str]] = dataclasses.field(default_factory=dict)  # storage of role state -> (parameter, key in optimizer.state)
 
     def result_values(self, indices: Sequence[int]) -> list[int]:
         """The values that leave as these results."""
         return [self.program["results"][index]["value"] for index in indices]
+
+    def is_missing(self, name: str) -> bool:
+        """Of a parameter: no gradient reached it in the last backward pass, because the values of the batch led to nothing that uses it."""
+        calls = self.optional.get(name)
+        return calls is not None and all(number in call.missing for call, number in calls)
 
     def scalars(self, optimizer: torch.optim.Optimizer, step: int | None = None) -> list[float]:
         """The values of program["scalars"] for the next step, or for step number `step` (from 1) since the capture."""
@@ -91,6 +101,8 @@ class Captured:
         """What the forward pass would have assigned to attributes of modules."""
         for path, name, recipe in self.assignments:
             setattr(model.get_submodule(path), name, self.rebuild_output(recipe, results, flat_inputs))
+        for path, name, value in self.replaced:
+            setattr(model.get_submodule(path), name, value)
 
     def rebuild_output(self, recipe: OutputRecipe, results: Mapping[int, torch.Tensor], flat_inputs: Sequence[Any]) -> Any:
         """One leaf of what the model would have returned."""
@@ -187,6 +199,10 @@ def capture_step(
             "or regen.step, which runs it beside the plan") from error
 
 
+# Why an update is no part of a program: plain PyTorch leaves parameters without a gradient alone.
+SOME_GRADIENTS = "an island decides for each batch which parameters get a gradient"
+
+
 class Update(NamedTuple):
     """What a captured step does with the gradients.
 
@@ -228,6 +244,8 @@ def capture_training(
     traced = trace(whole, args, kwargs, name or type(model).__name__, device_of(model), names, symbols=symbols)
     conversion = traced.conversion
     builder = conversion.builder
+    if update.updates and traced.islands.optional(names_by_identity(whole)):
+        raise NoRecipe(SOME_GRADIENTS)
     loss = the_loss(traced)  # the first of the results
     recipes, results = add_output_results(traced)
     builder.results[results[0]]["name"] = "loss"
@@ -337,9 +355,17 @@ def finished(model, traced, recipes, output_results, gradients, whole_step=False
         gradient_results=gradients,
         parameters={name: live[name] for _, kind, name in gradients if kind == "parameter"},
         assignments=assignments,
+        replaced=[r._replace(path=own_path(r.path, whole_step)) for r in traced.replaced],
         conditions=traced.tracer.decisions.conditions(storage_map),
+        islands=traced.islands.found(),
+        optional=traced.islands.optional(names_by_identity(model)),
     )
     return captured, storage_map
+
+
+def own_path(path: str, whole_step: bool) -> str:
+    """Of a module in the user's model: a traced step has the model and the loss inside of its own."""
+    return path.removeprefix("model").removeprefix(".") if whole_step else path
 
 
 # Names and checks.
@@ -350,6 +376,11 @@ def names_of_tensors(model: torch.nn.Module) -> dict[int, tuple[str, str]]:
     for name, tensor in model.named_buffers():
         names.setdefault(id(tensor), (name, "buffer"))
     return names
+
+
+def names_by_identity(model: torch.nn.Module) -> dict[int, str]:
+    """Identity of a parameter -> its first name."""
+    return {id(p): n for n, p in model.named_parameters()}
 
 
 def device_of(model: torch.nn.Module) -> torch.device:

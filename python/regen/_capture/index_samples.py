@@ -11,6 +11,7 @@ import torch
 
 from regen._capture.program_builder import reads_of
 from regen._capture.traced.evaluation import Evaluation, view_of_input, view_of_storage
+from regen._islands.operators import NAMES
 
 # Elements of one value; larger ones are made up.
 MOST_ELEMENTS = 1 << 20
@@ -45,6 +46,6 @@ def index_samples(program: dict[str, Any], tensors: dict[int, torch.Tensor]) -> 
 
 def is_small_integer(node: dict[str, Any], made: list[int], values: list[dict[str, Any]], known: set[int]) -> bool:
     """Of known values only, and functional."""
-    if node["random"] or not all(v in known for v in reads_of(node)):
+    if node["random"] or node["op"] in NAMES or not all(v in known for v in reads_of(node)):
         return False
     return all(values[v]["dtype"] in KINDS and math.prod(values[v]["sizes"]) <= MOST_ELEMENTS for v in made)

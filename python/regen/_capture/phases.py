@@ -13,7 +13,7 @@ STATISTICS_PASS_THROUGH = {
     "aten::_native_batch_norm_legit_functional", "aten::_batch_norm_with_update_functional",
     "aten::native_batch_norm_backward", "aten::cudnn_batch_norm_backward",
 }
-MUST_RUN = {"aten::_assert_async"}
+MUST_RUN = {"aten::_assert_async", "regen::island"}  # the user's Python may have effects of its own
 # Numbers in a buffer that is written back in one call with others.
 MOST_TOGETHER = 1 << 16
 

@@ -10,6 +10,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import torch
 
+from regen.errors import CaptureError
+
 if TYPE_CHECKING:
     from regen._capture.capture import Captured
 
@@ -25,8 +27,11 @@ def save(captured: "Captured", folder: str | os.PathLike[str], with_data: bool =
         with_data: write what exists before the step (parameters, state, the sample inputs) too.
 
     Raises:
+        CaptureError: a part of the model runs as Python.
         OSError: a file cannot be written.
     """
+    if captured.islands:
+        raise CaptureError(f"'{captured.islands[0].name}' is an island, which runs as Python; expected a program without islands to write to a file")
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     program = {**captured.program, "data": []}

@@ -5,12 +5,15 @@ a loss of their own from the other outputs. Which of the two a loop does shows i
 """
 
 import contextlib
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from regen._capture.capture import Captured
 from regen._capture.program_builder import referenced_values
+from regen._islands.surroundings import foreign_states, set_foreign_states
+from regen._session.owned import Bindings
 
 if TYPE_CHECKING:
     from regen._session.wrapped_module import ShapedModule, StepCall
@@ -26,6 +29,7 @@ class Replay:
         self.forward, self.key_now, self.key = forward, key, key()
         self.device = torch.device(shaped.session.device)
         self.generators = generator_states(self.device)
+        self.foreign = foreign_states() if shaped.captured.islands else None
         self.buffers = [(tensor, tensor.detach().clone()) for tensor in written_tensors(shaped)]
         self.autocast = {kind: torch.get_autocast_dtype(kind) for kind in DEVICES if torch.is_autocast_enabled(kind)}
 
@@ -50,14 +54,16 @@ class Replay:
     @contextlib.contextmanager
     def rewound(self) -> Iterator[None]:
         """Everything is as before the pass inside, and as it is now after."""
-        generators = generator_states(self.device)
+        generators, foreign = generator_states(self.device), foreign_states()
         contents = [(tensor, tensor.detach().clone()) for tensor, _ in self.buffers]
         set_generators(self.generators, self.device)
+        set_foreign_states(self.foreign or foreign)
         put_back(self.buffers)
         try:
             yield
         finally:
             set_generators(generators, self.device)
+            set_foreign_states(foreign)
             put_back(contents)
 
     def entered_autocast(self) -> contextlib.AbstractContextManager[Any]:
@@ -69,9 +75,9 @@ class Replay:
         return stack
 
 
-def written_storages(shaped: "ShapedModule") -> set[int]:
+def written_storages(captured: Captured) -> set[int]:
     """What the forward pass changes in place: buffers, and what the caller gave."""
-    program = shaped.captured.program
+    program = captured.program
     written = set()
     for node in program["nodes"]:
         if node["phase"] == "forward" and node["op"].split(".")[0].endswith("_"):
@@ -80,14 +86,19 @@ def written_storages(shaped: "ShapedModule") -> set[int]:
 
 
 def written_tensors(shaped: "ShapedModule") -> list[torch.Tensor]:
-    written, owned = written_storages(shaped), shaped.bindings.owned
-    return [tensor for (storage, _), tensor in zip(owned.storages, owned.tensors()) if storage in written]
+    return tensors_at(shaped.bindings, written_storages(shaped.captured))
+
+
+def tensors_at(bindings: Bindings, storages: Container[int]) -> list[torch.Tensor]:
+    """Those of the model that lie there."""
+    owned = bindings.owned
+    return [tensor for (storage, _), tensor in zip(owned.storages, owned.tensors()) if storage in storages]
 
 
 def changes_inputs(shaped: "ShapedModule") -> bool:
     """Then a pass cannot run again."""
     storages = shaped.captured.program["storages"]
-    return any(storages[s]["role"] != "buffer" for s in written_storages(shaped))
+    return any(storages[s]["role"] != "buffer" for s in written_storages(shaped.captured))
 
 
 def fits(new: "ShapedModule", old: "ShapedModule") -> bool:

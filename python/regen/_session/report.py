@@ -54,7 +54,25 @@ class PlanReport:
             return self._with_island(self.session.explanation())
 
     def _with_island(self, text: str) -> str:
-        return f"{text.rstrip()}\n{self.island}" if self.island else text
+        lines = [*costs_of_islands(self.session), *([self.island] if self.island else [])]
+        return "\n".join([text.rstrip(), *lines]) if lines else text
+
+
+def costs_of_islands(session: _runtime.Session) -> list[str]:
+    """A line for each part of the model that runs as Python."""
+    calls = {call.key: call for call in getattr(session, "islands", [])}
+    passes: dict[int, dict[bool, tuple[int, int, float]]] = {}
+    for key, backward, pool, held, seconds in session.island_costs():
+        passes.setdefault(key, {})[backward] = pool, held, seconds
+    lines = []
+    for key, found in passes.items():
+        pool, held, seconds = found[False]
+        back = found.get(True)
+        time = f"{seconds * 1e3:.2f} ms" + (f", {back[2] * 1e3:.2f} ms back" if back else "")
+        size = _runtime.format_bytes
+        memory = f"holds {size(held)}, works in {size(pool)}" + (f" and {size(back[0])}" if back else "")
+        lines.append(f"island {calls[key].name} ({calls[key].source}): {time}; {memory}; because {calls[key].reason}")
+    return lines
 
 
 class NotPlanned(PlanReport):

@@ -3,7 +3,7 @@
 import json
 import os
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -11,6 +11,7 @@ from regen import _runtime
 from regen._capture.cache_folder import cache_folder
 from regen._capture.capture import Captured
 from regen._capture.index_samples import index_samples
+from regen._islands.call import measuring, repeatable
 from regen._session.admission import Admission
 from regen._session.budget import as_budget, check_budget
 from regen._session.job import job
@@ -50,18 +51,20 @@ class Session(_runtime.Session):
         self.kind = self.device.split(":")[0]
         settings = settings_of(options)
         settings.link = link or options.link
-        super().__init__(
-            json.dumps(captured.program), self.device, settings, samples_of(captured), measurements=measurements, fraction_of=fraction_of,
-            job=job(), quantum=options.quantum,
-            memory=None if admission is None else admission.memory,
-            limit=None if admission is None else admission.limit)
+        self.islands = captured.islands
+        with measuring(self.islands):
+            super().__init__(
+                json.dumps(captured.program), self.device, settings, samples_of(captured), measurements=measurements, fraction_of=fraction_of,
+                job=job(), quantum=options.quantum,
+                memory=None if admission is None else admission.memory,
+                limit=None if admission is None else admission.limit)
 
     def follow_job(self) -> None:
         """Inside a hold, and between two steps: where the job may use other bytes than before, the plan for those is in use."""
         if self.admission is not None:
             self.follow_limit(self.admission.look())
 
-    def run_first(self, bind: Callable[[], None], make_ready: Callable[[], None]) -> None:
+    def run_first(self, bind: Callable[[], None], make_ready: Callable[[], None], buffers: Sequence[torch.Tensor] = ()) -> None:
         """Runs the first part of a step.
 
         An operator may allocate more than when it was recorded: what a library chooses can depend on contents. Where the budget has no
@@ -70,15 +73,18 @@ class Session(_runtime.Session):
         Args:
             bind: binds the tensors of this step.
             make_ready: compiles the new plan.
+            buffers: that the part changes, where it has islands.
         """
-        while True:
-            bind()
-            try:
-                return self.run(0)
-            except Error:
-                if not self.foresee_more():
-                    raise
-                make_ready()
+        with repeatable(self.islands, buffers) as again:
+            while True:
+                bind()
+                try:
+                    return self.run(0)
+                except Error:
+                    if not self.foresee_more():
+                        raise
+                    again()
+                    make_ready()
 
     def limit_budget(self, size: int) -> None:
         """Bytes for the plan and what the caller holds, in place of the user's budget."""

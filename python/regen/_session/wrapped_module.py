@@ -11,11 +11,12 @@ from torch.autograd.function import once_differentiable
 from regen._capture.capture import Captured
 from regen._capture.program_builder import referenced_values
 from regen._capture.sized_capture import Sizes
+from regen._islands.call import repeatable
 from regen._session.caller_memory import CallerMemory
 from regen._session.job import hold
 from regen._session.measured_step import StepClock
 from regen._session.owned import Bindings, place_of, place_value
-from regen._session.replay import Replay
+from regen._session.replay import Replay, tensors_at, written_storages
 from regen._session.report import PlanReport
 from regen._session.session import Session
 from regen._session.sized_steps import SizedSteps
@@ -74,6 +75,7 @@ class ShapedModule:
         self.outgrown = False  # gradients have arrived for outputs that were captured without
         self.seconds: StepClock | None = None
         self.steps = 0  # forward passes so far
+        self.written: set[int] | None = None  # storages that the forward pass changes, once it was asked for
         self.share: Session | None = None  # whose arena is taken
         self.model = weakref.ref(model)
         self.bindings = Bindings(captured, model)
@@ -206,14 +208,24 @@ class ShapedModule:
 
     def run_forward(self, flat: list[Any], replay: Replay | None) -> tuple[torch.Tensor, ...]:
         """What the captured passes return, as parts of autograd's graph. See Session.run_first for the second try."""
-        while True:
-            try:
-                return self.chain_of_parts(flat, replay)
-            except Error:
-                if not self.session.foresee_more():
-                    raise
-                self.plan_changed()
-                self.make_ready()
+        with repeatable(self.captured.islands, self.written_by_islands()) as again:
+            while True:
+                try:
+                    return self.chain_of_parts(flat, replay)
+                except Error:
+                    if not self.session.foresee_more():
+                        raise
+                    again()
+                    self.plan_changed()
+                    self.make_ready()
+
+    def written_by_islands(self) -> list[torch.Tensor]:
+        """Buffers that have to be as they were for a second try; only islands need one often."""
+        if not self.captured.islands:
+            return []
+        if self.written is None:
+            self.written = written_storages(self.captured)
+        return tensors_at(self.bindings, self.written)
 
     def chain_of_parts(self, flat: list[Any], replay: Replay | None) -> tuple[torch.Tensor, ...]:
         """Makes a node of autograd's graph for each part of the backward pass; the one nearest to the loss runs the forward pass."""
@@ -241,7 +253,7 @@ class ShapedModule:
             self.captured.tensors[storage] = place_value(self.bindings.places[storage])
         outputs = self.captured.rebuild_outputs(results, flat)
         model = self.model()
-        if self.captured.assignments and model is not None:
+        if (self.captured.assignments or self.captured.replaced) and model is not None:
             self.captured.assign(model, results, flat)
         for storage in returned:
             del self.captured.tensors[storage]
@@ -357,7 +369,9 @@ class StepCall:
                 shaped.caller.before_backward()
                 self.start_backward(step, tangents)
             shaped.run_part(part + 1)
-            gradients = tuple(self.gradient(step, result) for result, _, _ in shaped.parts[part])
+            gradients = tuple(
+                None if kind == "parameter" and shaped.captured.is_missing(place) else self.gradient(step, result)
+                for result, kind, place in shaped.parts[part])
             self.clock.end()
         if part == len(shaped.parts) - 1:
             self.finish(step)

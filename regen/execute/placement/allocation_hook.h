@@ -9,6 +9,7 @@
 #include <cstddef>
 
 #include "regen/base/result.h"
+#include "regen/base/units.h"
 
 namespace regen::execute {
 
@@ -32,6 +33,10 @@ class AllocationHook {
   virtual void forwarded(const void* address, std::size_t bytes) = 0;
   // True if the address is a placed one, so that there is nothing more to free.
   virtual bool freed(const void* address) = 0;
+
+  // See live_bytes_of_call() and outgrow().
+  virtual Bytes live_bytes() const = 0;
+  virtual void outgrow(Bytes /*bytes*/) {}
 
   c10::Device device() const { return device_; }
   // From the begin of an operator to its end.

@@ -11,6 +11,8 @@
 namespace regen::execute {
 namespace {
 
+constexpr Bytes kNumberBytes = 16;  // a complex one
+
 [[noreturn]] void refuse(const std::string& message) {
   throw c10::OutOfMemoryError({__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)}, message);
 }
@@ -31,6 +33,8 @@ class PlacementHook final : public AllocationHook {
     live_.clear();
     unforeseen_.clear();
     refused_ = false;
+    outgrown_ = 0;
+    pooled_ = std::ranges::any_of(slots, &PlacedSlot::pool);
     set_active(true);
   }
 
@@ -50,7 +54,11 @@ class PlacementHook final : public AllocationHook {
       while (next_ < slots_.size() && (slots_[next_].bytes == 0 || taken_[next_])) ++next_;
     }
     const std::size_t found = slot_for(wanted);
-    if (found == slots_.size()) return unforeseen(wanted);
+    if (found == slots_.size()) {
+      if (is_number(wanted)) return {};
+      const Place pooled = in_pools(wanted);
+      return pooled.address != nullptr ? pooled : unforeseen(wanted);
+    }
     if (found == next_) ++next_;
     taken_[found] = true;
     live_.push_back(slots_[found]);
@@ -64,6 +72,7 @@ class PlacementHook final : public AllocationHook {
   }
 
   void forwarded(const void* address, std::size_t bytes) override {
+    if (is_number(static_cast<Bytes>(bytes))) return;
     forwarded_.push_back({static_cast<Bytes>(bytes), const_cast<void*>(address)});
     beside_ -= charged(static_cast<Bytes>(bytes));
   }
@@ -76,12 +85,62 @@ class PlacementHook final : public AllocationHook {
   const std::vector<Deviation>& deviations() const { return deviations_; }
   const std::vector<Bytes>& unforeseen() const { return unforeseen_; }
   bool refused() const { return refused_; }
+  Bytes outgrown() const { return outgrown_; }
+
+  Bytes live_bytes() const override {
+    Bytes sum = 0;
+    if (!active()) return sum;
+    // Small ones are counted nowhere: see is_number().
+    for (const PlacedSlot& block : live_) sum += block.bytes > kNumberBytes ? block.bytes : 0;
+    return sum;
+  }
+
+  void outgrow(Bytes bytes) override {
+    outgrown_ = bytes;
+    refused_ = true;
+  }
 
  private:
   std::size_t count_unasked() const {
     std::size_t count = 0;
-    for (std::size_t k = 0; k < slots_.size(); ++k) count += slots_[k].bytes > 0 && !taken_[k];
+    for (std::size_t k = 0; k < slots_.size(); ++k) {
+      count += slots_[k].bytes > 0 && !taken_[k] && !slots_[k].pool;
+    }
     return count;
+  }
+
+  // A Python number in a tensor's place, which autograd's graph holds as it is, past the hooks by which
+  // an island holds tensors. It is no memory of the step.
+  bool is_number(Bytes bytes) const {
+    return pooled_ && device().is_cpu() && bytes <= kNumberBytes;
+  }
+
+  // The lowest gap of a pool that is large enough; no address: there is none.
+  Place in_pools(Bytes bytes) {
+    if (!pooled_) return {};
+    std::ranges::sort(live_, {}, &PlacedSlot::address);
+    for (const PlacedSlot& pool : slots_) {
+      if (!pool.pool) continue;
+      if (char* place = gap_in(pool, bytes)) {
+        live_.push_back({.bytes = bytes, .address = place});
+        return {place, &delete_placed};
+      }
+    }
+    return {};
+  }
+
+  // What is live is in order of addresses.
+  char* gap_in(const PlacedSlot& pool, Bytes bytes) const {
+    const auto unit = static_cast<Bytes>(device().is_cpu() ? 64 : 512);
+    const auto rounded = [unit](Bytes size) { return (size + unit - 1) / unit * unit; };
+    auto* begin = static_cast<char*>(pool.address);
+    for (const PlacedSlot& block : live_) {
+      auto* other = static_cast<char*>(block.address);
+      if (other + block.bytes <= begin) continue;
+      if (begin + rounded(bytes) <= other) break;
+      begin = other + rounded(block.bytes);
+    }
+    return begin + rounded(bytes) <= end(pool) ? begin : nullptr;
   }
 
   // The next slot, or another one of this size that is still to be asked for, or a larger one that
@@ -89,6 +148,7 @@ class PlacementHook final : public AllocationHook {
   std::size_t slot_for(Bytes wanted) const {
     const auto free = [&](std::size_t k) { return !taken_[k] && !occupied(slots_[k]); };
     const auto is_for = [&](std::size_t k) {
+      if (slots_[k].pool) return false;
       return slots_[k].at_most ? wanted <= slots_[k].bytes : wanted == slots_[k].bytes;
     };
     if (next_ < slots_.size() && is_for(next_) && free(next_)) return next_;
@@ -174,6 +234,8 @@ class PlacementHook final : public AllocationHook {
   std::vector<PlacedSlot> live_;   // of this call, not freed yet
   std::vector<Bytes> unforeseen_;  // requests of this call
   bool refused_ = false;
+  Bytes outgrown_ = 0;
+  bool pooled_ = false;                // this call has pools
   Bytes beside_ = 0;                   // still to be had from torch's allocator
   std::vector<PlacedSlot> forwarded_;  // what it gave, not freed yet
   std::vector<Deviation> deviations_;
@@ -218,6 +280,16 @@ class RecordingHook final : public AllocationHook {
         {.bytes = static_cast<Bytes>(bytes), .birth = moment_++, .address = address});
   }
 
+  Bytes live_bytes() const override {
+    Bytes sum = 0;
+    if (!active()) return sum;
+    for (const RecordedAllocation& made : recorded_) {
+      const bool alive = made.death == RecordedAllocation::kAlive;
+      if (alive && made.bytes > kNumberBytes) sum += made.bytes;
+    }
+    return sum;
+  }
+
   bool freed(const void* address) override {
     if (!active()) return false;
     const int index = find_allocation(recorded_, address);
@@ -259,6 +331,16 @@ const std::vector<Bytes>& PlacementScope::unforeseen() const {
 }
 bool PlacementScope::refused() const {
   return hook_->refused();
+}
+Bytes PlacementScope::outgrown() const {
+  return hook_->outgrown();
+}
+
+Bytes live_bytes_of_call() {
+  return thread_hook == nullptr ? 0 : thread_hook->live_bytes();
+}
+void outgrow(Bytes bytes) {
+  if (thread_hook != nullptr) thread_hook->outgrow(bytes);
 }
 
 Result<RecordingScope> RecordingScope::enter(c10::Device device) {

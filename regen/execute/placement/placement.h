@@ -37,6 +37,9 @@ struct PlacedSlot {
   bool at_most = false;
   // It lies over what the call reads: only the request whose turn it is may have it.
   bool in_turn = false;
+  // A stretch for requests that no other slot is for, first fit: of an island, whose requests depend on
+  // values. A call may have several.
+  bool pool = false;
 };
 
 // Where reality was not as recorded, summed up for each label.
@@ -86,6 +89,8 @@ class PlacementScope {
   // they were served or not, and whether one was refused for want of bytes.
   const std::vector<Bytes>& unforeseen() const;
   bool refused() const;
+  // What the call asked for with outgrow().
+  Bytes outgrown() const;
 
   // In the order of their first appearance; empty when all was as recorded.
   const std::vector<Deviation>& deviations() const;
@@ -94,6 +99,13 @@ class PlacementScope {
   explicit PlacementScope(std::unique_ptr<PlacementHook> hook);
   std::unique_ptr<PlacementHook> hook_;
 };
+
+// Bytes of the call under way on this thread that are not freed yet, its results among them, but for
+// blocks of 16 bytes at most: Python numbers, which autograd's graph holds. 0 outside of calls.
+Bytes live_bytes_of_call();
+// Called by an island that a scope serves on this thread, before it fails: it has to hold `bytes` for
+// its backward pass, and the result for that is too small.
+void outgrow(Bytes bytes);
 
 // One allocation of a recorded call. Births and deaths are counted together: the n-th event of
 // the call has moment n.

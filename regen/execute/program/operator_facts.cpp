@@ -39,8 +39,8 @@ std::vector<std::size_t> beside_the_problem(std::string_view op) {
 }
 
 bool can_be_tried(const Node& node, const c10::FunctionSchema& schema) {
-  return !node.random && !node.outputs.empty() && silently_written(node).empty() &&
-         written_arguments(schema).empty();
+  return !node.random && !is_island(node) && !node.outputs.empty() &&
+         silently_written(node).empty() && written_arguments(schema).empty();
 }
 
 std::optional<ShorterRun> shorter_run(const Node& node) {
@@ -83,6 +83,19 @@ OverwritingNature overwriting_nature(const c10::OperatorHandle& handle) {
   const bool elementwise = handle.hasTag(at::Tag::pointwise) ||
                            std::ranges::find(kElementwise, name) != kElementwise.end();
   return elementwise ? OverwritingNature::kElementwise : OverwritingNature::kUnsafe;
+}
+
+bool is_island(const Node& node) {
+  return node.op.starts_with("regen::island");
+}
+
+bool is_island_backward(const Node& node) {
+  return node.op == "regen::island_backward";
+}
+
+bool holds_for_backward(const Node& island) {
+  return is_island(island) && !is_island_backward(island) && island.args.size() > 1 &&
+         island.args[1] == true;
 }
 
 bool runs_with_gradients(const Program& program, const Node& node) {

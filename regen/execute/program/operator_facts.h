@@ -59,6 +59,12 @@ enum class OverwritingNature : std::uint8_t {
 };
 OverwritingNature overwriting_nature(const c10::OperatorHandle& handle);
 
+// A part of the model that runs as the user's Python; what it asks for depends on values.
+bool is_island(const Node& node);
+bool is_island_backward(const Node& node);
+// Whether its first result is what it holds for its backward pass.
+bool holds_for_backward(const Node& island);
+
 // Whether plain PyTorch has gradients switched on while the node runs: in the forward pass.
 bool runs_with_gradients(const Program& program, const Node& node);
 

@@ -177,6 +177,7 @@ std::vector<at::Tensor> CallMeasurement::make_memory(const CallArguments& argume
 // gather depends on where to. Undefined if they come from elsewhere or cannot be had.
 at::Tensor CallMeasurement::made_indices(StorageId storage) const {
   if (program_.storages[storage].role != Role::kComputed) return {};
+  if (at::Tensor sample = sample_of(storage); sample.defined()) return sample;
   for (std::size_t n = 0; n < program_.nodes.size(); ++n) {
     const Node& node = program_.nodes[NodeId(n)];
     for (std::size_t r = 0; r < node.outputs.size(); ++r) {
@@ -207,13 +208,21 @@ at::Tensor CallMeasurement::result_of(NodeId id, std::size_t result) const {
   }
 }
 
+// A copy of the contents that are given for a storage, where they are of its size; else undefined.
+at::Tensor CallMeasurement::sample_of(StorageId storage) const {
+  if (!options_.sample) return {};
+  const at::Tensor sample = options_.sample(storage);
+  if (!sample.defined()) return {};
+  const StorageSpec& spec = program_.storages[storage];
+  const bool made = spec.role == Role::kComputed;
+  if (made && static_cast<Bytes>(sample.nbytes()) != spec.bytes) return {};
+  return sample.clone();
+}
+
 // Whole storages filled with numbers that no kernel stumbles over.
 at::Tensor CallMeasurement::make_contents(StorageId storage, const CallArguments& arguments) const {
   const Program& program = program_;
-  if (options_.sample && program.storages[storage].role != Role::kComputed) {
-    at::Tensor sample = options_.sample(storage);
-    if (sample.defined()) return sample.clone();
-  }
+  if (at::Tensor sample = sample_of(storage); sample.defined()) return sample;
   c10::ScalarType dtype = c10::ScalarType::Byte;
   for (const ValueId value : arguments.values()) {
     if (program.values[value].storage == storage) dtype = program.values[value].dtype;

@@ -38,6 +38,7 @@ class CallMeasurement {
   std::optional<double> shorter_seconds(NodeId id, const torch::jit::Stack& arguments,
                                         const RepeatableCall& call) const;
   std::vector<at::Tensor> make_memory(const CallArguments& arguments, bool real_indices) const;
+  at::Tensor sample_of(StorageId storage) const;
   at::Tensor make_contents(StorageId storage, const CallArguments& arguments) const;
   at::Tensor made_indices(StorageId storage) const;
   at::Tensor result_of(NodeId id, std::size_t result) const;

@@ -7,8 +7,10 @@
 #include <ATen/ops/ones.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "regen/execute/placement/uninitialized_memory.h"
@@ -16,6 +18,7 @@
 #include "regen/execute/program/operator_call.h"
 #include "regen/execute/program/operator_facts.h"
 #include "regen/execute/program/overwriting.h"
+#include "regen/execute/program/program_values.h"
 #include "regen/execute/record/call_measurement.h"
 #include "regen/execute/record/record_check.h"
 #include "regen/execute/run/generator.h"
@@ -30,6 +33,10 @@ std::string first_sentence(const std::string& text) {
   return line.substr(0, line.find(". "));
 }
 
+// Bytes of an island's pool over what it took for the sample: sizes change with values, and first fit
+// leaves gaps. The same as islands.MARGIN in Python for what they hold.
+constexpr double kIslandMargin = 1.25;
+
 class Recorder {
  public:
   Recorder(const Program& program, ExecutionDevice& device, const RecordOptions& options)
@@ -40,11 +47,22 @@ class Recorder {
   Result<Recording> run() {
     Program& program = recording_.program;
     warm_up_libraries();
+    const Program captured = program;
+    options_.sample = [this, ask = options_.sample](StorageId storage) {
+      if (!ask) return at::Tensor();
+      const auto before = captured_storages_.find(storage);
+      return ask(before == captured_storages_.end() ? storage : before->second);
+    };
     forget_computed_storages();
     recording_.nodes.resize(program.nodes.size());
     for (std::size_t n = 0; n < program.nodes.size(); ++n) {
       REGEN_ASSIGN(const CallRecord call, call_record(NodeId(n)));
       REGEN_TRY(apply(NodeId(n), call));
+      for (const ValueId value : program.nodes[NodeId(n)].outputs) {
+        if (!value.valid()) continue;
+        captured_storages_.try_emplace(program.values[value].storage,
+                                       captured.values[value].storage);
+      }
     }
     return std::move(recording_);
   }
@@ -75,7 +93,9 @@ class Recorder {
     const Node& node = recording_.program.nodes[id];
     const CallArguments arguments(recording_.program, node);
     const std::string key = arguments.key();
-    RecordCache& cache = options_.cache != nullptr ? *options_.cache : own_cache_;
+    RecordCache own;  // what depends on contents is known only here, and now
+    RecordCache& shared = options_.cache != nullptr ? *options_.cache : own_cache_;
+    RecordCache& cache = depends_on_contents(node) ? own : shared;
     if (const CallRecord* known = find(cache, key, id, arguments)) {
       note_caps(arguments, *known);
       return *known;
@@ -119,6 +139,19 @@ class Recorder {
                       record.overwritable == measured.overwritable &&
                       record.shorter_seconds.has_value() == measured.shorter_seconds.has_value();
     if (!same) options_.on_distrust(doubted->why);
+  }
+
+  // Whether what a call allocates depends on what is in its arguments: selections by masks.
+  bool depends_on_contents(const Node& node) const {
+    static constexpr std::array<std::string_view, 6> kSelecting = {
+        "aten::index",           "aten::index_put",
+        "aten::_index_put_impl", "aten::_unsafe_index_put",
+        "aten::masked_scatter",  "aten::masked_scatter_backward"};
+    if (is_island(node)) return true;
+    if (std::ranges::find(kSelecting, node.op) == kSelecting.end()) return false;
+    return std::ranges::any_of(values_read(node), [&](ValueId value) {
+      return recording_.program.values[value].dtype == c10::ScalarType::Bool;
+    });
   }
 
   // Whether a measurement from earlier says all that is asked for.
@@ -187,6 +220,7 @@ class Recorder {
     record.computes = !views_only || writes;
     record.seconds = record.computes ? call.seconds : 0;
     REGEN_TRY(place_workspace(call.allocations, made, record));
+    if (is_island(node)) pool_workspace(record);
     for (const std::size_t storage : *call.overwritable) {
       if (laid_out_as_first_result(program, arguments, storage, call)) {
         record.overwritable.push_back(arguments.storages()[storage]);
@@ -303,8 +337,17 @@ class Recorder {
     return {};
   }
 
+  // In the place of its requests, which come in another order and in other sizes each time.
+  void pool_workspace(NodeRecord& record) const {
+    std::erase_if(record.allocations, [](const NodeAllocation& a) { return !a.result.valid(); });
+    const Bytes unit = device_.alignment();
+    const auto wanted = static_cast<Bytes>(static_cast<double>(record.workspace) * kIslandMargin);
+    record.workspace = (wanted + unit - 1) / unit * unit;
+    record.allocations.push_back({.bytes = record.workspace, .pool = true});
+  }
+
   ExecutionDevice& device_;
-  const RecordOptions& options_;
+  RecordOptions options_;
   Recording recording_;
   RecordCache own_cache_;
   struct Doubted {
@@ -312,7 +355,8 @@ class Recorder {
     Error why;
   };
   std::optional<Doubted> doubted_;  // a file's record of the call that is measured next
-  std::map<std::string, std::vector<Bytes>> caps_;  // by problem
+  std::map<std::string, std::vector<Bytes>> caps_;    // by problem
+  std::map<StorageId, StorageId> captured_storages_;  // of the storages that nodes make
   std::map<std::pair<std::string, std::vector<Bytes>>, ChoiceGroupId> groups_;
 };
 

@@ -29,6 +29,7 @@ struct NodeAllocation {
   StorageId result;      // the storage it becomes; none for workspace
   Bytes offset = 0;      // of workspace: where in the node's workspace it lies
   bool at_most = false;  // `bytes` were seen for larger arguments than these
+  bool pool = false;     // of an island: all of its requests but the results, first fit
 };
 
 // One way to run a node.
@@ -81,7 +82,8 @@ struct RecordOptions {
   Algorithms algorithms = Algorithms::kDefault;
   SearchLimits search;   // for other algorithms
   bool capture = false;  // ExecutorOptions::capture of the steps to come
-  // Contents for storages where they matter (indices); an undefined tensor means made-up ones.
+  // Contents for storages of the captured program where they matter (indices); an undefined tensor
+  // means made-up ones.
   std::function<at::Tensor(StorageId)> sample;
 };
 

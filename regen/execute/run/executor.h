@@ -79,6 +79,8 @@ struct StepTime {
 struct Shortage {
   NodeId node;
   std::vector<Bytes> requests;
+  Bytes held =
+      0;  // of an island: what it has to hold for its backward pass; 0: what it has is enough
 };
 
 // Where the host's time went: in the list of instructions as a whole, and inside the operators.

@@ -68,7 +68,9 @@ void Executor::run_compute(ComputeInstruction& call, PlacementScope& placement) 
   } catch (...) {
     stack_.clear();
     placement.finish();
-    if (placement.refused()) shortage_ = Shortage{call.node, placement.unforeseen()};
+    if (placement.refused()) {
+      shortage_ = Shortage{call.node, placement.unforeseen(), placement.outgrown()};
+    }
     throw;
   }
   stack_.clear();

@@ -17,6 +17,8 @@ c10::Storage storage_at(void* data, Bytes bytes, c10::Device device) {
                       c10::DataPtr(data, device), nullptr, false);
 }
 
+constexpr Bytes kPoolUnit = 512;  // where the stretches of a pool begin
+
 class Compiler {
  public:
   Compiler(const Recording& recording, const StepGraph& step, const Plan& plan,
@@ -68,6 +70,7 @@ class Compiler {
     for (ArenaLife& life : list_.lives) {
       if (life.end == kRestOfStep) life.end = list_.instructions.size();
     }
+    widen_pools();
     return std::move(list_);
   }
 
@@ -250,8 +253,10 @@ class Compiler {
   void place_allocations(NodeId node, Bytes workspace, ComputeInstruction& call) {
     const bool overwrites = call.choice > records_[node].alternatives.size();
     for (const NodeAllocation& allocation : records_[node].variant(call.choice).allocations) {
-      PlacedSlot slot{allocation.bytes, target_.arena + workspace + allocation.offset,
-                      allocation.at_most};
+      PlacedSlot slot{.bytes = allocation.bytes,
+                      .address = target_.arena + workspace + allocation.offset,
+                      .at_most = allocation.at_most,
+                      .pool = allocation.pool};
       if (allocation.result.valid()) {
         const TensorId t = step_.tensors[allocation.result];
         if (graph_.fixed(t)) {
@@ -304,6 +309,40 @@ class Compiler {
     at::Tensor& known = views_[{value, storage.unsafeGetStorageImpl()}];
     if (!known.defined()) known = make_view(spec, storage);
     return known;
+  }
+
+  // An island may ask for more than its recording: all of the arena that nothing lives in while it runs
+  // is its pool.
+  void widen_pools() {
+    for (std::size_t i = 0; i < list_.instructions.size(); ++i) {
+      if (list_.instructions[i].kind != InstructionKind::kCompute) continue;
+      ComputeInstruction& call = list_.computes[list_.instructions[i].index];
+      if (std::ranges::none_of(call.slots, &PlacedSlot::pool)) continue;
+      std::erase_if(call.slots, &PlacedSlot::pool);
+      for (const auto& [offset, bytes] : gaps_at(i)) {
+        call.slots.push_back({.bytes = bytes, .address = target_.arena + offset, .pool = true});
+      }
+    }
+  }
+
+  // What the instruction makes is there from the next one on.
+  std::vector<std::pair<Bytes, Bytes>> gaps_at(std::size_t instruction) const {
+    std::vector<std::pair<Bytes, Bytes>> taken;
+    for (const ArenaLife& life : list_.lives) {
+      if (life.begin <= instruction + 1 && life.end > instruction) {
+        taken.emplace_back(life.offset, life.offset + life.bytes);
+      }
+    }
+    taken.emplace_back(memory_.arena, memory_.arena);
+    std::ranges::sort(taken);
+    std::vector<std::pair<Bytes, Bytes>> gaps;
+    Bytes free = 0;
+    for (const auto& [begin, end] : taken) {
+      const Bytes from = (free + kPoolUnit - 1) / kPoolUnit * kPoolUnit;
+      if (begin > from) gaps.emplace_back(from, begin - from);
+      free = std::max(free, end);
+    }
+    return gaps;
   }
 
   std::uint32_t copy(Queue queue, TensorId t, std::vector<std::uint32_t> after) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "regen/execute/program/operator_facts.h"
 #include "regen/execute/program/program_values.h"
 
 namespace regen::execute {
@@ -28,6 +29,7 @@ class StretchFinder {
   bool is_repeated(const Instruction& instruction) const {
     if (instruction.kind != InstructionKind::kCompute) return false;
     const ComputeInstruction& call = list_.computes[instruction.index];
+    if (is_island(program_.nodes[call.node])) return false;
     if (call.random >= 0 || !call.external.empty() || !call.host_results.empty()) return false;
     if (!rules_.scalars && !call.scalar_arguments.empty()) return false;
     return !touches_changing(call.node);

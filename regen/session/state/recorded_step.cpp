@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <numeric>
 #include <utility>
 
 #include "regen/execute/device/memory_meter.h"
 #include "regen/execute/placement/plan_memory.h"
+#include "regen/execute/program/operator_facts.h"
 #include "regen/graph/analysis.h"
 #include "regen/plan/addresses.h"
 #include "regen/plan/explain.h"
@@ -22,6 +24,9 @@ constexpr int kCudaRepeats = 5;
 // tensors. State that may leave has an arena too, and leaves pages to small tensors of the caller.
 constexpr Bytes kPagesInPart = 2;
 constexpr Bytes kPagesInPartReleasable = 5;
+// Of an island's memory, when it was too little, so that few plans are made until values bring nothing
+// larger.
+constexpr double kLeastGrowth = 1.25;
 
 execute::RecordOptions record_options(const RecordingOptions& options, bool on_cpu) {
   execute::RecordOptions made;
@@ -48,6 +53,56 @@ Result<Bytes> library_bytes(execute::ExecutionDevice& device, Bytes before, bool
 
 Json number(double value) {
   return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+
+void add_scratch(execute::NodeVariant& variant, const std::vector<Bytes>& requests, Bytes unit) {
+  for (const Bytes bytes : requests) {
+    const Bytes offset = (variant.workspace + unit - 1) / unit * unit;
+    variant.allocations.push_back({bytes, execute::StorageId(), offset});
+    variant.workspace = offset + bytes;
+  }
+}
+
+void scale_pool(execute::NodeRecord& record, double factor, Bytes unit) {
+  const auto wanted = static_cast<Bytes>(std::ceil(static_cast<double>(record.workspace) * factor));
+  record.workspace = (wanted + unit - 1) / unit * unit;
+  for (execute::NodeAllocation& allocation : record.allocations) {
+    if (allocation.pool) allocation.bytes = record.workspace;
+  }
+}
+
+// What an island holds for its backward pass is its first result.
+void set_held(execute::Recording& recording, execute::NodeId island, Bytes bytes) {
+  execute::ValueSpec& held = recording.program.values[recording.program.nodes[island].outputs[0]];
+  held.sizes = {bytes};
+  recording.program.storages[held.storage].bytes = bytes;
+  for (execute::NodeAllocation& allocation : recording.nodes[island].allocations) {
+    if (allocation.result == held.storage) allocation.bytes = bytes;
+  }
+}
+
+// Larger tensors than the sample's: in the backward pass they are larger in the same proportion.
+void grow_island(execute::Recording& recording, const execute::Shortage& shortage, Bytes unit) {
+  const execute::Program& program = recording.program;
+  const execute::Node& island = program.nodes[shortage.node];
+  const Bytes pool = std::max<Bytes>(recording.nodes[shortage.node].workspace, unit);
+  const Bytes more = std::accumulate(shortage.requests.begin(), shortage.requests.end(), Bytes{0});
+  double factor = std::max(kLeastGrowth, 1 + static_cast<double>(more) / static_cast<double>(pool));
+  if (execute::holds_for_backward(island) && island.outputs[0].valid()) {
+    const auto held =
+        static_cast<double>(program.storages[program.values[island.outputs[0]].storage].bytes);
+    if (shortage.held > 0 && held > 0) {
+      factor = std::max(factor, static_cast<double>(shortage.held) / held);
+      set_held(recording, shortage.node, shortage.held);
+    }
+  }
+  scale_pool(recording.nodes[shortage.node], factor, unit);
+  for (std::size_t n = 0; n < program.nodes.size(); ++n) {
+    const execute::Node& other = program.nodes[execute::NodeId(n)];
+    if (execute::is_island_backward(other) && other.args[0] == island.args[0]) {
+      scale_pool(recording.nodes[execute::NodeId(n)], factor, unit);
+    }
+  }
 }
 
 bool moves_tensors(const Plan& plan) {
@@ -119,20 +174,18 @@ Status RecordedStep::make_graph() {
   return {};
 }
 
-Result<RecordedStep> RecordedStep::with_scratch(execute::NodeId node,
-                                                const std::vector<Bytes>& requests) const {
+Result<RecordedStep> RecordedStep::with_more(const execute::Shortage& shortage) const {
   auto recording = std::make_shared<execute::Recording>(*recording_);
-  execute::NodeRecord& record = recording->nodes[node];
-  const auto add = [&](execute::NodeVariant& variant) {
-    const Bytes unit = graph_options_.alignment;
-    for (const Bytes bytes : requests) {
-      const Bytes offset = (variant.workspace + unit - 1) / unit * unit;
-      variant.allocations.push_back({bytes, execute::StorageId(), offset});
-      variant.workspace = offset + bytes;
+  const Bytes unit = graph_options_.alignment;
+  if (execute::is_island(recording->program.nodes[shortage.node])) {
+    grow_island(*recording, shortage, unit);
+  } else {
+    execute::NodeRecord& record = recording->nodes[shortage.node];
+    add_scratch(record, shortage.requests, unit);
+    for (execute::NodeVariant& other : record.alternatives) {
+      add_scratch(other, shortage.requests, unit);
     }
-  };
-  add(record);
-  for (execute::NodeVariant& alternative : record.alternatives) add(alternative);
+  }
   RecordedStep grown = *this;
   grown.recording_ = std::move(recording);
   REGEN_TRY(grown.make_graph());

@@ -9,6 +9,7 @@
 
 #include "regen/execute/program/step_graph.h"
 #include "regen/execute/record/record.h"
+#include "regen/execute/run/executor.h"
 #include "regen/execute/run/step_sizes.h"
 #include "regen/search/services/addressed_plan.h"
 #include "regen/session/link_source.h"
@@ -74,8 +75,9 @@ class RecordedStep {
                           const Link& link) const;
   search::AddressOptions addresses() const { return {.alignment = device()->alignment()}; }
 
-  // The same with more scratch memory for a node, one allocation for each of `requests`.
-  Result<RecordedStep> with_scratch(execute::NodeId node, const std::vector<Bytes>& requests) const;
+  // The same with more memory for a node: scratch for each of the requests, and of an island more of all
+  // that depends on values, of its backward pass too.
+  Result<RecordedStep> with_more(const execute::Shortage& shortage) const;
 
   // A plan that a search of this process has found; it was judged already.
   PlannedStep take(const search::Outcome& outcome) const;

@@ -16,6 +16,8 @@ from regen._capture.program_builder import reads_of, referenced_values
 from regen._capture.traced.evaluation import Described, Evaluation, flat, view_of_input, view_of_storage
 from regen._capture.traced.fakes import mapped
 from regen._capture.traced.symbols import of_sample
+from regen._islands.operators import NAMES
+from regen._islands.places import NeedsIsland
 from regen.errors import CaptureError, UsageError
 
 if TYPE_CHECKING:
@@ -25,6 +27,24 @@ aten = torch.ops.aten
 # Elements, of all that is computed for one decision: at each step it is computed before the step begins.
 MOST_ELEMENTS = 1 << 24
 ROLES = ("input", "buffer", "constant")
+# Operators whose results have sizes that follow from some of their arguments: the places of the others.
+SIZED_BESIDE = {aten._ctc_loss.Tensor: (0,)}
+
+
+class LayoutsBeside:
+    """Calls an operator with zeros in the place of some arguments, and says how its results look."""
+
+    def __init__(self, op: Any, looks: dict[int, tuple[Any, ...]]) -> None:
+        """`looks`: place of an argument -> sizes, strides, type, device."""
+        self.op, self.looks = op, looks
+        self.made: list[tuple[Any, ...]] = []  # of the last call's results, the same
+
+    def __call__(self, *args: Any, **kwargs: Any) -> str:
+        given = list(args)
+        for place, (sizes, strides, dtype, device) in self.looks.items():
+            given[place] = torch.empty_strided(sizes, strides, dtype=dtype, device=device).zero_()
+        self.made = [(tuple(t.shape), tuple(t.stride()), t.dtype, t.device) for t in flat(self.op(*given, **kwargs))]
+        return repr(self.made)
 
 
 @dataclasses.dataclass
@@ -71,7 +91,7 @@ class Conditions:
             CaptureError: what was read has another size, too.
         """
         for decision in self.decisions:
-            if decision.derived or decision.op is None:
+            if decision.derived or decision.op is None or isinstance(decision.op, LayoutsBeside):
                 raise CaptureError("the contents of a tensor are read where sizes vary; expected decisions that are numbers")
         nodes = {id(node): numbers(node) for decision in self.decisions for node, _ in decision.nodes}
         decisions = [
@@ -158,10 +178,26 @@ class Decisions:
                     "of a step in global variables or caches")
             return Decision("", None, [{"value": value}], {}, nodes).run(Evaluation(self.described, self.bring, {}))
 
+    def known(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """The sample's values of a tensor; None: they do not follow from inputs, buffers, constants and draws."""
+        try:
+            value = int(self.tracer.value_of(tensor))
+            nodes = self.nodes_behind([value], "")
+        except CaptureError:
+            return None
+        return Decision("", None, [{"value": value}], {}, nodes).run(self.on_sample())
+
+    def on_sample(self) -> Evaluation:
+        if self.evaluation is None:
+            self.evaluation = Evaluation(self.described, self.bring, self.tracer.draws.before)
+        return self.evaluation
+
     def sized_by_values(self, op: Any, args: Any, kwargs: Any, error: Exception) -> Any:
         """Results whose sizes depend on values are inputs of the program: they are made before each step."""
         if op is aten.index.Tensor or op is aten.masked_select.default:
             return self.index_by_numbers(*args)
+        if op in SIZED_BESIDE:
+            return self.sized_beside(op, args, kwargs)
         given = [self.tracer.argument(a) for a in args]
         returned = self.decide(op, given, self.keywords(kwargs), "the size of a tensor depends on the values of another", derives=True)
 
@@ -180,6 +216,15 @@ class Decisions:
 
         decision = self.items[-1]
         return mapped(as_input, returned)
+
+    def sized_beside(self, op: Any, args: Any, kwargs: Any) -> Any:
+        """Some arguments are what the model computes, and sizes follow from the others, as the lengths of a CTC loss."""
+        beside = SIZED_BESIDE[op]
+        looks = {i: self.tracer.place(args[i])[0] for i in beside}
+        sized = LayoutsBeside(op, {i: (tuple(f.shape), tuple(f.stride()), f.dtype, f.device) for i, f in looks.items()})
+        given = [None if i in beside else self.tracer.argument(a) for i, a in enumerate(args)]
+        self.decide(sized, given, self.keywords(kwargs), "the size of a tensor depends on the values of another")
+        return self.tracer.computed(op, args, kwargs, tuple(self.tracer.fakes.empty(*layout) for layout in sized.made))
 
     def index_by_numbers(self, tensor: torch.Tensor, masks: Any) -> Any:
         """Selecting by a mask is selecting by the places where it is set, which may be known although the tensor's values are not."""
@@ -216,9 +261,7 @@ class Decisions:
         source = self.tracer.sources.here()
         nodes = self.nodes_behind(referenced_values([args, list(kwargs.values())]), what)
         decision = Decision(source, op, args, kwargs, nodes)
-        if self.evaluation is None:
-            self.evaluation = Evaluation(self.described, self.bring, self.tracer.draws.before)
-        returned = decision.run(self.evaluation)
+        returned = decision.run(self.on_sample())
         decision.outcome = outcome_of(returned, derives)
         self.items.append(decision)
         return returned
@@ -233,13 +276,17 @@ class Decisions:
             node = self.node_of.get(value)
             if node is None:
                 self.check_brought(value, what, roles)
+            elif node["op"] in NAMES:
+                raise NeedsIsland(f"{what} that follows from an island ({node['name']}); expected branches, numbers and sizes that follow from inputs")
             elif id(node) not in behind:
                 behind[id(node)] = node
                 pending += reads_of(node)
         if elements > MOST_ELEMENTS:
-            raise CaptureError(f"{what}, which follows from {elements} numbers; expected {MOST_ELEMENTS} at most")
+            raise NeedsIsland(f"{what}, which follows from {elements} numbers; expected {MOST_ELEMENTS} at most")
         last = max((self.order[id(n)] for n in behind.values() if n["random"]), default=-1)
         drawn = [n for n in self.random if self.order[id(n)] <= last and id(n) not in behind]
+        if any(n["op"] in NAMES for n in drawn):
+            raise NeedsIsland(f"{what} that follows from a draw behind those of an island; expected draws whose number is known")
         for node in drawn:
             for value in reads_of(node):
                 self.describe(value)
@@ -249,7 +296,7 @@ class Decisions:
         builder = self.tracer.builder
         storage = builder.storages[builder.values[value]["storage"]]
         if storage["role"] not in roles:
-            raise CaptureError(
+            raise NeedsIsland(
                 f"{what} that the model computes (it follows from {storage['name']}); expected branches, numbers and sizes that follow from "
                 "inputs")
 

@@ -42,6 +42,11 @@ class Draws:
         self.head[device] = as_bytes(after)
         self.seen[device, before] = (call, made, after)
 
+    def note_island(self, key: int) -> None:
+        """Draws that cannot be repeated."""
+        for device in self.before:
+            self.note(device, ("island", key), [])
+
     def restore(self) -> None:
         """The generators are as the trace found them."""
         for device, state in self.before.items():

@@ -1,13 +1,16 @@
 """What the forward pass assigns to attributes of modules: the model is as it was after it has been traced, and every step assigns again."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from regen._capture.traced.tensor import TracedTensor
 from regen.errors import CaptureError
 
-HOLDERS = ("_parameters", "_buffers", "_modules")
+# What is in these dictionaries is put back; hooks that the forward pass installs in its first run would be there twice otherwise.
+HOLDERS = (
+    "_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
+    "_forward_pre_hooks_with_kwargs", "_backward_hooks", "_backward_pre_hooks")
 
 
 class Assigned(NamedTuple):
@@ -16,6 +19,22 @@ class Assigned(NamedTuple):
     path: str  # of the module
     name: str
     tensor: TracedTensor
+
+
+class Replaced(NamedTuple):
+    """A module or a plain value that the first step has to assign."""
+
+    path: str  # of the module that holds it
+    name: str
+    value: Any
+
+
+def check_made(module: torch.nn.Module | None, name: str) -> None:
+    tensors = [] if module is None else [*module.parameters(), *module.buffers()]
+    if module is None or any(isinstance(t, TracedTensor) for t in tensors):
+        raise CaptureError(
+            f"the forward pass replaces the module {name} by one with parameters of its own; expected modules that stay (run the model once before it "
+            "is captured)")
 
 
 class ModuleState:
@@ -35,19 +54,23 @@ class ModuleState:
             found += [Assigned(path, name, value) for name, value in attributes if isinstance(value, TracedTensor)]
         return found
 
-    def check_structure(self) -> None:
-        """Code that builds modules in the first forward pass would build them again at every step.
+    def replaced(self) -> list[Replaced]:
+        """What code that builds modules in its first forward pass has changed: modules, and with them the attributes by which it knows that it has
+        done so. Empty: no module was added or replaced.
 
         Raises:
-            CaptureError: modules were added or replaced.
+            CaptureError: a new module holds tensors of the trace.
         """
-        for path, module, _, held in self.modules:
+        modules, attributes = [], []
+        for path, module, plain, held in self.modules:
             now = vars(module)["_modules"]
-            changed = [n for n in {**now, **held["_modules"]} if now.get(n) is not held["_modules"].get(n)]
-            if changed:
-                raise CaptureError(
-                    f"the forward pass replaces the module {f'{path}.' if path else ''}{changed[0]}; expected modules that stay (run the model once "
-                    "before it is captured)")
+            for name in {**now, **held["_modules"]}:
+                if now.get(name) is not held["_modules"].get(name):
+                    check_made(now.get(name), f"{path}.{name}".lstrip("."))
+                    modules.append(Replaced(path, name, now.get(name)))
+            attributes += [
+                Replaced(path, n, v) for n, v in vars(module).items() if isinstance(v, (bool, int, float, str)) and plain.get(n, self) != v]
+        return modules + attributes if modules else []
 
     def put_back(self) -> None:
         for _, module, plain, held in self.modules:

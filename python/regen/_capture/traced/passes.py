@@ -2,8 +2,6 @@
 
 import contextlib
 import dataclasses
-import random
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,12 +15,15 @@ from regen._capture.quiet import quiet_tracer
 from regen._capture.trace_errors import place_in_traceback
 from regen._capture.traced.fakes import Fakes
 from regen._capture.traced.live import LiveTensors
-from regen._capture.traced.module_state import Assigned, ModuleState
+from regen._capture.traced.module_state import Assigned, ModuleState, Replaced
 from regen._capture.traced.outputs import Group, flatten_outputs, grouped, loss_of, tensors_in
 from regen._capture.traced.regions import Region, geometry_of
 from regen._capture.traced.symbols import Symbols
 from regen._capture.traced.tensor import TracedTensor
 from regen._capture.traced.tracer import Tracer
+from regen._islands.places import DRAWN_ELSEWHERE, DrawsElsewhere, ForeignDraws, NeedsIsland, Place, Surprised, alike, in_place
+from regen._islands.surroundings import differ, foreign_states, set_foreign_states
+from regen._islands.tracing import Islands
 from regen.errors import CaptureError, RegenError
 
 
@@ -41,6 +42,8 @@ class Trace:
     tensors: list[list[torch.Tensor]]  # in each leaf, then those that were assigned
     groups: list[Group]
     group_of: dict[int, Group]
+    islands: Islands
+    replaced: list[Replaced] = dataclasses.field(default_factory=list)
 
     def trained(self, returned: Any, tangents: str) -> list[Group]:
         """The groups of outputs that get a gradient."""
@@ -58,6 +61,14 @@ class Trace:
             if index >= len(self.flat_inputs):
                 found[index] = next(v for v, value in enumerate(builder.values) if value["storage"] == storage)
         return found
+
+
+# Traces of one model, each with more islands than the one before.
+MOST_TRACES = 64
+
+
+# Traces of one model, each with more islands than the one before.
+MOST_TRACES = 64
 
 
 def trace(
@@ -81,13 +92,48 @@ def trace(
     Raises:
         CaptureError: the model or its inputs cannot be captured.
     """
+    places: dict[Any, tuple[Place, str]] = {}
+    watched, samples = False, {}
+    for _ in range(MOST_TRACES):
+        try:
+            return trace_with(model, args, kwargs, name, device, names, gradients, tangents, symbols, list(places.values()), watched, samples)
+        except NeedsIsland as error:
+            if symbols is not None:
+                raise
+            if isinstance(error, Surprised) and not samples.keys() >= error.samples.keys():
+                samples = {**error.samples, **samples}
+                continue
+            if isinstance(error, DrawsElsewhere) and not error.functions and not watched:
+                watched = True
+                continue
+            place = next((f for f in error.functions or [] if f.key() not in places), None)
+            if place is None:
+                raise
+            places |= {p.key(): (p, str(error)) for p in alike(model, place)}
+            samples = {}
+    raise CaptureError(f"cannot capture {name}: {MOST_TRACES} traces have each met another part that cannot be captured; expected fewer")
+
+
+def trace_with(
+    model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any], name: str, device: torch.device, names: Mapping[int, tuple[str, str]],
+    gradients: bool, tangents: str, symbols: Symbols | None, places: list[tuple[Place, str]], watched: bool,
+    samples: Mapping[Any, list[torch.Tensor]],
+) -> Trace:
+    """`places`: functions that are islands, and why. `watched`: look for the function that draws from another generator than torch's.
+    `samples`: of islands' arguments.
+
+    Raises:
+        NeedsIsland: another part of the model has to be one.
+    """
     flat, in_spec = flatten_arguments(args, kwargs)
     builder, fakes = ProgramBuilder(name, device), Fakes(symbols)
     known = dict([*model.named_parameters(), *model.named_buffers(), *attributes_of(model)])
     names = {**{id(t): (n, "buffer") for n, t in attributes_of(model)}, **names}
     live = LiveTensors(builder, fakes, names, known)
-    tracer = Tracer(builder, live, fakes)
+    tracer = Tracer(builder, live, fakes, model)
     tracer.samples = list(flat)
+    tracer.reasons = {place.key(): reason for place, reason in places}
+    islands = Islands(tracer, model, samples)
     with errors_in_one_line(name, tracer), contextlib.ExitStack() as stack:
         state = ModuleState(model)
         stack.callback(state.put_back)
@@ -95,10 +141,14 @@ def trace(
         stack.enter_context(running(tracer, gradients))
         inputs = traced_inputs(tracer, flat)
         traced_args, traced_kwargs = unflatten_arguments(inputs, flat, in_spec)
-        with tracer:
+        stack.enter_context(in_place(model, [place for place, _ in places], islands.wrap))
+        draws = ForeignDraws(model, lambda: islands.inside).watching() if watched else contextlib.nullcontext()
+        with draws, tracer:
             returned = model(*traced_args, **traced_kwargs)
-        state.check_structure()
-        result = opened(tracer, returned, state.assigned(), flat, in_spec)
+        islands.run_on_sample()
+        replaced = state.replaced()
+        result = opened(tracer, returned, state.assigned(), flat, in_spec, islands)
+        result.replaced = replaced
         write_mutations(tracer, inputs, result.conversion)
         if gradients:
             parameters = [p for p in model.parameters() if p.requires_grad]
@@ -107,7 +157,7 @@ def trace(
     return result
 
 
-def opened(tracer: Tracer, returned: Any, assigned: list[Assigned], flat: list[Any], in_spec: ArgumentSpec) -> Trace:
+def opened(tracer: Tracer, returned: Any, assigned: list[Assigned], flat: list[Any], in_spec: ArgumentSpec, islands: Islands) -> Trace:
     leaves, out_spec = flatten_outputs(returned)
     with tracer:
         tensors = [tensors_in(leaf, "") for leaf in leaves] + [[a.tensor] for a in assigned]
@@ -116,7 +166,7 @@ def opened(tracer: Tracer, returned: Any, assigned: list[Assigned], flat: list[A
             tracer.value_of(group.base)
             for member in group.members:
                 tracer.value_of(member)
-    return Trace(Conversion(tracer.builder), tracer, tracer.live.owned, flat, in_spec, leaves, out_spec, assigned, tensors, groups, group_of)
+    return Trace(Conversion(tracer.builder), tracer, tracer.live.owned, flat, in_spec, leaves, out_spec, assigned, tensors, groups, group_of, islands)
 
 
 @contextlib.contextmanager
@@ -137,11 +187,16 @@ def running(tracer: Tracer, gradients: bool) -> Iterator[None]:
 def errors_in_one_line(name: str, tracer: Tracer) -> Iterator[None]:
     try:
         yield
+    except Surprised:
+        raise
     except CaptureError as error:
         if str(error).startswith("cannot capture"):
             raise
         at = tracer.refused_at
-        raise CaptureError(f"cannot capture {name}{f' at {at}' if at else ''}: {one_line(error)}") from error
+        text = f"cannot capture {name}{f' at {at}' if at else ''}: {one_line(error)}"
+        if isinstance(error, NeedsIsland):
+            raise type(error)(text, error.functions or tracer.refused_in) from error
+        raise CaptureError(text) from error
     except RegenError:
         raise
     except Exception as error:
@@ -153,17 +208,14 @@ def errors_in_one_line(name: str, tracer: Tracer) -> Iterator[None]:
 @contextlib.contextmanager
 def without_foreign_draws() -> Iterator[None]:
     """Random numbers of Python or NumPy would be the same at every step, because the code that draws them runs only while it is traced."""
-    numpy = sys.modules.get("numpy")
-    before, numpy_before = random.getstate(), None if numpy is None else numpy.random.get_state(legacy=False)
-    yield
-    drawn = random.getstate() != before
-    random.setstate(before)
-    if numpy is not None and numpy_before is not None:
-        now = numpy.random.get_state(legacy=False)
-        numpy.random.set_state(numpy_before)
-        drawn = drawn or repr(now["state"]) != repr(numpy_before["state"]) or (now["state"]["key"] != numpy_before["state"]["key"]).any()
+    before = foreign_states()
+    try:
+        yield
+        drawn = differ(before, foreign_states())
+    finally:
+        set_foreign_states(before)
     if drawn:
-        raise CaptureError("the forward pass draws random numbers from Python's or NumPy's generator; expected torch's (or none)")
+        raise DrawsElsewhere(DRAWN_ELSEWHERE)
 
 
 def one_line(error: Exception) -> str:
@@ -250,6 +302,7 @@ def run_backward(
     sources = [*parameters, *(t for _, t in given)]
     if not roots or not sources:
         return
+    result.islands.check_shared([g.base for g in roots])
     versions = [(r, r.version) for rs in tracer.live.regions.values() for r in rs]
     with tracer, torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
         found = torch.autograd.grad([g.base for g in roots], sources, [g.tangent for g in roots], allow_unused=True)

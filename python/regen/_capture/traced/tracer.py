@@ -20,6 +20,7 @@ from regen._capture.traced.sources import Sources
 from regen._capture.traced.symbols import plain
 from regen._capture.traced.tensor import TracedTensor
 from regen._capture.traced.writes import Writes
+from regen._islands.places import NeedsIsland, Place, running_functions
 from regen.errors import CaptureError
 
 aten = torch.ops.aten
@@ -40,8 +41,9 @@ BATCH_NORM_BACKWARDS = {aten.native_batch_norm_backward.default: (3, 4), aten.cu
 class Tracer(TorchDispatchMode):
     """Writes down a program while the user's code runs."""
 
-    def __init__(self, builder: ProgramBuilder, live: LiveTensors, fakes: Fakes) -> None:
+    def __init__(self, builder: ProgramBuilder, live: LiveTensors, fakes: Fakes, model: torch.nn.Module) -> None:
         super().__init__()
+        self.model = model
         self.builder, self.live, self.fakes = builder, live, fakes
         self.regions: dict[int, Region] = {}  # identity of a fake storage -> region
         self.sources, self.draws = Sources(), Draws(builder.device)
@@ -49,6 +51,8 @@ class Tracer(TorchDispatchMode):
         self.decisions = Decisions(self)
         self.counts: dict[str, int] = {}
         self.refused_at = ""  # the user's line whose operator cannot be captured
+        self.refused_in: list[Place] = []  # functions of the model that were running then
+        self.reasons: dict[Any, str] = {}  # Place.key() -> why it is an island
         self.samples: list[Any] = []  # flat inputs, then what is derived from them
 
     # What exists before the step.
@@ -97,9 +101,15 @@ class Tracer(TorchDispatchMode):
         """An operator as eager would run it."""
         try:
             return self.dispatched(func, args, kwargs or {})
-        except CaptureError:
-            self.refused_at = self.refused_at or self.sources.here()
+        except CaptureError as error:
+            self.note_refusal(error)
             raise
+
+    def note_refusal(self, error: CaptureError) -> None:
+        """Where the user's code is."""
+        self.refused_at = self.refused_at or self.sources.here()
+        if isinstance(error, NeedsIsland) and not self.refused_in:
+            self.refused_in = running_functions(self.model)
 
     def dispatched(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if func in SAME:
@@ -136,6 +146,10 @@ class Tracer(TorchDispatchMode):
             returned = self.fakes.run(op, self.as_fakes(args), {k: self.as_fakes(a) for k, a in kwargs.items()})
         except DEPENDS_ON_VALUES as error:
             return self.decisions.sized_by_values(op, args, kwargs, error)
+        return self.computed(op, args, kwargs, returned)
+
+    def computed(self, op: Any, args: Sequence[Any], kwargs: dict[str, Any], returned: Any) -> Any:
+        """The same with what the operator would return."""
         random = draws_random_numbers(op, args, kwargs)
         if random:
             repeated = self.repeated_draw(op, args, kwargs, returned)
@@ -198,12 +212,26 @@ class Tracer(TorchDispatchMode):
         value = region.values[geometry_of(fake)] = Value(self.builder.add_value(region.storage, fake, offset))
         return value
 
+    def new_results(self, name: str, fakes: Sequence[torch.Tensor]) -> tuple[list[TracedTensor], list[Value | None]]:
+        """(tensors, values) of a node that makes all of its results in memory of their own."""
+        made = [self.result(f"{name}.{index}" if len(fakes) > 1 else name, fake) for index, fake in enumerate(fakes)]
+        return [tensor for tensor, _, _ in made], [value for _, value, _ in made]
+
+    def set_bytes(self, tensor: TracedTensor, size: int) -> None:
+        """Of a flat tensor, once it is known."""
+        self.builder.storages[tensor.region.storage]["bytes"] = size
+        for value in tensor.region.values.values():
+            self.builder.values[value]["sizes"] = [size]
+
     def add_node(self, node: dict[str, Any]) -> None:
         self.builder.nodes.append(node)
         self.decisions.note_node(node)
 
     def next_name(self, op: Any) -> str:
-        name = op._schema.name.split("::")[1]
+        return self.own_name(op._schema.name.split("::")[1])
+
+    def own_name(self, name: str) -> str:
+        """Of a node."""
         count = self.counts[name] = self.counts.get(name, -1) + 1
         return f"{name}_{count}" if count else name
 
@@ -298,8 +326,8 @@ class Tracer(TorchDispatchMode):
         try:
             with no_dispatch(), torch.no_grad():
                 return self.decisions.contents(tensor)
-        except CaptureError:
-            self.refused_at = self.refused_at or self.sources.here()
+        except CaptureError as error:
+            self.note_refusal(error)
             raise
 
     def change_shape(self, op: Any, args: Any, kwargs: Any) -> Any:
