@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "forwarding_device.h"
 #include "step_fixture.h"
 
 namespace regen::execute {
@@ -41,35 +42,19 @@ class FakeGate : public Gate {
 
 // A device whose compute queue lags behind for ever: quanta are done when somebody waits for them.
 // It forwards everything and counts what is on its way.
-class LaggingDevice : public ExecutionDevice {
+class LaggingDevice : public ForwardingDevice {
  public:
-  explicit LaggingDevice(std::shared_ptr<ExecutionDevice> inner) : inner_(std::move(inner)) {}
+  using ForwardingDevice::ForwardingDevice;
 
-  c10::Device torch_device() const override { return inner_->torch_device(); }
-  const std::string& name() const override { return inner_->name(); }
-  Bytes alignment() const override { return inner_->alignment(); }
-  Result<DeviceMemory> memory() override { return inner_->memory(); }
-  Result<MemoryBlock> allocate_arena(Bytes bytes, ArenaKind kind) override {
-    return inner_->allocate_arena(bytes, kind);
-  }
-  std::unique_ptr<CapturedWork> capture(const std::function<void()>& work) override {
-    return inner_->capture(work);
-  }
-  std::unique_ptr<StreamScope> own_stream() override { return inner_->own_stream(); }
-  Result<MemoryBlock> allocate_host(Bytes bytes) override { return inner_->allocate_host(bytes); }
-  void copy(Queue queue, void* to, const void* from, Bytes bytes) override {
-    inner_->copy(queue, to, from, bytes);
-  }
   // Copies wait for compute too; the executor records for them, and awaits quanta only.
   Event record(Queue queue) override {
-    Event event = inner_->record(queue);
+    Event event = ForwardingDevice::record(queue);
     if (queue == Queue::kCompute) event = {.queue = queue, .ticket = started};
     return event;
   }
   void wait(Queue waiter, const Event& event) override {
-    if (event.queue != Queue::kCompute) inner_->wait(waiter, event);
+    if (event.queue != Queue::kCompute) ForwardingDevice::wait(waiter, event);
   }
-  bool done(const Event& event) override { return inner_->done(event); }
   bool await(const Event& event, double /*expected_seconds*/, const Gate* gate) override {
     EXPECT_EQ(event.queue, Queue::kCompute);
     if (asks && gate != nullptr && !gate->open()) {
@@ -80,28 +65,14 @@ class LaggingDevice : public ExecutionDevice {
     return true;
   }
   void synchronize() override {
-    inner_->synchronize();
+    ForwardingDevice::synchronize();
     finished = started;
   }
-  void finish() override { inner_->finish(); }
-  void hold_compute(double seconds) override { inner_->hold_compute(seconds); }
-  Event record_timed(Queue queue) override { return inner_->record_timed(queue); }
-  double seconds_between(const Event& begin, const Event& end) override {
-    return inner_->seconds_between(begin, end);
-  }
-  void forget_timed() override { inner_->forget_timed(); }
-  void run(const std::function<void()>& work) override { inner_->run(work); }
-  void run_aside(const std::function<void()>& work) override { inner_->run_aside(work); }
-  void note_choices() override { inner_->note_choices(); }
-  void forget_choices() override { inner_->forget_choices(); }
 
   std::size_t started = 0;   // quanta, counted by the gate
   std::size_t finished = 0;  // quanta known to be done
   bool asks = false;         // who waits for a quantum asks the gate, once
   std::size_t interrupted = 0;
-
- private:
-  std::shared_ptr<ExecutionDevice> inner_;
 };
 
 class PausedStep : public StepFixture {

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "regen/execute/device/cpu/work_queue.h"
+#include "regen/execute/device/quietly.h"
 #include "regen/execute/placement/storage_memory.h"
 
 namespace regen::execute {
@@ -161,10 +162,13 @@ Status StateArena::copy_out() {
 }
 
 Status StateArena::copy_in(ExecutionDevice& device, const MemoryBlock& arena) const {
-  return attempt("the state cannot be copied to the device", [&] {
+  Status copied = attempt("the state cannot be copied to the device", [&] {
     unpack_to_device(device, arena, whole_arena(), host_.data());
     device.synchronize();
   });
+  // The caller takes the memory away: no copy may be under way then.
+  if (!copied.ok()) quietly(Lost::kDrop, [&] { device.synchronize(); });
+  return copied;
 }
 
 Result<Bytes> StateArena::leave() {

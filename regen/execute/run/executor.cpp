@@ -208,7 +208,8 @@ Status Executor::run(std::size_t part) {
   } catch (const std::exception& error) {
     const std::string text = error.what();
     quietly(Lost::kDrop, [&] { device_->synchronize(); });
-    status = bad_input(text.substr(0, text.find('\n')));  // a backtrace follows
+    // A backtrace follows. Where the step had ended already, that reason is the first.
+    if (status.ok()) status = bad_input(text.substr(0, text.find('\n')));
   }
   failed_ = !status.ok();
   next_part_ = status.ok() ? part + 1 : 0;

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "regen/execute/device/cpu/work_queue.h"
+#include "regen/execute/device/quietly.h"
 #include "regen/execute/program/operator_call.h"
 #include "regen/execute/run/executor.h"
 
@@ -43,10 +44,10 @@ void Executor::run_compute(ComputeInstruction& call, PlacementScope& placement) 
       if (first_drawn_ < 0) first_drawn_ = call.random;
     }
   }
-  if (!call.external.empty()) take_external(call);
   c10::GradMode::set_enabled(call.forward);
   const double begin = host_timing_ ? now_seconds() : 0;
   try {
+    if (!call.external.empty()) take_external(call);
     call_operator(call, placement);
     if (host_timing_) {
       host_time_.call_seconds += now_seconds() - begin;
@@ -71,6 +72,8 @@ void Executor::run_compute(ComputeInstruction& call, PlacementScope& placement) 
     if (placement.refused()) {
       shortage_ = Shortage{call.node, placement.unforeseen(), placement.outgrown()};
     }
+    // The numbers that a second run drew again are not those that come next.
+    if (resume != nullptr) quietly(Lost::kDrop, [&] { resume->restore(); });
     throw;
   }
   stack_.clear();

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "regen/execute/device/cpu/work_queue.h"
+#include "regen/execute/device/quietly.h"
 #include "regen/execute/run/executor.h"
 
 namespace regen::execute {
@@ -28,8 +29,8 @@ Status Executor::run_in_quanta(const Part& part, PlacementScope& placement) {
                      nullptr);  // it has its turn: this quantum is run, whatever is requested now
     }
     run_instructions(first, last, placement);
+    quantum_ends_.push_back(device_->record(Queue::kCompute));  // may fail: then nothing is noted
     issued_.issue(seconds, now_seconds());
-    quantum_ends_.push_back(device_->record(Queue::kCompute));
   }
   return {};
 }
@@ -52,7 +53,8 @@ Status Executor::pause() {
   const double begin = host_timing_ ? now_seconds() : 0;
   ++pauses_;
   if (Status status = gate_->wait(); !status.ok()) {
-    device_->synchronize();  // the caller finds what the step has left
+    // The caller finds what the step has left, and the first error.
+    quietly(Lost::kDrop, [&] { device_->synchronize(); });
     return status;
   }
   REGEN_TRY(restore());

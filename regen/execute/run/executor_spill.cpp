@@ -1,6 +1,7 @@
 // The arena's memory goes and comes back, in the middle of a step or between two.
 #include <algorithm>
 
+#include "regen/execute/device/quietly.h"
 #include "regen/execute/run/executor.h"
 
 namespace regen::execute {
@@ -70,6 +71,7 @@ Result<Bytes> Executor::spill() {
     pack_to_host(*device_, *arena_, ranges, spill_memory_.data());
     device_->synchronize();
   } catch (const std::exception& error) {
+    quietly(Lost::kDrop, [&] { device_->synchronize(); });  // copies may be under way
     return bad_input("the step's memory cannot be spilled: " + first_line(error));
   }
   REGEN_TRY(arena_->release_pages());
@@ -84,6 +86,7 @@ Status Executor::restore() {
     unpack_to_device(*device_, *arena_, spilled_, spill_memory_.data());
     device_->synchronize();
   } catch (const std::exception& error) {
+    quietly(Lost::kDrop, [&] { device_->synchronize(); });
     static_cast<void>(arena_->release_pages());  // the host has everything still
     return bad_input("the step's memory cannot be restored: " + first_line(error));
   }
