@@ -26,6 +26,7 @@ SUBJECTS = {
     "hybrid_auto": "STR's batch sweeps: `auto` beside `str` and `capuchin`",
     "hybrid_sweeps": "STR's batch sweeps: `str` over `capuchin`",
     "integrality": "integer optimum over the relaxation on unit chains",
+    "lengths": "training on batches of many lengths beside plain PyTorch: times, plans, longest wait",
     "lower_sets": "planning time of the lower-set planners",
     "lower_sets_peaks": "least budgets and peaks of the lower-set planners",
     "max_batch": "largest batch in 16e9 bytes at one extra forward pass, planned",

@@ -37,9 +37,7 @@ have() {
 # pip refuses files with other hashes. torch has a build for each kind of device and therefore no hash.
 install_python_packages() {
   local pip=(.venv/bin/python -m pip install --quiet --disable-pip-version-check)
-  local torch_free
-  torch_free=$(mktemp)
-  trap 'rm -f "$torch_free"' RETURN
+  local torch_free=.venv/.regen-lock
   if [ "$(.venv/bin/python -c 'import platform, sys; print(sys.version_info[:2] == (3, 11), sys.platform, platform.machine())')" = "True linux x86_64" ]; then
     grep -v '^torch==' tools/python.lock > "$torch_free"
     "${pip[@]}" --require-hashes --no-deps -r "$torch_free"
@@ -48,6 +46,7 @@ install_python_packages() {
     sed -n 's/^\([a-z][^ ]*\).*/\1/p' tools/python.lock | grep -v '^torch==' > "$torch_free"
     "${pip[@]}" --no-deps -r "$torch_free"
   fi
+  rm "$torch_free"
   "${pip[@]}" "${python_packages[@]}"
 }
 
