@@ -107,12 +107,12 @@ INSTANTIATE_TEST_SUITE_P(
     }),
     [](const auto& one) { return one.param.name; });
 
-Status permitted(Program program, std::vector<std::string> named = {}) {
+Status permitted(const Program& program, std::vector<std::string> named = {}) {
   return PermittedOperators(std::move(named)).check(program);
 }
 
 Program one_call(const std::string& op, std::vector<Json> args,
-                 std::vector<bool> outputs = {true}) {
+                 const std::vector<bool>& outputs = {true}) {
   ProgramMaker maker("one");
   maker.bring("x", Role::kInput, {8});
   maker.call(op, std::move(args), outputs);

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 constexpr Bytes kUnplanned = 1'000'000;
 
-Bytes bytes_of(const Budget& budget, execute::CpuDeviceOptions options = {}) {
+Bytes bytes_of(const Budget& budget, const execute::CpuDeviceOptions& options = {}) {
   const auto device = execute::make_cpu_device(options);
   const auto bytes = budget.bytes(kUnplanned, *device);
   EXPECT_TRUE(bytes.ok()) << bytes.error().message;

@@ -55,7 +55,8 @@ struct Log {
   std::size_t count(const std::string& part) const {
     std::size_t found = 0;
     const std::string all = text();
-    for (std::size_t at = all.find(part); at != all.npos; at = all.find(part, at + 1)) ++found;
+    for (std::size_t at = all.find(part); at != std::string::npos; at = all.find(part, at + 1))
+      ++found;
     return found;
   }
   std::string path;
@@ -545,7 +546,7 @@ class OpenedSocket : public ::testing::Test {
     ::close(ends[0]);
     return text.substr(0, static_cast<std::size_t>(std::max<ssize_t>(0, count)));
   }
-  static Message registration(Json more) {
+  static Message registration(const Json& more) {
     Json body{{"name", "stranger"}, {"identity", "stranger"}, {"memory", 100}};
     body.update(more);
     return asked(MessageType::kRegister, std::move(body));

@@ -388,7 +388,7 @@ Result<Recording> record(const Program& program, ExecutionDevice& device,
 }
 
 Result<Recording> record_with_file(const Program& program, ExecutionDevice& device,
-                                   RecordOptions options, const std::string& path) {
+                                   const RecordOptions& options, const std::string& path) {
   if (path.empty()) return record(program, device, options);
   NamedCache file(path);
   auto recording = record_with_cache(program, device, options, file.folder, file.kind, file.name);

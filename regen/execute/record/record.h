@@ -94,7 +94,7 @@ Result<Recording> record(const Program& program, ExecutionDevice& device,
 // several measure at the same time, the recording of each has the times that are in the file.
 // What is wrong with the file goes to options.on_distrust, and work goes on without it.
 Result<Recording> record_with_file(const Program& program, ExecutionDevice& device,
-                                   RecordOptions options, const std::string& path);
+                                   const RecordOptions& options, const std::string& path);
 // The same with a file of a folder of caches, whose warning it is then.
 Result<Recording> record_with_cache(const Program& program, ExecutionDevice& device,
                                     RecordOptions options, CacheFolder& folder,

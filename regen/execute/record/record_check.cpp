@@ -190,7 +190,7 @@ class RecordCheck {
 
 Status check_record(const CallRecord& record, const Program& program, NodeId node,
                     const CallArguments& arguments, const ExecutionDevice& device) {
-  const Status status = RecordCheck(record, program, node, arguments, device).check();
+  Status status = RecordCheck(record, program, node, arguments, device).check();
   if (status.ok()) return status;
   return bad_input("a measurement is not of " + describe(program, node) + ": " +
                    status.error().message);

@@ -117,7 +117,7 @@ bool Connection::answered_http() {
     return false;
   }
   if (bytes.size() > kMostHttpBytes) return false;
-  if (bytes.find("\r\n\r\n") == bytes.npos) return true;
+  if (bytes.find("\r\n\r\n") == std::string_view::npos) return true;
   const std::string text = listener_.on_metrics(*this);
   outgoing_.push_back({std::make_shared<const std::string>(
       "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n"

@@ -292,13 +292,13 @@ void Daemon::forget(Connection& connection) {
   connection_of_.erase(job);
   clients_.erase(found);
   // The kernel may close its connection before it has ended, and a job that is not killed may go on.
+  if (stopping_) use.keep();
   if (use_.last_holder(device) == use.number() && use.uses(device)) {
     close_device(device, {.use = std::move(use),
                           .number = connection.peer().process,
                           .process = Descriptor::copy_of(connection.peer().descriptor.number()),
                           .since = clock_now()});
   }
-  if (stopping_) use.keep();
   scheduler_.remove(job, clock_now());
 }
 

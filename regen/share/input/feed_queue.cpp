@@ -22,7 +22,7 @@ bool FeedQueue::still_there(const FeedItem& item) const {
   return item.kind != Kind::kBatch || slots_[item.slot].serial == item.serial;
 }
 
-void FeedQueue::queue_from(Consumer& consumer, std::deque<FeedItem>::const_iterator first) {
+void FeedQueue::queue_from(Consumer& consumer, const std::deque<FeedItem>::const_iterator& first) {
   for (auto item = first; item != history_.end(); ++item) {
     if (item->kind == Kind::kBatch) ++slots_[item->slot].references;
     consumer.queue.push_back(*item);

@@ -146,7 +146,7 @@ class FeedQueue {
 
   Consumer& insert(ConsumerId id, SlowPolicy policy);
   // Into the queue: what is there from `first` on.
-  void queue_from(Consumer& consumer, std::deque<FeedItem>::const_iterator first);
+  void queue_from(Consumer& consumer, const std::deque<FeedItem>::const_iterator& first);
   void follow(Position next);
   void go_to(Consumer& consumer, Position next);
   bool still_there(const FeedItem& item) const;

@@ -82,7 +82,9 @@ pid_t FileLock::owner(const std::string& path) {
   return known && whole.l_type != F_UNLCK && whole.l_pid > 0 ? whole.l_pid : 0;
 }
 
-FileLock::FileLock(FileLock&& other) noexcept : file_(std::move(other.file_)), key_(std::move(other.key_)) {}
+FileLock::FileLock(FileLock&& other) noexcept {
+  *this = std::move(other);
+}
 
 FileLock& FileLock::operator=(FileLock&& other) noexcept {
   std::swap(file_, other.file_);

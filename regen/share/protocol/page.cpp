@@ -71,6 +71,7 @@ struct ServerPage::Memory {
   robust_list link;
   Memory* previous;  // in the list; null for the first
   pid_t owner;       // the thread that made it
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): of the pointer, which lies here
   char unused[kPageBytes - sizeof(robust_list) - sizeof(Memory*) - sizeof(pid_t)];
   PageContent content;
 

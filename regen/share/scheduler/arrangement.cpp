@@ -83,7 +83,7 @@ std::vector<Bytes> rooms(const Demands& spilling, std::size_t most) {
     least = std::max(least, least_bytes(*job) - job->persistent);
     for (const MemoryPoint& point : job->choices) sizes.insert(point.bytes - job->persistent);
   }
-  const std::vector<Bytes> all(sizes.lower_bound(least), sizes.end());
+  std::vector<Bytes> all(sizes.lower_bound(least), sizes.end());
   if (all.size() <= most) return all;
   std::vector<Bytes> some;
   for (std::size_t i = 0; i < most; ++i) {
