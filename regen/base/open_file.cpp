@@ -74,12 +74,10 @@ int replace_file(int folder, const std::string& temporary, const std::string& na
 }
 
 std::string unique_digits() {
-  // Drawn once; a counter tells the names of one process apart, and of its forked children, which
-  // have the same bits, the process number.
-  static const std::uint64_t drawn = random_bits();
+  // Drawn anew each time: a forked child has its parent's memory, and in a container of its own perhaps
+  // the number of another child. The counter tells names apart where no bits can be drawn.
   static std::atomic<std::uint64_t> counter{0};
-  const std::uint64_t own =
-      drawn ^ (static_cast<std::uint64_t>(::getpid()) << 32) ^ counter.fetch_add(1);
+  const std::uint64_t own = random_bits() ^ counter.fetch_add(1);
   char text[17];
   std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(own));
   return text;
