@@ -33,28 +33,22 @@ class Turns:
         """A copy belongs to another function, which nobody calls yet."""
         return Turns, (self.name,)
 
-    @contextlib.contextmanager
-    def request(self) -> Iterator[None]:
+    def request(self) -> contextlib.AbstractContextManager[None]:
         """From any number of threads."""
-        self.enter(Waiter(is_step=False), may_nest=False)
-        try:
-            yield
-        finally:
-            self.leave()
+        return self.inside(is_step=False, may_nest=False)
 
-    @contextlib.contextmanager
-    def step(self, may_nest: bool = False) -> Iterator[None]:
+    def step(self, may_nest: bool = False) -> contextlib.AbstractContextManager[None]:
         """From one thread at a time. `may_nest`: a step may run another one inside, in the same thread."""
-        self.enter(Waiter(is_step=True), may_nest)
-        try:
-            yield
-        finally:
-            self.leave()
+        return self.inside(is_step=True, may_nest=may_nest)
+
+    def question(self) -> contextlib.AbstractContextManager[None]:
+        """From any thread, also inside of a call."""
+        return self.inside(is_step=False, may_nest=True)
 
     @contextlib.contextmanager
-    def question(self) -> Iterator[None]:
-        """From any thread, also inside of a call."""
-        self.enter(Waiter(is_step=False), may_nest=True)
+    def inside(self, is_step: bool, may_nest: bool) -> Iterator[None]:
+        """A call, from its turn to its end."""
+        self.enter(Waiter(is_step=is_step), may_nest)
         try:
             yield
         finally:
