@@ -16,11 +16,10 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 import regen
+from compared_training import OPTIONS, RESERVE, assert_same, budget_at, left_behind, step_within, train_by_passes
 from regen import _runtime
 from regen._check import same_bits
 
-OPTIONS = dict(work_limit=20_000, improve=False)
-RESERVE = 1 << 20
 STEPS = 3
 
 
@@ -260,49 +259,8 @@ def sgd(model):
     return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
 
-def left_behind(model, loss):
-    state = {"loss": loss.detach().clone(), "generator": torch.get_rng_state()}
-    state |= {n: t.detach().clone() for n, t in [*model.named_parameters(), *model.named_buffers()]}
-    return state
-
-
-def train_by_passes(model, data, optimizer):
-    found = []
-    for batch in data:
-        optimizer.zero_grad()
-        loss = model(*batch)
-        loss.backward()
-        gradients = {f"gradient of {n}": p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
-        optimizer.step()
-        found.append({**left_behind(model, loss), **gradients})
-    return found
-
-
 def train_by_step(step, model, data):
     return [left_behind(model, step(*batch)) for batch in data]
-
-
-def assert_same(ours, theirs, all_keys=True):
-    for step, (mine, other) in enumerate(zip(ours, theirs)):
-        assert mine.keys() == other.keys() or not all_keys
-        for name in mine:
-            assert same_bits(mine[name], other[name]), f"step {step}: {name} differs"
-
-
-def budget_at(fraction, model, args):
-    fit = regen.will_it_fit(copy.deepcopy(model), args, 1 << 40, reserve=RESERVE, work_limit=20_000)
-    least = fit.least_budget or fit.unplanned
-    return int(least + fraction * max(0, fit.unplanned - least))
-
-
-def step_within(fraction, model, args):
-    """A step under the smallest of some budgets that works."""
-    for budget in (fraction, 0.9, 0.95, 1.0):
-        try:
-            return regen.step(model, None, sgd(model), args, budget, **OPTIONS)
-        except regen.BudgetError:
-            continue
-    raise AssertionError("no budget works")
 
 
 @pytest.mark.parametrize("fraction", [1.0, 0.7])
@@ -318,7 +276,7 @@ def test_training_is_the_same(kind, fraction):
     assert_same(train_by_passes(wrapped, data, sgd(wrapped)), theirs)
     torch.manual_seed(3)
     whole = copy.deepcopy(model)
-    step = step_within(0.8 if fraction < 1 else 1.0, whole, data[0])
+    step = step_within(0.8 if fraction < 1 else 1.0, whole, sgd(whole), data[0])
     assert_same(train_by_step(step, whole, data), theirs, all_keys=False)
 
 

@@ -14,14 +14,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+import compared_training
 import regen
-from regen._check import same_bits
+from compared_training import OPTIONS, RESERVE, assert_same, budget_at, step_within
 from regen.capture import capture, save
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "experiments"))
-OPTIONS = {"work_limit": 20_000, "improve": False}
-RESERVE = 1 << 20
-
 
 class Experts(nn.Module):
     """Each row goes to one expert; on some batches an expert has none."""
@@ -122,43 +120,12 @@ def adam(model):
 
 
 def left_behind(model, loss):
-    state = {"loss": loss.detach().clone(), "generator": torch.get_rng_state(), "Python's": torch.tensor(random.getstate()[1])}
-    return state | {n: t.detach().clone() for n, t in [*model.named_parameters(), *model.named_buffers()]}
+    """Python's generator too."""
+    return compared_training.left_behind(model, loss) | {"Python's": torch.tensor(random.getstate()[1])}
 
 
 def train_by_passes(model, data, optimizer):
-    found = []
-    for batch in data:
-        optimizer.zero_grad()
-        loss = model(*batch)
-        loss.backward()
-        gradients = {f"gradient of {n}": p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
-        optimizer.step()
-        found.append({**left_behind(model, loss), **gradients})
-    return found
-
-
-def assert_same(ours, theirs, all_keys=True):
-    for step, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
-        assert mine.keys() == other.keys() or not all_keys
-        for name in mine:
-            assert same_bits(mine[name], other[name]), f"step {step}: {name} differs"
-
-
-def budget_at(fraction, model, args):
-    fit = regen.will_it_fit(copy.deepcopy(model), args, 1 << 40, reserve=RESERVE, work_limit=20_000)
-    least = fit.least_budget or fit.unplanned
-    return int(least + fraction * max(0, fit.unplanned - least))
-
-
-def step_within(fraction, model, args):
-    """A step under the smallest of some budgets that works."""
-    for budget in (fraction, 0.9, 0.95, 1.0):
-        try:
-            return regen.step(model, None, adam(model), args, budget, **OPTIONS)
-        except regen.BudgetError:
-            continue
-    raise AssertionError("no budget works")
+    return compared_training.train_by_passes(model, data, optimizer, left_behind)
 
 
 @pytest.mark.parametrize("fraction", [1.0, 0.7])
@@ -176,7 +143,7 @@ def test_training_is_the_same(name, fraction):
     assert wrapped.regen.active.captured.islands
     seed()
     whole = copy.deepcopy(model)
-    step = step_within(0.8 if fraction < 1 else 1.0, whole, data[0])
+    step = step_within(0.8 if fraction < 1 else 1.0, whole, adam(whole), data[0])
     assert_same([left_behind(whole, step(*batch)) for batch in data], theirs, all_keys=False)
 
 
