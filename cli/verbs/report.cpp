@@ -56,7 +56,8 @@ Status run_report(const ReportArguments& arguments) {
   REGEN_ASSIGN(const LoadedPlans plans, load_plans(arguments, loaded.graph));
   std::vector<report::Shown> shown;
   for (std::size_t i = 0; i < plans.plans.size(); ++i) {
-    shown.push_back({&plans.plans[i], {.title = plans.paths[i], .link = loaded.link, .budget = budget}});
+    shown.push_back(
+        {&plans.plans[i], {.title = plans.paths[i], .link = loaded.link, .budget = budget}});
   }
   auto document = report::document(loaded.graph, shown, loaded.label);
   if (!document.ok()) return in_file(arguments.plan, document.error());
@@ -73,10 +74,12 @@ void add_report(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<ReportArguments>();
   add_graph(verb, arguments->graph);
   verb.add_option("PLAN", arguments->plan, "A plan file")->required()->type_name("");
-  verb.add_option("OTHER", arguments->other, "Another plan of the graph, shown beside it")->type_name("");
+  verb.add_option("OTHER", arguments->other, "Another plan of the graph, shown beside it")
+      ->type_name("");
   add_budget(verb, arguments->budget);
   verb.remove_option(verb.get_option("--host-budget"));
-  add_output(verb, arguments->output, "The page: one file without links to others; - is standard output");
+  add_output(verb, arguments->output,
+             "The page: one file without links to others; - is standard output");
   add_json(verb, arguments->json);
   set_action<ReportArguments>(verb, action, arguments, run_report);
 }

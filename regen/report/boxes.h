@@ -25,8 +25,8 @@ struct Box {
   TensorId tensor;  // none for a workspace
   OpId op;          // that made it, or whose workspace it is; of a fetched tensor, its maker
   Provenance origin = Provenance::kFirstRun;
-  std::size_t from = 0;  // the first step at which it counts
-  std::size_t to = 0;    // the first at which it does not; the number of steps if it stays
+  std::size_t from = 0;        // the first step at which it counts
+  std::size_t to = 0;          // the first at which it does not; the number of steps if it stays
   std::size_t allocation = 0;  // its place in Plan::addresses
   Bytes address = 0;
   Bytes bytes = 0;

@@ -37,11 +37,11 @@ struct Measured {
 };
 
 struct Facts {
-  std::string title;                 // of this plan; empty: its planner
-  Link link;                         // that the judge counts with
-  std::optional<Bytes> budget;       // with what the caller holds
-  Bytes caller_bytes = 0;            // beside the plan, of the budget
-  std::optional<double> lower_bound; // of the cost of all plans within the budget
+  std::string title;                  // of this plan; empty: its planner
+  Link link;                          // that the judge counts with
+  std::optional<Bytes> budget;        // with what the caller holds
+  Bytes caller_bytes = 0;             // beside the plan, of the budget
+  std::optional<double> lower_bound;  // of the cost of all plans within the budget
   Measured measured;
   std::vector<CurvePoint> curve;  // ascending in bytes
   std::vector<IslandFact> islands;

@@ -65,7 +65,7 @@ Json tensors_json(const Graph& graph, const ModuleTree& tree) {
     modules.push_back(tree.of_tensor[t].index());
     makers.push_back(id_or_null(graph.producer(t)));
   }
-  return {{"name", names}, {"bytes", bytes},    {"category", kinds},
+  return {{"name", names},  {"bytes", bytes},    {"category", kinds},
           {"fixed", fixed}, {"module", modules}, {"maker", makers}};
 }
 

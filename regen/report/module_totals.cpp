@@ -111,8 +111,8 @@ void ModuleTotals::add(const ModuleTotals& other) {
 }
 
 IdVector<ModuleId, ModuleTotals> module_totals(const Graph& graph, const Plan& plan,
-                                               const Simulation& simulation,
-                                               const ModuleTree& tree, std::span<const Box> boxes) {
+                                               const Simulation& simulation, const ModuleTree& tree,
+                                               std::span<const Box> boxes) {
   return TotalsMaker(graph, plan, simulation, tree).make(boxes);
 }
 

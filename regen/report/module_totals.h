@@ -34,8 +34,8 @@ struct ModuleTotals {
 
 // The simulation must be of this graph and plan, with records.
 IdVector<ModuleId, ModuleTotals> module_totals(const Graph& graph, const Plan& plan,
-                                               const Simulation& simulation,
-                                               const ModuleTree& tree, std::span<const Box> boxes);
+                                               const Simulation& simulation, const ModuleTree& tree,
+                                               std::span<const Box> boxes);
 
 // The step at which the forward pass is over: the first run of an op of the loss or the backward pass.
 // The number of steps if there is none.

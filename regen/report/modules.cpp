@@ -53,7 +53,8 @@ class TreeMaker {
 
   ModuleTree make() && {
     read_attributes();
-    const bool says = std::ranges::any_of(places_, [](const Place& p) { return p.module.has_value(); });
+    const bool says =
+        std::ranges::any_of(places_, [](const Place& p) { return p.module.has_value(); });
     separator_ = says ? '.' : '/';
     if (says) {
       for (const Place& place : places_) {

@@ -17,12 +17,12 @@ using ModuleId = Id<struct ModuleTag>;
 
 struct ModuleTree {
   // The first is the whole network; parents stand before their children.
-  IdVector<ModuleId, std::string> names;     // the last part of the path
-  IdVector<ModuleId, std::string> paths;     // as the user's code writes it; "" for the network
-  IdVector<ModuleId, ModuleId> parents;      // none for the first
-  IdVector<OpId, ModuleId> of_op;            // never none
-  IdVector<TensorId, ModuleId> of_tensor;    // its maker's; of a fixed tensor, by its name
-  IdVector<OpId, std::string> sources;       // lines of the user's code, or empty
+  IdVector<ModuleId, std::string> names;   // the last part of the path
+  IdVector<ModuleId, std::string> paths;   // as the user's code writes it; "" for the network
+  IdVector<ModuleId, ModuleId> parents;    // none for the first
+  IdVector<OpId, ModuleId> of_op;          // never none
+  IdVector<TensorId, ModuleId> of_tensor;  // its maker's; of a fixed tensor, by its name
+  IdVector<OpId, std::string> sources;     // lines of the user's code, or empty
 
   ModuleId root() const { return ModuleId(0); }
   std::size_t size() const { return names.size(); }

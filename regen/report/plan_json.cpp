@@ -101,9 +101,8 @@ class PlanJson {
       device.push_back(record.device_bytes);
       host.push_back(record.host_bytes);
     }
-    return {{"tick", tick},         {"kind", kinds},       {"subject", subjects},
-            {"variant", choices},   {"start", starts},     {"end", ends},
-            {"device_bytes", device}, {"host_bytes", host}};
+    return {{"tick", tick},    {"kind", kinds}, {"subject", subjects},    {"variant", choices},
+            {"start", starts}, {"end", ends},   {"device_bytes", device}, {"host_bytes", host}};
   }
 
   std::string variant_label(const Step& step) const {
