@@ -61,13 +61,14 @@ class AddressChart {
     for (const box of shown) if (box.selected && box.width > 3 && box.height > 3) context.strokeRect(box.x + 0.5, box.y + 0.5, box.width - 1, box.height - 1);
   }
 
-  // Boxes with their pixels, without those outside, and of those smaller than a pixel one for each pixel.
+  // Boxes with their pixels, without those outside, and of those narrower than a pixel only such as have a pixel
+  // of their own.
   visible(width, height) {
     const {view, plan} = this;
     const {boxes} = plan;
     const scale = (width - CHART_LEFT) / (view.to - view.from);
     const [first, end] = plan.boxRange(view.axis.firstAt(view.from), view.axis.stepAt(view.to));
-    const taken = new Uint8Array(Math.ceil(width + 1) * Math.ceil(height + 1));
+    const taken = new Uint8Array(Math.ceil(width + 3) * height);
     const gap = (end - first) < 4000 ? 0.5 : 0;
     const shown = [];
     for (let box = first; box < end; box += 1) {
@@ -79,11 +80,7 @@ class AddressChart {
       const y = this.y(boxes.address[box] + boxes.bytes[box], height);
       const high = Math.max(0.7, this.y(boxes.address[box], height) - y);
       const selected = view.selects && view.isSelected(box);
-      if (wide < 1 && high < 1 && !selected) {
-        const pixel = Math.floor(Math.max(0, y)) * Math.ceil(width + 1) + Math.floor(Math.max(0, x));
-        if (taken[pixel]) continue;
-        taken[pixel] = 1;
-      }
+      if (wide < 1 && !selected && !takePixels(taken, Math.floor(x), y, y + high, height)) continue;
       shown.push({box, group: plan.groupOfBox[box], selected, x, y, width: Math.max(0.7, wide - (wide > 3 ? gap : 0)), height: Math.max(0.7, high - (high > 3 ? gap : 0))});
     }
     return shown;
@@ -113,4 +110,16 @@ class AddressChart {
       }
     });
   }
+}
+
+// Marks the pixels of a column from `upper` to `lower`; false if all of them are taken.
+function takePixels(taken, column, upper, lower, height) {
+  const first = Math.max(0, column * height + Math.floor(Math.max(0, upper)));
+  const last = Math.min(column * height + Math.ceil(Math.min(height, lower)) - 1, taken.length - 1);
+  let found = false;
+  for (let pixel = first; pixel <= last; pixel += 1) {
+    found ||= taken[pixel] === 0;
+    taken[pixel] = 1;
+  }
+  return found;
 }
