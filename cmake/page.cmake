@@ -44,6 +44,7 @@ string(REPLACE "@SCRIPT@" "${script}" page "${page}")
 # One literal for each line: compilers limit the length of a literal.
 string(REPLACE "\\" "\\\\" page "${page}")
 string(REPLACE "\"" "\\\"" page "${page}")
+string(REPLACE "??" "?\\?" page "${page}")  # else the beginning of a trigraph
 string(REPLACE "\n" "\\n\",\n    \"" page "${page}")
 file(WRITE "${OUTPUT}" "#include \"regen/report/page_template.h\"
 

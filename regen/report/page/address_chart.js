@@ -24,66 +24,48 @@ class AddressChart {
   }
 
   draw(context, width, height) {
-    drawByteAxis(context, width, height, this.top, (bytes) => this.y(bytes, height));
     this.drawBoxes(context, width, height);
+    drawByteAxis(context, width, height, this.top, (bytes) => this.y(bytes, height));
     drawPlaceAxis(context, this.view, width, height);
     drawCursor(context, this.view, width, height - CHART_FOOT);
   }
 
-  // By colour, since a change of it costs more than a box; first what is dim, then the selection.
+  // What is selected comes last, with an edge, over what is dim.
   drawBoxes(context, width, height) {
-    const colours = this.plan.groups.groups.map((group) => theme.ofGroup(group));
-    const shown = this.visible(width, height);
-    this.drawn = shown.length;
-    this.canvas.node.dataset.drawn = String(shown.length);
-    const selects = this.view.selects;
-    context.save();
-    context.beginPath();
-    context.rect(CHART_LEFT, 0, width - CHART_LEFT, height - CHART_FOOT);
-    context.clip();
-    for (const selected of selects ? [false, true] : [true]) {
-      context.globalAlpha = selected ? 1 : 0.18;
-      for (let group = 0; group < colours.length; group += 1) {
-        context.fillStyle = colours[group];
-        for (const box of shown) {
-          if (box.group !== group || (selects && box.selected !== selected)) continue;
-          context.fillRect(box.x, box.y, box.width, box.height);
-        }
-      }
-    }
-    if (selects) this.drawEdges(context, shown);
-    context.restore();
-  }
-
-  drawEdges(context, shown) {
-    context.strokeStyle = theme.colour("text");
-    context.lineWidth = 1;
-    for (const box of shown) if (box.selected && box.width > 3 && box.height > 3) context.strokeRect(box.x + 0.5, box.y + 0.5, box.width - 1, box.height - 1);
-  }
-
-  // Boxes with their pixels, without those outside, and of those narrower than a pixel only such as have a pixel
-  // of their own.
-  visible(width, height) {
     const {view, plan} = this;
     const {boxes} = plan;
-    const scale = (width - CHART_LEFT) / (view.to - view.from);
+    const pixels = new Pixels(context, CHART_LEFT, width, height - CHART_FOOT);
+    const colours = [0.18, 1].map((strength) => plan.groups.groups.map((group) => pixelColours.of(theme.ofGroup(group), strength)));
+    const edge = pixelColours.of(theme.colour("text"));
+    const across = pixels.width / (view.to - view.from);
+    const up = pixels.height / this.top;
     const [first, end] = plan.boxRange(view.axis.firstAt(view.from), view.axis.stepAt(view.to));
-    const taken = new Uint8Array(Math.ceil(width + 3) * height);
-    const gap = (end - first) < 4000 ? 0.5 : 0;
-    const shown = [];
-    for (let box = first; box < end; box += 1) {
-      const from = view.axis.at(boxes.from[box]);
-      const to = view.axis.at(boxes.to[box]);
-      if (to < view.from || from > view.to) continue;
-      const x = CHART_LEFT + Math.max(-2, (from - view.from) * scale);
-      const wide = Math.max(0.7, Math.min(width + 2, CHART_LEFT + (to - view.from) * scale) - x);
-      const y = this.y(boxes.address[box] + boxes.bytes[box], height);
-      const high = Math.max(0.7, this.y(boxes.address[box], height) - y);
-      const selected = view.selects && view.isSelected(box);
-      if (wide < 1 && !selected && !takePixels(taken, Math.floor(x), y, y + high, height)) continue;
-      shown.push({box, group: plan.groupOfBox[box], selected, x, y, width: Math.max(0.7, wide - (wide > 3 ? gap : 0)), height: Math.max(0.7, high - (high > 3 ? gap : 0))});
+    let drawn = 0;
+    for (const selected of view.selects ? [false, true] : [true]) {
+      for (let box = first; box < end; box += 1) {
+        if (view.selects && view.isSelected(box) !== selected) continue;
+        const x0 = (view.axis.at(boxes.from[box]) - view.from) * across;
+        const x1 = (view.axis.at(boxes.to[box]) - view.from) * across;
+        if (x1 < 0 || x0 > pixels.width) continue;
+        const y1 = pixels.height - boxes.address[box] * up;
+        const y0 = y1 - boxes.bytes[box] * up;
+        drawn += 1;
+        this.drawBox(pixels, x0, y0, x1, y1, colours[selected ? 1 : 0][plan.groupOfBox[box]], view.selects && selected ? edge : null);
+      }
     }
-    return shown;
+    this.canvas.node.dataset.drawn = String(drawn);
+    pixels.put();
+  }
+
+  // Neighbours of one colour are told apart by a gap, where there is room for one.
+  drawBox(pixels, x0, y0, x1, y1, colour, edge) {
+    const room = x1 - x0 > 4 && y1 - y0 > 4;
+    if (edge !== null && room) {
+      pixels.fill(x0, y0, x1, y1, edge);
+      pixels.fill(x0 + 1, y0 + 1, x1 - 1, y1 - 1, colour);
+    } else {
+      pixels.fill(x0, y0, room ? x1 - 1 : x1, room ? y1 - 1 : y1, colour);
+    }
   }
 
   click(place, y) {
@@ -110,16 +92,4 @@ class AddressChart {
       }
     });
   }
-}
-
-// Marks the pixels of a column from `upper` to `lower`; false if all of them are taken.
-function takePixels(taken, column, upper, lower, height) {
-  const first = Math.max(0, column * height + Math.floor(Math.max(0, upper)));
-  const last = Math.min(column * height + Math.ceil(Math.min(height, lower)) - 1, taken.length - 1);
-  let found = false;
-  for (let pixel = first; pixel <= last; pixel += 1) {
-    found ||= taken[pixel] === 0;
-    taken[pixel] = 1;
-  }
-  return found;
 }

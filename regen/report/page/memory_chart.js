@@ -24,33 +24,31 @@ class MemoryChart {
   }
 
   draw(context, width, height) {
-    const columns = visibleColumns(this.view, width - CHART_LEFT, (step) => this.plan.steps.device_bytes[step]);
+    this.drawStack(context, width, height);
     drawByteAxis(context, width, height, this.top, (bytes) => this.y(bytes, height));
-    this.drawStack(context, height, columns);
     drawPlaceAxis(context, this.view, width, height);
     this.drawLines(context, width, height);
     drawCursor(context, this.view, width, height - CHART_FOOT);
   }
 
-  drawStack(context, height, columns) {
+  drawStack(context, width, height) {
+    const pixels = new Pixels(context, CHART_LEFT, width, height - CHART_FOOT);
+    const columns = highestSteps(this.view, this.plan.highest, pixels.width);
+    const scale = pixels.height / this.top;
     const base = new Float64Array(columns.length);
     for (const group of this.plan.groups.groups) {
       const bytes = this.plan.stack[group.index];
-      const dim = this.view.group !== null && this.view.group !== group.index;
-      context.globalAlpha = dim ? 0.25 : 1;
-      context.fillStyle = theme.ofGroup(group);
-      context.beginPath();
-      columns.forEach((column, i) => {
-        const added = bytes[column.step];
-        if (added > 0) {
-          const upper = this.y(base[i] + added, height);
-          context.rect(column.x, upper, column.width, this.y(base[i], height) - upper);
-        }
-        base[i] += added;
-      });
-      context.fill();
+      const colour = pixelColours.of(theme.ofGroup(group), this.view.group !== null && this.view.group !== group.index ? 0.25 : 1);
+      for (let x = 0; x < columns.length; x += 1) {
+        const added = bytes[columns[x]];
+        if (added <= 0) continue;
+        const lower = pixels.height - base[x] * scale;
+        base[x] += added;
+        const upper = pixels.height - base[x] * scale;
+        if (lower - upper >= 0.5) pixels.fill(x, upper, x + 1, lower, colour);
+      }
     }
-    context.globalAlpha = 1;
+    pixels.put();
   }
 
   drawLines(context, width, height) {
@@ -114,34 +112,45 @@ class MemoryChart {
   }
 }
 
-// The steps to draw, with their pixels: every one where there is room, else one for each pixel, that
-// which is highest, so that no peak is ever left out.
-function visibleColumns(view, width, height) {
+// For each pixel of the axis its highest step, so that no peak is ever left out.
+function highestSteps(view, highest, width) {
   const {axis} = view;
-  const scale = width / (view.to - view.from);
-  const first = axis.firstAt(view.from);
-  const last = axis.stepAt(view.to);
-  const columns = [];
-  let pixel = -1;
-  for (let step = first; step <= last; step += 1) {
-    const x = Math.max(0, (axis.at(step) - view.from) * scale);
-    const end = Math.min(width, (axis.at(step + 1) - view.from) * scale);
-    const at = Math.floor(x);
-    const column = columns.at(-1);
-    if (column && at === pixel && end - x < 1) {
-      if (height(step) > height(column.step)) column.step = step;
-      column.width = Math.max(column.width, end + CHART_LEFT - column.x);
-      continue;
-    }
-    pixel = at;
-    columns.push({step, x: x + CHART_LEFT, width: Math.max(end - x, Math.min(1, width - x))});
+  const columns = new Int32Array(width);
+  const perPixel = (view.to - view.from) / width;
+  let next = axis.stepAt(view.from);
+  for (let x = 0; x < width; x += 1) {
+    const first = next;
+    next = axis.stepAt(view.from + (x + 1) * perPixel);
+    columns[x] = highest.between(first, next);
   }
-  // Neighbours touch: a stretch of nothing between two would be read as memory that is free.
-  columns.forEach((column, i) => {
-    const next = columns[i + 1];
-    if (next) column.width = next.x - column.x;
-  });
   return columns;
+}
+
+// The highest of any stretch of steps, in blocks: a stretch of thousands is answered without a look at each.
+class Highest {
+  constructor(values, size = 64) {
+    this.values = values;
+    this.size = size;
+    this.blocks = new Int32Array(Math.ceil(values.length / size));
+    for (let block = 0; block < this.blocks.length; block += 1) {
+      this.blocks[block] = this.scan(block * size, Math.min(values.length, (block + 1) * size) - 1);
+    }
+  }
+
+  scan(first, last, best = first) {
+    for (let i = first; i <= last; i += 1) if (this.values[i] > this.values[best]) best = i;
+    return best;
+  }
+
+  // Both ends are part of the stretch.
+  between(first, last) {
+    if (last - first < 2 * this.size) return this.scan(first, last);
+    const from = Math.ceil(first / this.size);
+    const to = Math.floor((last + 1) / this.size);
+    let best = this.scan(first, from * this.size - 1);
+    for (let block = from; block < to; block += 1) if (this.values[this.blocks[block]] > this.values[best]) best = this.blocks[block];
+    return this.scan(to * this.size, last, best);
+  }
 }
 
 function placeX(view, place, width) {

@@ -76,6 +76,7 @@ class ShownPlan {
     this.moduleOfBox = Int32Array.from(this.boxes.op, (op) => report.graph.ops.module[op]);
     this.stack = this.stackedBytes();
     this.firsts = this.firstBoxes();
+    this.highest = new Highest(this.steps.device_bytes);
   }
 
   // For each group, its bytes in each step.

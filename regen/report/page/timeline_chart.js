@@ -39,42 +39,43 @@ class TimelineChart {
   }
 
   draw(context, width, height) {
-    context.textAlign = "right";
-    LANES.forEach((name, lane) => {
-      context.fillStyle = theme.colour("faint");
-      context.fillText(name, CHART_LEFT - 6, lane * LANE_HEIGHT + 17);
-      context.fillStyle = theme.colour("lane");
-      context.fillRect(CHART_LEFT, lane * LANE_HEIGHT + 2, width - CHART_LEFT, LANE_HEIGHT - 4);
+    const pixels = new Pixels(context, CHART_LEFT, width, LANES.length * LANE_HEIGHT);
+    const ground = pixelColours.of(theme.colour("lane"));
+    const named = [];
+    this.lanes.forEach((items, lane) => {
+      pixels.fill(0, (lane * LANE_HEIGHT + 2) * pixels.scale, pixels.width, ((lane + 1) * LANE_HEIGHT - 2) * pixels.scale, ground);
+      named.push(...this.drawLane(pixels, items, lane));
     });
-    context.textAlign = "left";
-    context.save();
-    context.beginPath();
-    context.rect(CHART_LEFT, 0, width - CHART_LEFT, height);
-    context.clip();
-    this.lanes.forEach((items, lane) => this.drawLane(context, items, lane, width));
-    context.restore();
+    pixels.put();
+    this.drawTexts(context, named);
     drawPlaceAxis(context, this.view, width, height);
     drawCursor(context, this.view, width, LANES.length * LANE_HEIGHT);
   }
 
-  // Of what is narrower than a pixel, one for each pixel and colour.
-  drawLane(context, items, lane, width) {
-    const drawn = new Map();
-    for (let i = this.firstVisible(items); i < items.length; i += 1) {
+  drawTexts(context, named) {
+    context.textAlign = "right";
+    context.fillStyle = theme.colour("faint");
+    LANES.forEach((name, lane) => context.fillText(name, CHART_LEFT - 6, lane * LANE_HEIGHT + 17));
+    context.textAlign = "left";
+    for (const {item, lane, x0, x1} of named) this.drawName(context, item, lane, CHART_LEFT + Math.max(0, x0), CHART_LEFT + x1);
+  }
+
+  // Of what is narrower than a pixel, one for each pixel. Returns what has room for its name, with CSS pixels.
+  drawLane(pixels, items, lane) {
+    const {view} = this;
+    const across = pixels.width / (view.to - view.from);
+    const named = [];
+    for (let i = this.firstVisible(items, view.from); i < items.length;) {
       const [from, to] = this.placesOf(items[i]);
-      if (from > this.view.to) break;
-      const x = placeX(this.view, from, width);
-      const end = placeX(this.view, to, width);
-      const colour = this.colourOf(items[i], lane);
-      const pixel = Math.floor(end);
-      if (end - x < 1 && drawn.get(colour) === pixel) continue;
-      if (end - x < 1) drawn.set(colour, pixel);
-      context.globalAlpha = this.isDim(items[i]) ? 0.25 : 1;
-      context.fillStyle = theme.colour(colour);
-      context.fillRect(x, lane * LANE_HEIGHT + 3, Math.max(0.8, end - x - (end - x > 3 ? 0.5 : 0)), LANE_HEIGHT - 6);
-      if (end - x > 60) this.drawName(context, items[i], lane, x, end);
+      if (from > view.to) break;
+      const x0 = (from - view.from) * across;
+      const x1 = (to - view.from) * across;
+      const colour = pixelColours.of(theme.colour(this.colourOf(items[i], lane)), this.isDim(items[i]) ? 0.25 : 1);
+      pixels.fill(x0, (lane * LANE_HEIGHT + 3) * pixels.scale, x1 - x0 > 4 ? x1 - 1 : x1, ((lane + 1) * LANE_HEIGHT - 3) * pixels.scale, colour);
+      if (x1 - x0 > 60 * pixels.scale) named.push({item: items[i], lane, x0: x0 / pixels.scale, x1: Math.min(x1, pixels.width) / pixels.scale});
+      i = x1 - x0 >= 1 ? i + 1 : Math.max(i + 1, this.firstVisible(items, view.from + (Math.floor(x0) + 1) / across, i));
     }
-    context.globalAlpha = 1;
+    return named;
   }
 
   drawName(context, item, lane, x, end) {
@@ -102,12 +103,13 @@ class TimelineChart {
     return `queue-${phases[ops.phase[this.plan.steps.subject[item.step]]]}`;
   }
 
-  firstVisible(items) {
-    let low = 0;
+  // The first item that ends at or after a place.
+  firstVisible(items, place, from = 0) {
+    let low = from;
     let high = items.length;
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (this.placesOf(items[middle])[1] < this.view.from) low = middle + 1;
+      if (this.placesOf(items[middle])[1] < place) low = middle + 1;
       else high = middle;
     }
     return low;
