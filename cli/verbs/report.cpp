@@ -10,11 +10,20 @@
 #include "cli/output/output.h"
 #include "cli/verbs/verbs.h"
 #include "regen/base/file.h"
+#include "regen/report/curve_file.h"
 #include "regen/report/document.h"
 #include "regen/report/page.h"
+#include "regen/report/trace.h"
+#include "regen/search/services/plan_curve.h"
 
 namespace regen::cli {
 namespace {
+
+// For all plans of the curve together, unless the user says otherwise.
+constexpr double kCurveSeconds = 10;
+constexpr std::size_t kMaxCurveFileBytes = std::size_t{1} << 24;
+// Of the packing of each plan of the curve: a tenth of what a planner gives its result.
+constexpr std::int64_t kCurvePackWork = 100'000;
 
 struct ReportArguments {
   GraphArgument graph;
@@ -22,12 +31,27 @@ struct ReportArguments {
   std::string other;
   BudgetArgument budget;
   std::string output;
+  std::string trace;
+  bool curve = false;
+  std::string curve_file;
+  Limits limits;
   bool json = false;
+
+  bool has_limits() const {
+    const Limits none;
+    return limits.work != none.work || limits.seconds != none.seconds;
+  }
 };
 
 Status check(const ReportArguments& arguments) {
   if (arguments.output.empty() && !arguments.json) {
     return bad_input("report: neither --output nor --json, expected where it goes: -o report.html");
+  }
+  if (arguments.has_limits() && !arguments.curve) {
+    return bad_input("--time-limit and --work-limit are for --curve, expected it beside them");
+  }
+  if (!arguments.trace.empty() && !arguments.other.empty()) {
+    return bad_input("--trace: two plans given, expected one: a timeline shows one plan");
   }
   return {};
 }
@@ -49,18 +73,65 @@ Result<LoadedPlans> load_plans(const ReportArguments& arguments, const Graph& gr
   return loaded;
 }
 
+Result<std::vector<report::CurvePoint>> computed_curve(const ReportArguments& arguments,
+                                                       const LoadedGraph& loaded) {
+  const InterruptGuard guard;
+  Limits limits = arguments.limits;
+  limits.interrupt = guard.flag();
+  if (!arguments.has_limits()) limits.seconds = kCurveSeconds;
+  REGEN_ASSIGN(const search::Planner* planner, find_planner("auto"));
+  const search::Problem problem{
+      .graph = &loaded.graph, .link = loaded.link, .registry = &published::every_planner()};
+  REGEN_ASSIGN(
+      const search::PlanCurve curve,
+      search::PlanCurve::make({&planner, 1}, problem, {.pack_work = kCurvePackWork}, limits));
+  std::vector<report::CurvePoint> points;
+  for (const search::Outcome& outcome : curve.plans()) {
+    points.push_back({outcome.simulation.peak_bytes, outcome.simulation.cost, outcome.lower_bound});
+  }
+  return points;
+}
+
+Result<std::vector<report::CurvePoint>> curve_of(const ReportArguments& arguments,
+                                                 const LoadedGraph& loaded) {
+  if (arguments.curve) return computed_curve(arguments, loaded);
+  if (arguments.curve_file.empty()) return std::vector<report::CurvePoint>();
+  REGEN_ASSIGN(const std::string text, read_file(arguments.curve_file, kMaxCurveFileBytes));
+  return report::read_curve(text, arguments.curve_file);
+}
+
+// Whether a plan moves is checked before anything is searched or written.
+Status check_moves(const LoadedPlans& plans, const LoadedGraph& loaded) {
+  for (std::size_t i = 0; i < plans.plans.size(); ++i) {
+    const auto simulation = simulate(loaded.graph, plans.plans[i], {.link = loaded.link});
+    if (simulation.ok()) continue;
+    Error error = in_file(plans.paths[i], simulation.error());
+    if (!loaded.link.can_move()) error.message += ", expected --device NAME";
+    return error;
+  }
+  return {};
+}
+
 Status run_report(const ReportArguments& arguments) {
   REGEN_TRY(check(arguments));
   REGEN_ASSIGN(const LoadedGraph loaded, load_graph(arguments.graph));
   REGEN_ASSIGN(const std::optional<Bytes> budget, resolve_budget(arguments.budget, loaded));
   REGEN_ASSIGN(const LoadedPlans plans, load_plans(arguments, loaded.graph));
+  REGEN_TRY(check_moves(plans, loaded));
+  REGEN_ASSIGN(const std::vector<report::CurvePoint> curve, curve_of(arguments, loaded));
   std::vector<report::Shown> shown;
   for (std::size_t i = 0; i < plans.plans.size(); ++i) {
     shown.push_back(
-        {&plans.plans[i], {.title = plans.paths[i], .link = loaded.link, .budget = budget}});
+        {&plans.plans[i],
+         {.title = plans.paths[i], .link = loaded.link, .budget = budget, .curve = curve}});
   }
   auto document = report::document(loaded.graph, shown, loaded.label);
   if (!document.ok()) return in_file(arguments.plan, document.error());
+  if (!arguments.trace.empty()) {
+    REGEN_ASSIGN(const std::string trace,
+                 report::perfetto_trace(loaded.graph, plans.plans[0], loaded.link));
+    REGEN_TRY(write_file(arguments.trace, trace));
+  }
   if (!arguments.output.empty()) REGEN_TRY(write_file(arguments.output, report::page(*document)));
   return arguments.json ? print_json(*document) : Status();
 }
@@ -80,6 +151,19 @@ void add_report(CLI::App& app, Action& action) {
   verb.remove_option(verb.get_option("--host-budget"));
   add_output(verb, arguments->output,
              "The page: one file without links to others; - is standard output");
+  CLI::Option* curve = verb.add_flag("--curve", arguments->curve,
+                                     "Compute what more memory would buy: plans over all budgets");
+  verb.add_option("--curve-file", arguments->curve_file,
+                  "The same from a file: what regen advise --json printed")
+      ->type_name("FILE")
+      ->excludes(curve);
+  verb.add_option(
+          "--trace", arguments->trace,
+          "Write a timeline for Perfetto here, with modules and the memory by what it is for")
+      ->type_name("FILE");
+  add_limits(verb, arguments->limits);
+  verb.get_option("--time-limit")->description("For --curve, all plans together (default 10)");
+  verb.get_option("--work-limit")->description("For --curve, each plan: the same on every machine");
   add_json(verb, arguments->json);
   set_action<ReportArguments>(verb, action, arguments, run_report);
 }

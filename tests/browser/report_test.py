@@ -42,7 +42,8 @@ def test_the_stack_is_as_high_as_the_judge_says(page, shown):
     page.evaluate("document.querySelector('details.instead summary').click()")
     page.wait_for("document.querySelector('details.instead tbody tr')")
     rows = page.evaluate(
-        "[...document.querySelector('details.instead tbody').rows].map((r) => [Number(r.cells[0].textContent), Number(r.querySelector('data').getAttribute('value'))])")
+        "[...document.querySelector('details.instead tbody').rows]"
+        ".map((r) => [Number(r.cells[0].textContent), Number(r.querySelector('data').getAttribute('value'))])")
     assert len(rows) == 40
     assert all(shown.plan["steps"]["device_bytes"][step] == value for step, value in rows)
     assert max(value for _, value in rows) == shown.plan["summary"]["peak_bytes"]
@@ -81,7 +82,8 @@ def test_module_numbers_are_those_of_the_json(page, shown):
 def test_modules_are_sorted_and_searched(page, shown):
     page.click("th[data-column=parameter_bytes] button")
     assert page.evaluate("document.querySelector('th[data-column=parameter_bytes]').getAttribute('aria-sort')") == "descending"
-    values = page.evaluate("[...document.querySelectorAll('.modules tbody tr[aria-level=\"2\"] [data-key=parameter_bytes]')].map((e) => Number(e.getAttribute('value')))")
+    cells = "document.querySelectorAll('.modules tbody tr[aria-level=\"2\"] [data-key=parameter_bytes]')"
+    values = page.evaluate(f"[...{cells}].map((e) => Number(e.getAttribute('value')))")
     assert values == sorted(values, reverse=True) and len(values) > 10
     page.evaluate("document.querySelector('input[type=search]').focus()")
     page.call("Input.insertText", text="mlp_GELU")
@@ -97,7 +99,8 @@ def test_a_click_on_the_addresses_says_what_lies_there(page, shown):
     live = [i for i in range(len(boxes["from"])) if boxes["from"][i] <= peak < boxes["to"][i]]
     box = max(live, key=lambda i: boxes["bytes"][i])
     page.evaluate("document.querySelectorAll('canvas')[1].scrollIntoView({block: 'center'})")
-    left, top, width, height = page.evaluate("(() => { const b = document.querySelectorAll('canvas')[1].getBoundingClientRect(); return [b.x, b.y, b.width, b.height]; })()")
+    left, top, width, height = page.evaluate(
+        "(() => { const b = document.querySelectorAll('canvas')[1].getBoundingClientRect(); return [b.x, b.y, b.width, b.height]; })()")
     steps = shown.plan["steps"]
     time = (steps["start"][peak] + steps["end"][peak]) / 2 * steps["tick"] / shown.plan["summary"]["cost"]
     middle = boxes["address"][box] + boxes["bytes"][box] / 2
@@ -174,7 +177,9 @@ def test_accessibility_has_no_serious_finding(browser, shown, dark):
     opened.wait_for(READY)
     opened.evaluate("document.querySelectorAll('details.instead summary').forEach((s) => s.click())")
     opened.evaluate(script + "; 0")  # the checker itself
-    result = opened.evaluate("axe.run().then((r) => ({passes: r.passes.length, violations: r.violations.map((v) => [v.id, v.impact, v.nodes.slice(0, 3).map((n) => n.html.slice(0, 200))])}))")
+    result = opened.evaluate(
+        "axe.run().then((r) => ({passes: r.passes.length,"
+        " violations: r.violations.map((v) => [v.id, v.impact, v.nodes.slice(0, 3).map((n) => n.html.slice(0, 200))])}))")
     assert result["passes"] > 15
     assert [v for v in result["violations"] if v[1] in ("serious", "critical")] == []
     opened.close()
