@@ -12,6 +12,7 @@
 #include "regen/base/file.h"
 #include "regen/report/curve_file.h"
 #include "regen/report/document.h"
+#include "regen/report/measured_file.h"
 #include "regen/report/page.h"
 #include "regen/report/trace.h"
 #include "regen/search/services/plan_curve.h"
@@ -21,7 +22,8 @@ namespace {
 
 // For all plans of the curve together, unless the user says otherwise.
 constexpr double kCurveSeconds = 10;
-constexpr std::size_t kMaxCurveFileBytes = std::size_t{1} << 24;
+// Of the files with a curve and with what was measured: thousands of rows.
+constexpr std::size_t kMaxFactsFileBytes = std::size_t{1} << 24;
 // Of the packing of each plan of the curve: a tenth of what a planner gives its result.
 constexpr std::int64_t kCurvePackWork = 100'000;
 
@@ -34,6 +36,7 @@ struct ReportArguments {
   std::string trace;
   bool curve = false;
   std::string curve_file;
+  std::string measured_file;
   Limits limits;
   bool json = false;
 
@@ -46,6 +49,9 @@ struct ReportArguments {
 Status check(const ReportArguments& arguments) {
   if (arguments.output.empty() && !arguments.json) {
     return bad_input("report: neither --output nor --json, expected where it goes: -o report.html");
+  }
+  if (arguments.output == "-" && arguments.json) {
+    return bad_input("--output - and --json: both go to standard output, expected one of them");
   }
   if (arguments.has_limits() && !arguments.curve) {
     return bad_input("--time-limit and --work-limit are for --curve, expected it beside them");
@@ -96,8 +102,14 @@ Result<std::vector<report::CurvePoint>> curve_of(const ReportArguments& argument
                                                  const LoadedGraph& loaded) {
   if (arguments.curve) return computed_curve(arguments, loaded);
   if (arguments.curve_file.empty()) return std::vector<report::CurvePoint>();
-  REGEN_ASSIGN(const std::string text, read_file(arguments.curve_file, kMaxCurveFileBytes));
+  REGEN_ASSIGN(const std::string text, read_file(arguments.curve_file, kMaxFactsFileBytes));
   return report::read_curve(text, arguments.curve_file);
+}
+
+Result<report::Measured> measured_by(const ReportArguments& arguments) {
+  if (arguments.measured_file.empty()) return report::Measured();
+  REGEN_ASSIGN(const std::string text, read_file(arguments.measured_file, kMaxFactsFileBytes));
+  return report::read_measured(text, arguments.measured_file);
 }
 
 // Whether a plan moves is checked before anything is searched or written.
@@ -112,11 +124,11 @@ Status check_moves(const LoadedPlans& plans, const LoadedGraph& loaded) {
   return {};
 }
 
-Status run_report(const ReportArguments& arguments) {
-  REGEN_TRY(check(arguments));
-  REGEN_ASSIGN(const LoadedGraph loaded, load_graph(arguments.graph));
+Result<std::vector<report::Shown>> shown_plans(const ReportArguments& arguments,
+                                               const LoadedGraph& loaded,
+                                               const LoadedPlans& plans) {
   REGEN_ASSIGN(const std::optional<Bytes> budget, resolve_budget(arguments.budget, loaded));
-  REGEN_ASSIGN(const LoadedPlans plans, load_plans(arguments, loaded.graph));
+  REGEN_ASSIGN(const report::Measured measured, measured_by(arguments));
   REGEN_TRY(check_moves(plans, loaded));
   REGEN_ASSIGN(const std::vector<report::CurvePoint> curve, curve_of(arguments, loaded));
   std::vector<report::Shown> shown;
@@ -125,14 +137,24 @@ Status run_report(const ReportArguments& arguments) {
         {&plans.plans[i],
          {.title = plans.paths[i], .link = loaded.link, .budget = budget, .curve = curve}});
   }
-  auto document = report::document(loaded.graph, shown, loaded.label);
+  shown[0].facts.measured = measured;
+  return shown;
+}
+
+// Everything is made before anything is written.
+Status run_report(const ReportArguments& arguments) {
+  REGEN_TRY(check(arguments));
+  REGEN_ASSIGN(const LoadedGraph loaded, load_graph(arguments.graph));
+  REGEN_ASSIGN(const LoadedPlans plans, load_plans(arguments, loaded.graph));
+  REGEN_ASSIGN(const std::vector<report::Shown> shown, shown_plans(arguments, loaded, plans));
+  const auto document = report::document(loaded.graph, shown, loaded.label);
   if (!document.ok()) return in_file(arguments.plan, document.error());
+  std::string trace;
   if (!arguments.trace.empty()) {
-    REGEN_ASSIGN(const std::string trace,
-                 report::perfetto_trace(loaded.graph, plans.plans[0], loaded.link));
-    REGEN_TRY(write_file(arguments.trace, trace));
+    REGEN_ASSIGN(trace, report::perfetto_trace(loaded.graph, plans.plans[0], loaded.link));
   }
   if (!arguments.output.empty()) REGEN_TRY(write_file(arguments.output, report::page(*document)));
+  if (!arguments.trace.empty()) REGEN_TRY(write_file(arguments.trace, trace));
   return arguments.json ? print_json(*document) : Status();
 }
 
@@ -157,6 +179,9 @@ void add_report(CLI::App& app, Action& action) {
                   "The same from a file: what regen advise --json printed")
       ->type_name("FILE")
       ->excludes(curve);
+  verb.add_option("--measured", arguments->measured_file,
+                  "What a run of PLAN has measured: what regen run --json printed")
+      ->type_name("FILE");
   verb.add_option(
           "--trace", arguments->trace,
           "Write a timeline for Perfetto here, with modules and the memory by what it is for")

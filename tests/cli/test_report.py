@@ -185,8 +185,23 @@ def test_a_damaged_curve_is_one_line(regen, moving, content, words):
     assert words in regen.fails(2, "report", *GRAPH, moving, "--curve-file", "curve.json", "-o", "r.html")
 
 
+def test_what_a_run_has_measured_stands_beside_the_prediction(regen, moving):
+    regen.write("run.json", {"measured_peak_bytes": 123456, "measured_seconds": 0.25, "other": []})
+    regen.ok("plan", *GRAPH, "--planner", "keep_all", "-o", "kept.json")
+    plans = regen.json("report", *GRAPH, moving, "kept.json", "--measured", "run.json")["plans"]
+    assert [plan["summary"]["measured_bytes"] for plan in plans] == [123456, None]
+    assert [plan["summary"]["measured_seconds"] for plan in plans] == [0.25, None]
+
+
+@pytest.mark.parametrize("content,words", [("[]", "object"), ("{}", "regen run --json"), ('{"measured_seconds": -1}', "measured_seconds")])
+def test_a_damaged_measurement_is_one_line(regen, moving, content, words):
+    regen.write("run.json", content)
+    assert words in regen.fails(2, "report", *GRAPH, moving, "--measured", "run.json", "-o", "r.html")
+
+
 def test_options_without_their_purpose_are_refused(regen, moving):
     assert "--curve" in regen.fails(2, "report", *GRAPH, moving, "--time-limit", "1", "-o", "r.html")
+    assert "--json" in regen.fails(2, "report", *GRAPH, moving, "--json", "-o", "-")
     assert "--trace" in regen.fails(2, "report", *GRAPH, moving, moving, "--trace", "t.json", "-o", "r.html")
     assert "--curve" in regen.fails(2, "report", *GRAPH, moving, "--curve", "--curve-file", "c.json", "-o", "r.html")
 
