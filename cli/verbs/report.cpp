@@ -14,6 +14,8 @@
 #include "regen/report/document.h"
 #include "regen/report/measured_file.h"
 #include "regen/report/page.h"
+#include "regen/report/pickle.h"
+#include "regen/report/snapshot.h"
 #include "regen/report/trace.h"
 #include "regen/search/services/plan_curve.h"
 
@@ -34,6 +36,7 @@ struct ReportArguments {
   BudgetArgument budget;
   std::string output;
   std::string trace;
+  std::string snapshot;
   bool curve = false;
   std::string curve_file;
   std::string measured_file;
@@ -56,8 +59,11 @@ Status check(const ReportArguments& arguments) {
   if (arguments.has_limits() && !arguments.curve) {
     return bad_input("--time-limit and --work-limit are for --curve, expected it beside them");
   }
-  if (!arguments.trace.empty() && !arguments.other.empty()) {
-    return bad_input("--trace: two plans given, expected one: a timeline shows one plan");
+  const char* of_one = !arguments.trace.empty()      ? "--trace"
+                       : !arguments.snapshot.empty() ? "--snapshot"
+                                                     : nullptr;
+  if (of_one != nullptr && !arguments.other.empty()) {
+    return bad_input(std::string(of_one) + ": two plans given, expected one: it shows one plan");
   }
   return {};
 }
@@ -141,6 +147,26 @@ Result<std::vector<report::Shown>> shown_plans(const ReportArguments& arguments,
   return shown;
 }
 
+// A file beside the page, and what goes into it.
+struct Beside {
+  std::string path;
+  std::string content;
+};
+
+Result<std::vector<Beside>> files_beside(const ReportArguments& arguments,
+                                         const LoadedGraph& loaded, const Plan& plan) {
+  std::vector<Beside> files;
+  if (!arguments.trace.empty()) {
+    REGEN_ASSIGN(std::string trace, report::perfetto_trace(loaded.graph, plan, loaded.link));
+    files.push_back({arguments.trace, std::move(trace)});
+  }
+  if (!arguments.snapshot.empty()) {
+    REGEN_ASSIGN(const Json snapshot, report::memory_snapshot(loaded.graph, plan, loaded.link));
+    files.push_back({arguments.snapshot, report::pickle(snapshot)});
+  }
+  return files;
+}
+
 // Everything is made before anything is written.
 Status run_report(const ReportArguments& arguments) {
   REGEN_TRY(check(arguments));
@@ -149,12 +175,9 @@ Status run_report(const ReportArguments& arguments) {
   REGEN_ASSIGN(const std::vector<report::Shown> shown, shown_plans(arguments, loaded, plans));
   const auto document = report::document(loaded.graph, shown, loaded.label);
   if (!document.ok()) return in_file(arguments.plan, document.error());
-  std::string trace;
-  if (!arguments.trace.empty()) {
-    REGEN_ASSIGN(trace, report::perfetto_trace(loaded.graph, plans.plans[0], loaded.link));
-  }
+  REGEN_ASSIGN(const std::vector<Beside> files, files_beside(arguments, loaded, plans.plans[0]));
   if (!arguments.output.empty()) REGEN_TRY(write_file(arguments.output, report::page(*document)));
-  if (!arguments.trace.empty()) REGEN_TRY(write_file(arguments.trace, trace));
+  for (const Beside& file : files) REGEN_TRY(write_file(file.path, file.content));
   return arguments.json ? print_json(*document) : Status();
 }
 
@@ -185,6 +208,9 @@ void add_report(CLI::App& app, Action& action) {
   verb.add_option(
           "--trace", arguments->trace,
           "Write a timeline for Perfetto here, with modules and the memory by what it is for")
+      ->type_name("FILE");
+  verb.add_option("--snapshot", arguments->snapshot,
+                  "Write a file here that PyTorch's memory viewer opens (pytorch.org/memory_viz)")
       ->type_name("FILE");
   add_limits(verb, arguments->limits);
   verb.get_option("--time-limit")->description("For --curve, all plans together (default 10)");

@@ -1,6 +1,9 @@
 """`regen report`: the JSON says what the judge says, the page holds the same JSON, and bad input is one line."""
 
+import io
 import json
+import pickle
+import pickletools
 import re
 
 import pytest
@@ -203,6 +206,7 @@ def test_options_without_their_purpose_are_refused(regen, moving):
     assert "--curve" in regen.fails(2, "report", *GRAPH, moving, "--time-limit", "1", "-o", "r.html")
     assert "--json" in regen.fails(2, "report", *GRAPH, moving, "--json", "-o", "-")
     assert "--trace" in regen.fails(2, "report", *GRAPH, moving, moving, "--trace", "t.json", "-o", "r.html")
+    assert "--snapshot" in regen.fails(2, "report", *GRAPH, moving, moving, "--snapshot", "t.pickle", "-o", "r.html")
     assert "--curve" in regen.fails(2, "report", *GRAPH, moving, "--curve", "--curve-file", "c.json", "-o", "r.html")
 
 
@@ -219,3 +223,55 @@ def test_the_timeline_names_modules_and_the_memory_by_kind(regen, moving):
     counters = [event["args"] for event in events if event["ph"] == "C" and event["name"] == "device bytes by kind"]
     assert max(sum(counter.values()) for counter in counters) == max(document["plans"][0]["steps"]["device_bytes"])
     assert {"parameter", "optimizer", "activation", "gradient", "workspace"} <= set(counters[0])
+
+
+# --- the file for PyTorch's memory viewer
+
+
+class OnlyData(pickle.Unpickler):
+    """A pickle that names a class or function could run something."""
+
+    def find_class(self, module, name):
+        raise AssertionError(f"{module}.{name} in a pickle that should hold data only")
+
+
+def snapshot_of(regen, *arguments):
+    regen.ok("report", *arguments, "-o", "r.html", "--snapshot", "snapshot.pickle")
+    return OnlyData(io.BytesIO(regen.bytes_of("snapshot.pickle"))).load()
+
+
+def test_the_snapshot_holds_every_box_once(regen, moving):
+    snapshot = snapshot_of(regen, *GRAPH, moving)
+    document = regen.json("report", *GRAPH, moving)
+    boxes = document["plans"][0]["boxes"]
+    (events,) = snapshot["device_traces"]
+    allocated = [event["size"] for event in events if event["action"] == "alloc"]
+    assert sorted(allocated) == sorted(size for size in boxes["bytes"] if size)
+    live, highest = {}, 0
+    for event in events:
+        if event["action"] == "alloc":
+            assert event["addr"] not in live
+            live[event["addr"]] = event["size"]
+            highest = max(highest, sum(live.values()))
+        elif event["action"] == "free_completed":
+            assert live.pop(event["addr"]) == event["size"]
+    fixed, planned = snapshot["segments"]
+    assert fixed["total_size"] == document["graph"]["fixed_bytes"] == sum(block["size"] for block in fixed["blocks"])
+    assert fixed["total_size"] + highest == document["plans"][0]["summary"]["peak_bytes"]
+    assert sum(block["size"] for block in planned["blocks"]) == planned["total_size"] == document["plans"][0]["layout"]["bytes"]
+    assert sum(live.values()) == planned["allocated_size"]
+
+
+def test_pytorch_reads_the_snapshot(regen, moving):
+    viewer = pytest.importorskip("torch.cuda._memory_viz", reason="torch is not installed")
+    snapshot = snapshot_of(regen, *GRAPH, moving)
+    assert f"segments: {len(snapshot['segments'])}" in viewer.segsum(snapshot)
+    events = snapshot["device_traces"][0]
+    assert viewer.trace(snapshot).count(" = ") >= sum(event["action"] == "alloc" for event in events)
+
+
+def test_the_viewer_of_the_browser_knows_every_code(regen, moving):
+    """Those that its reader handles; another one ends it."""
+    known = {"PROTO", "EMPTY_DICT", "EMPTY_LIST", "MARK", "BINUNICODE", "BININT", "LONG1", "BINFLOAT", "NONE", "NEWTRUE", "NEWFALSE", "SETITEMS", "APPENDS", "STOP"}
+    regen.ok("report", *GRAPH, moving, "-o", "r.html", "--snapshot", "snapshot.pickle")
+    assert {code.name for code, _, _ in pickletools.genops(regen.bytes_of("snapshot.pickle"))} <= known
