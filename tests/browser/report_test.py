@@ -162,6 +162,20 @@ def test_a_phone_scrolls_down_only(browser, shown):
     opened.close()
 
 
+def test_a_notebook_shows_the_page_in_a_frame(browser, shown, folder):
+    """What `_repr_html_` returns, in a page as a notebook's: the frame has no rights but to run its own script."""
+    runtime = pytest.importorskip("regen._runtime", reason="the runtime is not built")
+    notebook = folder / "notebook.html"
+    notebook.write_text(f"<!DOCTYPE html><title>notebook</title>{runtime.report_frame(json.dumps(shown.document), 900)}")
+    opened = browser.open(f"file://{notebook}")
+    frame = opened.frame()
+    frame.wait_for(READY)
+    assert float(value_of(frame, "summary.predicted_bytes")) == shown.plan["summary"]["predicted_bytes"]
+    assert frame.evaluate("window.origin") == "null", "the frame must not be of the notebook's origin"
+    assert opened.problems() == []
+    opened.close()
+
+
 def axe():
     """The accessibility checker of Deque, as a package for Python brings it."""
     spec = importlib.util.find_spec("axe_core_python")

@@ -10,11 +10,20 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 ANSWER_SECONDS = 60
+# The browser reads descriptor 3 and writes 4. These may be taken in this process, so that another one puts the pipes there and becomes the browser.
+LAUNCHER = """
+import fcntl, os, sys
+ends = [fcntl.fcntl(int(end), fcntl.F_DUPFD, 10) for end in sys.argv[1:3]]
+os.dup2(ends[0], 3)
+os.dup2(ends[1], 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 def chromium():
@@ -29,11 +38,11 @@ class Browser:
         self.folder = tempfile.mkdtemp(prefix="regen-browser-")
         to_browser, self.out = os.pipe()
         self.inp, from_browser = os.pipe()
-        # The browser reads descriptor 3 and writes 4. These may be taken here, so a shell puts them there.
-        command = [
-            "sh", "-c", f'exec "$@" 3<&{to_browser} 4>&{from_browser}', "sh", chromium(), "--headless", "--no-sandbox", "--disable-gpu",
-            "--disable-dev-shm-usage", "--remote-debugging-pipe", "--no-first-run", "--disable-background-networking", "--disable-extensions",
-            "--hide-scrollbars", "--force-color-profile=srgb", f"--user-data-dir={self.folder}", "about:blank"]
+        options = [
+            "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe", "--no-first-run",
+            "--disable-background-networking", "--disable-extensions", "--hide-scrollbars", "--force-color-profile=srgb",
+            f"--user-data-dir={self.folder}", "about:blank"]
+        command = [sys.executable, "-I", "-S", "-c", LAUNCHER, str(to_browser), str(from_browser), chromium(), *options]
         self.process = subprocess.Popen(
             command, pass_fds=(to_browser, from_browser), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(to_browser)
@@ -113,6 +122,17 @@ class Page:
         if "exceptionDetails" in answer:
             raise RuntimeError(str(answer["exceptionDetails"].get("exception", answer["exceptionDetails"])))
         return answer["result"].get("value")
+
+    def frame(self):
+        """The first frame inside the page, which its sandbox puts into a process of its own."""
+        limit = time.monotonic() + ANSWER_SECONDS
+        self.call("Target.setAutoAttach", autoAttach=True, waitForDebuggerOnStart=False, flatten=True)
+        while time.monotonic() < limit:
+            self.evaluate("1")  # reads what has happened
+            for event in self.browser.events:
+                if event.get("sessionId") == self.session and event["method"] == "Target.attachedToTarget":
+                    return Page(self.browser, event["params"]["sessionId"], event["params"]["targetInfo"]["targetId"])
+        raise RuntimeError("the page has no frame")
 
     def wait_for(self, condition):
         limit = time.monotonic() + ANSWER_SECONDS
