@@ -15,6 +15,7 @@
 #include "regen/search/comparison.h"
 #include "regen/search/effort_fraction.h"
 #include "regen/search/judge.h"
+#include "regen/search/local/local_search.h"
 #include "regen/search/planner_list.h"
 #include "regen/search/portfolio/opinions.h"
 #include "regen/search/portfolio/order_choice.h"
@@ -32,12 +33,16 @@ constexpr double kChosenShare = 0.5;
 // Of a search that was given no limit; about 8 seconds.
 constexpr std::int64_t kDefaultWork = 8'000'000;
 
-// Plans a graph with one way for each op, and then lets each run take the fastest that fits.
+// Plans a graph with one way for each op, and then lets each run take the fastest that fits. Starts
+// from the plan of another view, if there is one, or from the problem's.
 Result<Proposal> decide_in_view(const Problem& problem, const VariantView& view, bool unlimited,
-                                Effort& effort) {
+                                Effort& effort, const Plan* known = nullptr) {
   const Graph& graph = *problem.graph;
   Problem inner = problem;
   inner.graph = &view.graph();
+  if (known == nullptr && starts_from_plan(problem)) known = problem.start;
+  const Plan start = known != nullptr ? view.viewed(*known) : Plan{};
+  inner.start = known != nullptr ? &start : nullptr;
   REGEN_ASSIGN(Proposal proposal, run_portfolio(inner, graph, unlimited, effort));
   if (!proposal.plan) return proposal;
   REGEN_ASSIGN(proposal.plan, with_fastest_variants(graph, view.original(std::move(*proposal.plan)),
@@ -78,7 +83,8 @@ Result<Proposal> decide_with_two_choices(const Problem& problem, const VariantVi
   effort.add(first.work());
   if (chosen.status == PlanStatus::kOptimal) return chosen;
   REGEN_ASSIGN(const VariantView base_view, VariantView::make(graph, base));
-  REGEN_ASSIGN(Proposal other, decide_in_view(problem, base_view, unlimited, effort));
+  REGEN_ASSIGN(Proposal other, decide_in_view(problem, base_view, unlimited, effort,
+                                              chosen.plan ? &*chosen.plan : nullptr));
   const double bound = std::max(chosen.lower_bound, other.lower_bound);
   REGEN_ASSIGN(const bool other_is_better, better(problem, other, chosen));
   if (other_is_better) std::swap(chosen, other);
@@ -100,7 +106,8 @@ Result<Proposal> decide_with_variants(const Problem& problem, bool unlimited, Ef
     if (std::ranges::find(planned, ways) != planned.end()) break;
     REGEN_ASSIGN(const VariantView again, VariantView::make(graph, ways));
     planned.push_back(std::move(ways));
-    REGEN_ASSIGN(Proposal other, decide_in_view(problem, again, /*unlimited=*/false, effort));
+    REGEN_ASSIGN(Proposal other,
+                 decide_in_view(problem, again, /*unlimited=*/false, effort, &*best.plan));
     REGEN_ASSIGN(const bool other_is_better, better(problem, other, best));
     if (!other_is_better) break;
     best = std::move(other);
