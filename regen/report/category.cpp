@@ -5,15 +5,24 @@
 namespace regen::report {
 namespace {
 
-// State that some update reads or changes.
-IdVector<TensorId, bool> used_by_updates(const Graph& graph) {
-  IdVector<TensorId, bool> used(graph.num_tensors(), false);
+// What the ops do with state.
+struct StateUse {
+  IdVector<TensorId, bool> updates;    // an update reads or changes it
+  IdVector<TensorId, bool> gradients;  // the backward pass writes it
+};
+
+StateUse uses_of_state(const Graph& graph) {
+  StateUse use{IdVector<TensorId, bool>(graph.num_tensors(), false),
+               IdVector<TensorId, bool>(graph.num_tensors(), false)};
   for (const OpId op : graph.ops()) {
+    if (graph.phase(op) == Phase::kBackward) {
+      for (const TensorId t : graph.mutates(op)) use.gradients[t] = true;
+    }
     if (graph.phase(op) != Phase::kUpdate) continue;
-    for (const TensorId t : graph.inputs(op)) used[t] = true;
-    for (const TensorId t : graph.mutates(op)) used[t] = true;
+    for (const TensorId t : graph.inputs(op)) use.updates[t] = true;
+    for (const TensorId t : graph.mutates(op)) use.updates[t] = true;
   }
-  return used;
+  return use;
 }
 
 Category made_in(Phase phase) {
@@ -21,14 +30,15 @@ Category made_in(Phase phase) {
   return phase == Phase::kBackward ? Category::kGradient : Category::kActivation;
 }
 
-Category category_of(const Graph& graph, TensorId t, bool used_by_update) {
+Category category_of(const Graph& graph, TensorId t, const StateUse& use) {
   switch (graph.kind(t)) {
     case TensorKind::kInput:
       return Category::kInput;
     case TensorKind::kParam:
       return Category::kParameter;
     case TensorKind::kState:
-      return used_by_update ? Category::kOptimizer : Category::kBuffer;
+      if (use.gradients[t]) return Category::kGradient;
+      return use.updates[t] ? Category::kOptimizer : Category::kBuffer;
     case TensorKind::kGradient:
       return Category::kGradient;
     case TensorKind::kActivation:
@@ -47,9 +57,9 @@ std::string_view to_string(Category category) {
 }
 
 IdVector<TensorId, Category> categories(const Graph& graph) {
-  const IdVector<TensorId, bool> used = used_by_updates(graph);
+  const StateUse use = uses_of_state(graph);
   IdVector<TensorId, Category> found(graph.num_tensors(), Category::kActivation);
-  for (const TensorId t : graph.tensors()) found[t] = category_of(graph, t, used[t]);
+  for (const TensorId t : graph.tensors()) found[t] = category_of(graph, t, use);
   return found;
 }
 

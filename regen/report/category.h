@@ -20,7 +20,8 @@ inline constexpr std::size_t kNumCategories = 6;
 
 std::string_view to_string(Category category);
 
-// Of state, that which an update reads or changes is the optimizer's. A gradient that leaves the step
+// Of state, that which the backward pass writes is gradients (of a wrapped module, or of several batches),
+// and of the rest that which an update reads or changes is the optimizer's. A gradient that leaves the step
 // as an output is a gradient.
 IdVector<TensorId, Category> categories(const Graph& graph);
 

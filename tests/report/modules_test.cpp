@@ -90,7 +90,9 @@ TEST(Categories, SayWhatTheBytesAreFor) {
   const TensorId w = fixed("w", TensorKind::kParam);
   const TensorId momentum = fixed("momentum", TensorKind::kState);
   const TensorId mean = fixed("running mean", TensorKind::kState);
+  const TensorId kept = fixed("gradient of the caller", TensorKind::kState);
   const TensorId y = add_op(builder, "y", Phase::kForward);
+  builder.add_op({.name = "dk", .phase = Phase::kBackward, .inputs = {y}, .mutates = {kept}});
   const TensorId dw = builder.add_tensor({.name = "dw", .bytes = 4, .kind = TensorKind::kOutput});
   builder.add_op({.name = "dw", .phase = Phase::kBackward, .inputs = {y}, .outputs = {dw}});
   builder.add_op(
@@ -101,6 +103,7 @@ TEST(Categories, SayWhatTheBytesAreFor) {
   EXPECT_EQ(found[w], Category::kParameter);
   EXPECT_EQ(found[momentum], Category::kOptimizer);
   EXPECT_EQ(found[mean], Category::kBuffer);
+  EXPECT_EQ(found[kept], Category::kGradient);
   EXPECT_EQ(found[y], Category::kActivation);
   EXPECT_EQ(found[dw], Category::kGradient);
 }

@@ -3,6 +3,12 @@
 
 const MOST_MODULE_GROUPS = 8;
 
+// Categories of fixed tensors, from the bottom of the chart.
+const FIXED_GROUPS = [
+  ["parameter", "parameters"], ["optimizer", "optimizer"], ["gradient", "gradients for the caller"],
+  ["buffer", "buffers and runtime"], ["input", "inputs"],
+];
+
 class MemoryGroups {
   constructor(report, plan) {
     this.report = report;
@@ -11,8 +17,8 @@ class MemoryGroups {
     this.ofModule = new Map();
     const {fixed, live} = this.bytesByCategory();
     this.addFixed("caller", "held by the caller", plan.summary.caller_bytes);
-    for (const [name, title] of [["parameter", "parameters"], ["optimizer", "optimizer"], ["buffer", "buffers and runtime"], ["input", "inputs"]]) {
-      this.addFixed(name, title, fixed[name] ?? 0);
+    for (const [name, title] of FIXED_GROUPS) {
+      this.addFixed(`fixed-${name}`, title, fixed[name] ?? 0);
     }
     if (live.optimizer > 0) this.add("update", "made by the update");
     if (live.gradient > 0) this.add("gradient", "gradients");
