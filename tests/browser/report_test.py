@@ -79,6 +79,16 @@ def test_module_numbers_are_those_of_the_json(page, shown):
         assert float(shown_value) == totals[key][module], key
 
 
+def test_modules_stand_in_the_order_of_the_network(page, shown):
+    """Also after the table has been written anew."""
+    modules = shown.document["graph"]["modules"]
+    top = [path for path, parent in zip(modules["path"], modules["parent"]) if parent == 0]
+    for _ in range(3):
+        names = page.evaluate("[...document.querySelectorAll('.modules tbody tr[aria-level=\"2\"] bdi')].map((e) => e.textContent)")
+        assert names == top
+        page.click(module_row(shown, "h2"))
+
+
 def test_modules_are_sorted_and_searched(page, shown):
     page.click("th[data-column=parameter_bytes] button")
     assert page.evaluate("document.querySelector('th[data-column=parameter_bytes]').getAttribute('aria-sort')") == "descending"

@@ -79,7 +79,7 @@ class ModuleTable {
     while (waiting.length > 0) {
       const module = waiting.pop();
       rows.push(module);
-      if (this.open.has(module)) waiting.push(...this.sorted(this.report.childrenOf(module)).reverse());
+      if (this.open.has(module)) waiting.push(...[...this.sorted(this.report.childrenOf(module))].reverse());
     }
     return rows;
   }
