@@ -1,11 +1,10 @@
 """Reports of several kinds, and a browser that opens them."""
 
-import json
-
 import pytest
 
 from devtools import Browser, chromium
-from regen_program import Regen, regen  # noqa: F401  a fixture
+from regen_program import Regen
+from shown_report import Shown
 
 
 @pytest.fixture(scope="session")
@@ -22,16 +21,6 @@ def folder(tmp_path_factory):
 
 
 GRAPH = ["zoo:gpt2@4", "--backward", "exact", "--optimizer", "adam", "--device", "v100-16"]
-
-
-class Shown:
-    """A report as a page in the browser, and the JSON that the program prints for it."""
-
-    def __init__(self, program, name, *arguments):
-        self.path = program.folder / f"{name}.html"
-        self.document = json.loads(program.ok("report", *arguments, "-o", self.path, "--json"))
-        self.plan = self.document["plans"][0]
-        self.url = f"file://{self.path}"
 
 
 @pytest.fixture(scope="session")

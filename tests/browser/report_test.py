@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from conftest import Shown
+from shown_report import Shown
 
 READY = "document.documentElement.dataset.ready === 'yes'"
 
