@@ -103,9 +103,7 @@ TEST(Document, RefusesMovesWithoutALink) {
 }
 
 TEST(Page, HoldsTheDocumentAndNothingEndsItsElement) {
-  for (const std::string name : {"</script><script>alert(1)</script>", "<!--",
-                                 "a\xe2\x80\xa8\xe2\x80\xa9"
-                                 "b",
+  for (const std::string name : {"</script><script>alert(1)</script>", "<!--", "a\u2028\u2029b",
                                  "@REPORT@", "\xff\xfe", "\x01\x1b[31m"}) {
     const Graph graph = named_graph(name);
     const Plan plan = keep_all(graph);
@@ -121,7 +119,9 @@ TEST(Page, HoldsTheDocumentAndNothingEndsItsElement) {
 }
 
 TEST(Page, ALabelOfMegabytesIsShortened) {
-  const Graph graph = named_graph(std::string(10'000'000, 'x'));
+  std::string name;
+  name.resize(10'000'000, 'x');
+  const Graph graph = named_graph(name);
   const Plan plan = keep_all(graph);
   EXPECT_LT(page(document_of(graph, plan)).size(), 150'000u);
 }
