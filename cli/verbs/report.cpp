@@ -12,11 +12,11 @@
 #include "regen/base/file.h"
 #include "regen/report/curve_file.h"
 #include "regen/report/document.h"
+#include "regen/report/export/pickle.h"
+#include "regen/report/export/snapshot.h"
+#include "regen/report/export/trace.h"
 #include "regen/report/measured_file.h"
 #include "regen/report/page.h"
-#include "regen/report/pickle.h"
-#include "regen/report/snapshot.h"
-#include "regen/report/trace.h"
 #include "regen/search/services/plan_curve.h"
 
 namespace regen::cli {

@@ -1,4 +1,4 @@
-#include "regen/report/pickle.h"
+#include "regen/report/export/pickle.h"
 
 #include <array>
 #include <bit>

@@ -1,4 +1,4 @@
-#include "regen/report/trace.h"
+#include "regen/report/export/trace.h"
 
 #include <array>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "regen/report/snapshot.h"
+#include "regen/report/export/snapshot.h"
 
 #include <algorithm>
 #include <cmath>
