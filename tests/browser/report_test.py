@@ -225,6 +225,39 @@ def test_two_plans_stand_beside_each_other(browser, program, shown):
     opened.close()
 
 
+def test_the_curve_and_what_was_measured(browser, program, shown):
+    rows = [{"budget_bytes": size, "cost": cost, "lower_bound": bound} for size, cost, bound in ((3e9, None, 0.5), (4e9, 0.4, 0.3), (6e9, 0.25, 0.2))]
+    program.write("rows.json", json.dumps([{**row, "budget_bytes": int(row["budget_bytes"])} for row in rows]))
+    summary = shown.plan["summary"]
+    program.write("run.json", {"measured_peak_bytes": summary["peak_bytes"] // 2, "measured_seconds": summary["cost"] * 1.5})
+    full = Shown(program, "full", *shown.arguments, "--curve-file", "rows.json", "--measured", "run.json")
+    opened = browser.open(full.url)
+    opened.wait_for(READY)
+    assert float(value_of(opened, "summary.measured_bytes")) == summary["peak_bytes"] // 2
+    assert "memory -50.0 %, time +50.0 %" in opened.evaluate("document.querySelector('main').textContent")
+    opened.evaluate("[...document.querySelectorAll('details.instead summary')].find((s) => s.textContent.includes('Curve')).click()")
+    opened.wait_for("document.querySelector('[data-key=\"curve.bytes\"]')")
+    cells = "[...document.querySelectorAll('[data-key=\"curve.%s\"]')].map((e) => Number(e.getAttribute('value')))"
+    values = {key: opened.evaluate(cells % key) for key in ("bytes", "cost")}
+    assert values == {"bytes": [3e9, 4e9, 6e9], "cost": [0.4, 0.25]}
+    assert opened.evaluate("document.querySelectorAll('canvas').length") == 4
+    assert opened.problems() == []
+    opened.close()
+
+
+def test_a_graph_in_flop(browser, program):
+    """Without a device: costs are operations, and a plan over its budget says so."""
+    program.ok("plan", "zoo:vgg16@2", "--planner", "keep_all", "-o", "flop.json")
+    report = Shown(program, "flop", "zoo:vgg16@2", "flop.json", "--budget", "600MB")
+    opened = browser.open(report.url)
+    opened.wait_for(READY)
+    assert opened.evaluate("document.querySelector('[data-key=\"summary.cost\"]').textContent").endswith("flop")
+    assert report.plan["summary"]["fits"] is False
+    assert opened.evaluate("document.querySelector('.verdict').textContent").startswith("Does not fit: ")
+    assert opened.problems() == []
+    opened.close()
+
+
 HOSTILE = [
     "</script><script>window.hacked = 1</script>", "<img src=x onerror='window.hacked = 1'>", "a\u2028b\u2029c", "\x1b[31m\x00\x07\n",
     "\u202egnp.exe", "__proto__", "constructor", "@REPORT@", "${window.hacked = 1}", "']\"><svg onload=window.hacked=1>", "x" * 1_000_000]
