@@ -258,6 +258,20 @@ def test_a_graph_in_flop(browser, program):
     opened.close()
 
 
+def test_a_step_of_one_op_without_bytes_and_time(browser, program):
+    graph = {"format": "regen-graph", "version": 1, "name": "one", "tensors": [{"name": "y", "bytes": 0}], "ops": [{"name": "a", "outputs": [0]}]}
+    program.write("one.json", graph)
+    program.write("one-plan.json", {"format": "regen-plan", "version": 1, "steps": ["c0"]})
+    opened = browser.open(Shown(program, "one", "one.json", "one-plan.json").url)
+    opened.wait_for(READY)
+    opened.evaluate("document.querySelectorAll('canvas')[1].focus()")
+    for key in ("ArrowRight", "+", "-", "0", "Home", "End", "p", "Enter", "n"):
+        opened.press(key)
+    assert readout(opened).startswith("Step 0: compute a")
+    assert opened.problems() == []
+    opened.close()
+
+
 HOSTILE = [
     "</script><script>window.hacked = 1</script>", "<img src=x onerror='window.hacked = 1'>", "a\u2028b\u2029c", "\x1b[31m\x00\x07\n",
     "\u202egnp.exe", "__proto__", "constructor", "@REPORT@", "${window.hacked = 1}", "']\"><svg onload=window.hacked=1>", "x" * 1_000_000]

@@ -124,6 +124,14 @@ def test_bad_input_is_an_error_of_regen_and_leaves_nothing(step, tmp_path):
     step(*BATCH)
 
 
+def test_inference_has_a_report():
+    model = regen.share.infer(small_model().eval(), (BATCH[0],), cache=False)
+    model(BATCH[0])
+    data = model.report().data
+    assert data["plans"][0]["summary"]["predicted_bytes"] > 0
+    assert set(data["graph"]["ops"]["phase"]) == {0}, "all of it is the forward pass"
+
+
 def test_without_a_plan_there_is_no_report():
     with pytest.raises(regen.errors.UsageError, match="no step has been planned yet"):
         regen.wrap(small_model(), budget="1GiB").regen.report()
