@@ -73,6 +73,7 @@ class ImplementationPlans {
         search::covering_bound(graph_, problem_.link, *problem_.budget, own, host()).cost;
     effort_.add(own.work());
     bound_ = std::max(std::isfinite(bound) ? bound : 0.0, search::least_cost(graph_));
+    if (search::starts_from_plan(problem_)) REGEN_TRY(start_from(*problem_.start));
     std::optional<std::vector<ChosenImplementations>> few;
     few = all_.all(graph_.num_ops() <= kFewOps ? kFewChoices : 1);
     if (few && few->size() == 1) {
@@ -88,6 +89,13 @@ class ImplementationPlans {
 
  private:
   Bytes host() const { return problem_.host_budget.value_or(kMaxBytes); }
+
+  Status start_from(const Plan& plan) {
+    REGEN_ASSIGN(const bool better, offer(plan, "the plan it started from"));
+    const auto chosen = all_.of_plan(plan);
+    if (better && chosen) best_choice_ = *chosen;
+    return {};
+  }
 
   // On a small graph short searches rank choices better than quick plans do.
   Status search_first() {
