@@ -53,7 +53,8 @@ class MemoryChart {
 
   drawLines(context, width, height) {
     const {summary} = this.plan;
-    const line = (bytes, text, colour, dash) => {
+    // The texts stand at the two ends: the lines are often close to each other.
+    const line = (bytes, text, colour, dash, align) => {
       if (bytes === null || bytes === undefined) return;
       const y = this.y(bytes, height);
       context.strokeStyle = context.fillStyle = theme.colour(colour);
@@ -64,10 +65,10 @@ class MemoryChart {
       context.lineTo(width, y);
       context.stroke();
       context.setLineDash([]);
-      outlinedText(context, `${text} ${formatBytes(bytes)}`, width - 6, y + (y < 16 ? 13 : -4), "right");
+      outlinedText(context, `${text} ${formatBytes(bytes)}`, align === "right" ? width - 6 : CHART_LEFT + 6, y + (y < 16 ? 13 : -4), align);
     };
-    line(summary.budget_bytes, "budget", "bad", [6, 3]);
-    line(summary.measured_bytes, "measured", "text", [2, 3]);
+    line(summary.budget_bytes, "budget", "bad", [6, 3], "right");
+    line(summary.measured_bytes, "measured", "text", [2, 3], "left");
     const x = placeX(this.view, this.view.axis.at(summary.peak_step), width);
     if (x < CHART_LEFT || x > width) return;
     const y = this.y(summary.predicted_bytes, height);

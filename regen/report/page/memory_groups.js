@@ -68,7 +68,8 @@ class MemoryGroups {
     return {own, all};
   }
 
-  // The tree cut where it has a few parts; a long list of brothers in runs of about the same size.
+  // The tree cut where it has a few parts, none of which is most of it; a long list of brothers in runs of about
+  // the same size.
   moduleParts() {
     const {own, all} = this.activationAreas();
     if (all[0] === 0) return [];
@@ -78,7 +79,8 @@ class MemoryGroups {
       const widest = parts.filter((m) => children(m).length > 0).sort((a, b) => all[b] - all[a])[0];
       if (widest === undefined) break;
       const inside = [...(own[widest] > 0 ? [-widest - 1] : []), ...children(widest)];
-      if (parts.length > 1 && parts.length - 1 + inside.length > MOST_MODULE_GROUPS) break;
+      const many = parts.length > 1 && parts.length - 1 + inside.length > MOST_MODULE_GROUPS;
+      if (many && all[widest] < all[0] / 2) break;
       parts = parts.flatMap((m) => (m === widest ? inside : [m]));
       if (parts.length > MOST_MODULE_GROUPS) break;
     }
