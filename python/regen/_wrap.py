@@ -197,7 +197,7 @@ class ModuleSessions(ShapeCache[ShapedModule]):
             group = None
         shaped, _ = self.shape_for(model, args, kwargs, flat, spec, group)
         self.activate(shaped)
-        self.shared = shaped if group is not None else None
+        self.shared = shaped if isinstance(shaped.session, distributed.DistributedSession) else None
         shaped.caller.start(shaped.present_bytes())
         self.prepared = True
 
@@ -308,8 +308,12 @@ class ModuleSessions(ShapeCache[ShapedModule]):
             admission_of(self, adapts=False)  # what the caller holds beside a plan does not follow a limit
         plain = self.plain_of(model)
         warn_of_hooks(plain)
-        with torch.enable_grad():
-            captured = capture(plain, args, kwargs, tangents="all" if all_outputs else "loss")
+
+        def capture_batch() -> Captured:
+            with torch.enable_grad():
+                return capture(plain, args, kwargs, tangents="all" if all_outputs else "loss")
+
+        captured, group = distributed.capture_with(group, capture_batch)
         with same_random_numbers(model):
             session = ModuleSession(captured, self.options, self.caller) if group is None else distributed.DistributedSession(
                 captured, self.options, self.caller, group)
