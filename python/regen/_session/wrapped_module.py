@@ -16,7 +16,7 @@ from regen._session.caller_memory import CallerMemory
 from regen._session.job import hold
 from regen._session.measured_step import StepClock
 from regen._session.owned import Bindings, place_of, place_value
-from regen._session.replay import Replay, tensors_at, written_storages
+from regen._session.replay import Replay
 from regen._session.report import PlanReport
 from regen._session.session import Session
 from regen._session.sized_steps import SizedSteps
@@ -75,7 +75,6 @@ class ShapedModule:
         self.outgrown = False  # gradients have arrived for outputs that were captured without
         self.seconds: StepClock | None = None
         self.steps = 0  # forward passes so far
-        self.written: set[int] | None = None  # storages that the forward pass changes, once it was asked for
         self.share: Session | None = None  # whose arena is taken
         self.model = weakref.ref(model)
         self.bindings = Bindings(captured, model)
@@ -121,7 +120,7 @@ class ShapedModule:
         if self.session.kind != "cpu":
             return self.present
         memory = self.session.memory()
-        return self.present + memory.arena_bytes + memory.generator_bytes
+        return self.present + memory.arena_bytes + memory.saved_state_bytes
 
     # Planning.
 
@@ -208,7 +207,7 @@ class ShapedModule:
 
     def run_forward(self, flat: list[Any], replay: Replay | None) -> tuple[torch.Tensor, ...]:
         """What the captured passes return, as parts of autograd's graph. See Session.run_first for the second try."""
-        with repeatable(self.captured.islands, self.written_by_islands()) as again:
+        with repeatable(self.captured.islands) as again:
             while True:
                 try:
                     return self.chain_of_parts(flat, replay)
@@ -218,14 +217,6 @@ class ShapedModule:
                     again()
                     self.plan_changed()
                     self.make_ready()
-
-    def written_by_islands(self) -> list[torch.Tensor]:
-        """Buffers that have to be as they were for a second try; only islands need one often."""
-        if not self.captured.islands:
-            return []
-        if self.written is None:
-            self.written = written_storages(self.captured)
-        return tensors_at(self.bindings, self.written)
 
     def chain_of_parts(self, flat: list[Any], replay: Replay | None) -> tuple[torch.Tensor, ...]:
         """Makes a node of autograd's graph for each part of the backward pass; the one nearest to the loss runs the forward pass."""
