@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import gc
 import random
 
 import pytest
@@ -305,3 +306,27 @@ def test_a_language_model_of_transformers_under_half_of_its_bytes():
         assert torch.equal(*losses)
         assert_same_state(plain, model)
     assert 1 <= len(wrapped.regen.sized.levels()) <= 5
+
+
+def wrapped_text():
+    model = regen.wrap(made(), texts(8), "64MiB", reserve="1MiB", work_limit=20_000)
+    return lambda *batch: model(*batch)["loss"].backward()
+
+
+def whole_step_of_text():
+    model = made()
+    return regen.step(model, None, torch.optim.SGD(model.parameters(), lr=0.1), texts(8), "64MiB", work_limit=20_000)
+
+
+@pytest.mark.parametrize("kind", [wrapped_text, whole_step_of_text])
+def test_a_length_leaves_few_objects_behind(kind):
+    """Python looks for garbage among all objects of a process, for some tenths of a second, whenever there are a quarter more of them."""
+    planned, lengths = kind(), range(10, 30)
+    for length in (8, 9, 40):  # the capture with symbols, and plans
+        planned(*texts(length))
+    gc.collect()
+    before = len(gc.get_objects())
+    for length in lengths:
+        planned(*texts(length))
+    gc.collect()
+    assert (len(gc.get_objects()) - before) / len(lengths) < 100
