@@ -172,7 +172,7 @@ class ModuleSessions(ShapeCache[ShapedModule]):
         self.prepared = False  # whether there was a sample
         self.passes = 0
         self.sized = SizedShapes(self)
-        self.outgrown = False  # gradients have arrived for outputs other than the loss
+        self.outgrown = False  # gradients may arrive for outputs other than the loss
 
     def fresh(self) -> "ModuleSessions":
         """With the same options, and nothing planned. A copy of what was planned plans alone: other ranks may have none."""

@@ -75,7 +75,9 @@ class GraphCall:
         """The planned graph with these parameters."""
         if self.planned is None or self.module is None:
             self.module = GraphModule(self.graph, self.owned, parameters).train()
-            self.planned = wrap(self.module, tuple(others), **self.options)
+            self.planned = planned = wrap(self.module, **self.options)
+            planned.regen.outgrown = True  # a graph that ends in a break returns a number beside other tensors: it is no loss
+            planned.regen.prepare(planned, tuple(others), {})
         else:
             self.module.follow(parameters)
         return self.planned
