@@ -13,6 +13,7 @@ from torch.nn import functional as F
 import regen
 from regen._capture.capture import capture
 from regen._capture.sized_capture import sized, without_names
+from regen._session.session import Session
 
 WIDTH, HEADS, WORDS = 16, 2, 40
 LENGTH_OF_TEXTS, LENGTH_OF_BOTH = [[(0, 1), (1, 1)]], [[(0, 0), (1, 0)], [(0, 1), (1, 1)]]
@@ -167,6 +168,27 @@ def test_within_a_part_of_the_bytes_as_well(share):
     assert len(pair.levels) <= 5
     arenas = {level.entry.session.memory().arena_bytes for level in pair.levels if level.entry.session.compiled}
     assert len(arenas) == 1  # they share it
+
+
+def test_what_the_caller_holds_beside_the_largest_plan_is_beside_smaller_ones_too(monkeypatch):
+    """A plan for smaller sizes is made for the arena of the largest. Where the caller turns out to hold more, and there is room for that beside the
+    largest, no other plan is needed.
+    """
+    longest = regen.wrap(made(), texts(120), "64MiB", reserve="1MiB", cache=False).regen.active.session.unplanned_bytes
+    pair = Pair(Text, texts(20), int(0.8 * longest) + (1 << 20), reserve="1MiB", work_limit=20_000, cache=False)
+    for number, length in enumerate([23, *various(25), 120, 20]):
+        pair.step(texts(length, seed=number), number)
+    low, top = pair.levels[0].entry.session, pair.levels[-1].entry.session
+    assert low is not top and low.compiled and top.compiled
+    low.limit_budget(low.predicted_peak)
+    top.limit_budget(top.predicted_peak + 64)
+    pair.wrapped.regen.caller.bytes += 64
+    assert top.fits and not low.fits
+    planned = []
+    monkeypatch.setattr(Session, "plan", lambda self: planned.append(self) or super(Session, self).plan())
+    for number in range(3):
+        pair.step(texts(20, seed=number), number)
+    assert not planned and low.compiled and top.compiled
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

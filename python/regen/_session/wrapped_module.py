@@ -267,7 +267,8 @@ class SizedModule(ShapedModule):
         self.session, self.own_bytes, self.parts, self.needs = entry.session, entry.own_bytes, entry.parts, entry.needs
 
     def make_room(self):
-        if not (self.session.fits and self.holder.levels[-1].entry.session.fits):
+        """The plan of the largest sizes has taken the arena: what has room beside it has room beside those of smaller sizes."""
+        if not self.holder.levels[-1].entry.session.fits:
             self.release()
             self.make_ready()
 
