@@ -10,7 +10,7 @@ import pytest
 
 WORKER = pathlib.Path(__file__).with_name("distributed_worker.py")
 CASES = ("ddp", "without_a_sample", "improved", "improvement_refused", "overlap", "unequal_callers", "different_models", "budget_too_small", "values",
-         "capture_fails", "fsdp")
+         "capture_fails", "lengths", "fsdp")
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +108,13 @@ def test_what_hangs_on_values_is_planned_by_each_rank_alone(results):
 def test_every_rank_hears_that_a_capture_failed(results):
     first, second = results["capture_fails"]["messages"]
     assert "no forward pass" in second and first == f"rank 1 failed while capturing: {second}"
+
+
+def test_a_few_plans_serve_the_lengths_of_each_rank(results):
+    found = results["lengths"]
+    assert found["equal"] == [True, True] and found["shared"] == [True, True]
+    assert all(1 <= plans <= 5 for plans in found["plans"])
+    assert found["captures"] == [1, 1], "that of the sample, which the ranks share"
 
 
 def test_fsdp_blocks(results):

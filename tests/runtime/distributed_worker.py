@@ -97,6 +97,25 @@ def test_without_a_sample():
     return found
 
 
+def test_lengths():
+    """Every batch of every rank has another length than the sample: each rank has a few plans of its own for them."""
+    plain = DistributedDataParallel(make(2), bucket_cap_mb=0.02)
+    wrapped = regen.wrap(make(2), (batch(0, 64)[0].view(2, 32, 32),), "64MiB", work_limit=20_000, cache=False)
+    planned = DistributedDataParallel(wrapped, bucket_cap_mb=0.02)
+    lengths = [32, *(16 + 3 * step + 5 * dist.get_rank() for step in range(8)), 32]
+    for model in (plain, planned):
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+        torch.manual_seed(7 + dist.get_rank())
+        for step, length in enumerate(lengths):
+            x, y = batch(step, 2 * length)
+            optimizer.zero_grad()
+            F.cross_entropy(model(x.view(2, length, 32)).flatten(0, 1), y).backward()
+            optimizer.step()
+    return {
+        "equal": everywhere(same(plain, planned)), "shared": everywhere(wrapped.regen.shared is not None),
+        "plans": everywhere(len(wrapped.regen.sized.levels())), "captures": everywhere(len(wrapped.regen.shapes))}
+
+
 class Island(nn.Module):
     """Sizes follow from what is computed."""
 

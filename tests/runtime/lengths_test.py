@@ -278,7 +278,8 @@ def test_evaluation_between_steps_has_the_arena():
 # step.
 
 @pytest.mark.parametrize("optimizer, clip", [
-    (lambda p: torch.optim.AdamW(p, lr=1e-3), None), (lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), 0.5)])
+    (lambda p: torch.optim.AdamW(p, lr=1e-3), None), (lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), 0.5),
+    (lambda p: torch.optim.RAdam(p, lr=1e-3), None)])  # whose first steps are others
 def test_whole_steps_of_many_lengths_are_plain_ones(optimizer, clip):
     plain, model = made(), made()
     own, theirs = optimizer(model.parameters()), optimizer(plain.parameters())
