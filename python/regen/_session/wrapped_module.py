@@ -2,11 +2,10 @@
 
 import dataclasses
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from regen._capture.capture import Captured
 from regen._capture.program_builder import referenced_values
@@ -468,8 +467,32 @@ class BackwardPart(torch.autograd.Function):
         return outputs
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *tangents: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        gradients = ctx.call.run_backward(ctx.part, tangents)
-        link = torch.empty(0, device=ctx.call.shaped.session.device) if ctx.linked else None
+        """With the signature that autograd calls."""
+        with torch.no_grad():
+            gradients = ctx.call.run_backward(ctx.part, tangents)
+            link = torch.empty(0, device=ctx.call.shaped.session.device) if ctx.linked else None
+        if torch.is_grad_enabled():  # create_graph=True
+            gradients = FirstDerivatives.of(gradients)
         return (None, None, link, *gradients)
+
+
+class FirstDerivatives(torch.autograd.Function):
+    """Gradients that cannot be differentiated again. As constants they would drop out of a penalty on gradients, and nobody would notice."""
+
+    @staticmethod
+    def of(gradients: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+        """These, with an error in wait for whoever goes on from them."""
+        made = [g for g in gradients if g is not None]
+        marked = iter(FirstDerivatives.apply(torch.empty(0, requires_grad=True), *made) if made else ())
+        return [None if g is None else next(marked) for g in gradients]
+
+    @staticmethod
+    def forward(ctx: Any, start: torch.Tensor, *gradients: torch.Tensor) -> Any:
+        return tuple(g.detach() for g in gradients)
+
+    @staticmethod
+    def backward(ctx: Any, *tangents: Any) -> Any:
+        raise UsageError(
+            "regen: gradients of gradients were asked for, but a planned backward pass cannot be differentiated again; expected the plain model for "
+            "a pass whose gradients are part of a loss (its parameters are the same)")
