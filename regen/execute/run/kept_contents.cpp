@@ -70,6 +70,7 @@ std::vector<ChangedRange> ranges_of(const Program& program,
     end[value.storage] = std::max(end[value.storage], (last + 1) * bytes);
   }
   std::vector<ChangedRange> ranges;
+  ranges.reserve(storages.size());
   for (const StorageId id : storages) {
     ranges.push_back({id, begin[id], std::max<Bytes>(0, end[id] - begin[id])});
   }
