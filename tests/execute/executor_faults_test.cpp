@@ -71,13 +71,14 @@ const Way kWays[] = {{"kept", "keep_all", {}, false, false, false},
 class FaultyStep : public StepFixture {
  public:
   explicit FaultyStep(const Way& way)
-      : StepFixture(make_chain({.layers = way.gated ? std::size_t{2} : std::size_t{4},
-                                .width = 16,
-                                .dropout = true,
-                                .batch_norm = way.batch_norm,
-                                .boundary = way.boundary,
-                                .update = !way.boundary}),
-                    {.captures = way.captures}, {.repeats = 1, .capture = way.captures}),
+      : StepFixture(
+            make_chain({.layers = way.gated || way.batch_norm ? std::size_t{2} : std::size_t{4},
+                        .width = 16,
+                        .dropout = true,
+                        .batch_norm = way.batch_norm,
+                        .boundary = way.boundary,
+                        .update = !way.boundary}),
+            {.captures = way.captures}, {.repeats = 1, .capture = way.captures}),
         way_(way),
         failing_(std::make_shared<FailingDevice>(device_)) {
     const search::Problem problem{.graph = &graph(), .link = way.link};
