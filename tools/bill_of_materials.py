@@ -35,6 +35,7 @@ TOOLS = [
     ("Ninja", "of the distribution", "Apache-2.0", "apt; no part of a build"),
     ("mold", "of the distribution", "MIT", "apt; no part of a build"),
     ("Graphviz", "of the distribution", "EPL-1.0", "apt; no part of a build"),
+    ("Chromium", "of the distribution", "BSD-3-Clause and others", "apt; opens reports in a test; no part of a build"),
     ("Clang 14: compiler for fuzzing, clang-format, clang-tidy", "14", "Apache-2.0 with LLVM exception", "apt; no part of a build"),
 ]
 PACKAGES = """
