@@ -1,17 +1,21 @@
 """Which architectures of transformers train under `regen.wrap`, bit for bit: one row each, from their default configurations at tiny sizes.
 
-    python experiments/coverage.py [--only llama,bart] [--kind causal] [--fractions 1.0,0.7] [--capture-only] [--operators]
+    python experiments/coverage.py [--only llama,bart] [--kind causal] [--fractions 1.0,0.7] [--capture-only] [--operators] [--csv FILE]
 
 Columns: captured or the message; nodes, decisions (values of the batch that the model's code reads), seconds of the capture, functions that run as
 islands, and for each budget whether three steps had plain PyTorch's loss, gradients, buffers and generators (torch's, NumPy's, Python's) to the last
-bit. A budget is a fraction of the range between the least that works and what keeping everything takes.
+bit. A budget is a fraction of the range between the least that works and what keeping everything takes. `--csv FILE` adds each row to a file as soon as
+it is measured; docs/reference/covered-models.md is made from results/coverage.csv by tools/covered_models.py.
 """
 
 import argparse
 import copy
+import csv
 import dataclasses
+import importlib.metadata
 import itertools
 import os
+import pathlib
 import random
 import sys
 import time
@@ -27,7 +31,12 @@ import regen
 from regen._capture.traced.tracer import Tracer
 from regen.capture import capture
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
+import results_measure
+
 STEPS = 3
+MEASURED = [1.0, 0.7]  # the fractions that the columns of a CSV are for
+COLUMNS = ["network", "library", "version", "kind", "captured", "islands", "nodes", "capture_seconds", "equal_at_100_percent", "equal_at_70_percent"]
 RESERVE = 1 << 20  # bytes for the caller's optimizer and outputs
 WORK = 20_000
 TEXT = dict(
@@ -98,6 +107,10 @@ class Architecture:
     options: dict[str, Any]
     batch: Callable[[], dict[str, Any]]
     sub: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def library(self) -> str:
+        return self.config if self.config in ("diffusers", "peft") else "transformers"
 
     def build(self) -> torch.nn.Module:
         if self.config == "diffusers":
@@ -429,6 +442,23 @@ def examine(case: Architecture, fractions: list[float], capture_only: bool, oper
     return row
 
 
+def append(path: pathlib.Path, case: Architecture, row: Row) -> None:
+    """Adds the row to the file, with where it comes from; a file that is not there gets a head."""
+    columns = [*COLUMNS, *results_measure.data.PROVENANCE]
+    captured = "yes" if row.nodes != "-" else row.message or "no"
+    equal = [*row.equal, *[row.message] * (len(MEASURED) - len(row.equal))]
+    islands = "" if row.islands == "-" else row.islands.replace(", ", "; ")
+    cells = [case.name, case.library, importlib.metadata.version(case.library), case.kind, captured, islands, row.nodes, row.seconds, *equal]
+    command = f"experiments/coverage.py --only {case.name} --csv results/coverage.csv"
+    found = dict(zip(COLUMNS, cells, strict=True)) | results_measure.provenance(command)
+    new = not path.exists()
+    with open(path, "a", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        if new:
+            writer.writeheader()
+        writer.writerow(found)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="")
@@ -436,10 +466,13 @@ def main() -> None:
     parser.add_argument("--fractions", default="1.0,0.7")
     parser.add_argument("--capture-only", action="store_true")
     parser.add_argument("--operators", action="store_true", help="compare the sequence of operators with eager's too")
+    parser.add_argument("--csv", type=pathlib.Path, metavar="FILE", help="add the rows to this file")
     options = parser.parse_args()
     torch.set_num_threads(1)
     hf.logging.set_verbosity_error()
     fractions = [float(f) for f in options.fractions.split(",")]
+    if options.csv and (options.capture_only or fractions != MEASURED):
+        parser.error(f"--csv has columns for --fractions {','.join(map(str, MEASURED))}, and needs training: leave out --capture-only and --fractions")
     chosen = [a for a in ARCHITECTURES if (not options.only or a.name in options.only.split(",")) and (not options.kind or a.kind == options.kind)]
     print(f"| name | kind | operators as eager | nodes | decisions | s | islands | {' | '.join(f'equal at {f}' for f in fractions)} | message |")
     whole = 0
@@ -449,6 +482,8 @@ def main() -> None:
         equal = row.equal + ["-"] * (len(fractions) - len(row.equal))
         cells = [row.name, row.kind, row.operators, row.nodes, row.decisions, row.seconds, row.islands, *equal, row.message]
         print("| " + " | ".join(cells) + " |", flush=True)
+        if options.csv:
+            append(options.csv, case, row)
     print(f"{whole} of {len(chosen)} are bitwise equal at all budgets")
     sys.stdout.flush()
 

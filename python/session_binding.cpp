@@ -112,7 +112,7 @@ void bind_report(py::module_& module) {
   py::class_<MemoryReport>(module, "MemoryReport")
       .def_readonly("arena_bytes", &MemoryReport::arena_bytes)
       .def_readonly("host_bytes", &MemoryReport::host_bytes)
-      .def_readonly("generator_bytes", &MemoryReport::generator_bytes)
+      .def_readonly("saved_state_bytes", &MemoryReport::saved_state_bytes)
       .def_readonly("captured", &MemoryReport::captured)
       .def_readonly("captured_bytes", &MemoryReport::captured_bytes)
       .def_readonly("unforeseen", &MemoryReport::unforeseen)

@@ -13,6 +13,7 @@ SUBJECTS = {
     "before_after": "`auto` of two builds beside each other (`experiments/before_after.py`), network by network",
     "before_after_first": "the same two builds: the shortest limit within which each has a plan",
     "checks": "comparisons with oracles, fuzzing, CUDA test runs, fault injection",
+    "coverage": "networks of transformers, diffusers and PEFT under `wrap`: islands, nodes, bits (docs/reference/covered-models.md)",
     "equality": "bitwise comparison of planned and plain training on the CPU",
     "exact_gaps": "`checkmate` budget by budget: proven optima, gaps, seconds",
     "h200_checkpoint": "`torch.utils.checkpoint` around each block, same runs as `h200_overhead`",

@@ -17,7 +17,6 @@ from regen._session.island import Island
 from regen._session.job import hold
 from regen._session.measured_step import StepMeter
 from regen._session.owned import Bindings
-from regen._session.replay import tensors_at, written_storages
 from regen._session.report import PlanReport
 from regen._session.session import Session
 from regen._session.shape_cache import ShapeCache
@@ -442,8 +441,7 @@ class ShapedStep:
         """Inside a hold. `flat`: the program's inputs. `scale`: of the loss."""
         step = self.session
         self.steps += 1
-        written = tensors_at(self.bindings, written_storages(self.captured)) if self.captured.islands else []
-        step.run_first(lambda: self.begin(flat, scale), self.make_ready, written)
+        step.run_first(lambda: self.begin(flat, scale), self.make_ready)
         if self.captured.updates is not None:
             self.captured.advance(self.optimizer)
             self.captured.updates.look(self.optimizer)  # most likely the next step's numbers: found while the device works
@@ -461,7 +459,7 @@ class ShapedStep:
             self.session.set_scalars([scale])
         elif self.captured.program["scalars"]:
             self.session.set_scalars(self.captured.scalars(self.optimizer))
-        self.meter.begin(self.present + self.memory.arena_bytes + self.memory.generator_bytes, self.memory.arena_bytes)
+        self.meter.begin(self.present + self.memory.arena_bytes + self.memory.saved_state_bytes, self.memory.arena_bytes)
 
 
 class SizedStep(ShapedStep):

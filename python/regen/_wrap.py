@@ -172,7 +172,7 @@ class ModuleSessions(ShapeCache[ShapedModule]):
         self.prepared = False  # whether there was a sample
         self.passes = 0
         self.sized = SizedShapes(self)
-        self.outgrown = False  # gradients have arrived for outputs other than the loss
+        self.outgrown = False  # gradients may arrive for outputs other than the loss
 
     def fresh(self) -> "ModuleSessions":
         """With the same options, and nothing planned. A copy of what was planned plans alone: other ranks may have none."""
@@ -197,7 +197,7 @@ class ModuleSessions(ShapeCache[ShapedModule]):
             group = None
         shaped, _ = self.shape_for(model, args, kwargs, flat, spec, group)
         self.activate(shaped)
-        self.shared = shaped if group is not None else None
+        self.shared = shaped if isinstance(shaped.session, distributed.DistributedSession) else None
         shaped.caller.start(shaped.present_bytes())
         self.prepared = True
 
@@ -252,11 +252,15 @@ class ModuleSessions(ShapeCache[ShapedModule]):
         """(the captured passes for a batch, the program's inputs)."""
         key = signature(model, flat, spec)
         all_outputs = self.is_outgrown()
-        if group is None and self.shared is None and allows_sizes(self.options):
+        if group is None and not self.is_shared(key) and allows_sizes(self.options):
             found = self.sized_shape_for(model, args, kwargs, flat, key, all_outputs)
             if found is not None:
                 return found
         return self.shape_of(key, lambda: self.make_shape(model, args, kwargs, group, all_outputs), flat)
+
+    def is_shared(self, key: Any) -> bool:
+        """Whether the other ranks have the plan of this shape too."""
+        return self.shared is not None and any(shape == key and entry is self.shared for (shape, _), entry in self.shapes.items())
 
     def is_outgrown(self) -> bool:
         """Have gradients arrived for outputs other than the loss? The training loop makes its loss of them then, for all shapes."""
@@ -276,7 +280,10 @@ class ModuleSessions(ShapeCache[ShapedModule]):
             with torch.enable_grad():
                 return capture(self.plain_of(model), args, kwargs, tangents="all" if all_outputs else "loss", symbols=symbols)
 
-        return self.sized.find(key, flat, capture_batch, self.shapes)
+        own = {key: entry for key, entry in self.shapes.items() if entry is not self.shared}
+        found = self.sized.find(key, flat, capture_batch, own)
+        self.shapes = {key: entry for key, entry in self.shapes.items() if entry is self.shared or key in own}
+        return found
 
     # Plans for batches of many sizes: sized_steps.Maker.
 
@@ -308,8 +315,12 @@ class ModuleSessions(ShapeCache[ShapedModule]):
             admission_of(self, adapts=False)  # what the caller holds beside a plan does not follow a limit
         plain = self.plain_of(model)
         warn_of_hooks(plain)
-        with torch.enable_grad():
-            captured = capture(plain, args, kwargs, tangents="all" if all_outputs else "loss")
+
+        def capture_batch() -> Captured:
+            with torch.enable_grad():
+                return capture(plain, args, kwargs, tangents="all" if all_outputs else "loss")
+
+        captured, group = distributed.capture_with(group, capture_batch)
         with same_random_numbers(model):
             session = ModuleSession(captured, self.options, self.caller) if group is None else distributed.DistributedSession(
                 captured, self.options, self.caller, group)

@@ -82,8 +82,8 @@ bool same_work(const PlanReport& one, const PlanReport& other);
 struct MemoryReport {
   Bytes arena_bytes = 0;
   Bytes host_bytes = 0;
-  Bytes generator_bytes = 0;
-  std::size_t captured = 0;  // stretches that are launched as a whole
+  Bytes saved_state_bytes = 0;  // of generators and of what a step changes, to repeat and undo it
+  std::size_t captured = 0;     // stretches that are launched as a whole
   Bytes captured_bytes = 0;
   std::size_t unforeseen = 0;    // allocations that were not as recorded
   std::string unforeseen_nodes;  // their names

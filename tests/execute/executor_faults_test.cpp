@@ -55,6 +55,7 @@ struct Way {
   bool boundary;
   bool gated;
   bool captures;
+  bool batch_norm = false;  // whose running statistics the forward part changes
 };
 
 const Way kWays[] = {{"kept", "keep_all", {}, false, false, false},
@@ -63,17 +64,21 @@ const Way kWays[] = {{"kept", "keep_all", {}, false, false, false},
                      {"in_parts", "checkmate", {}, true, false, false},
                      {"moved_in_parts", "vdnn", {1e8, 1e8, 2e8}, true, false, false},
                      {"paused", "vdnn", {1e8, 1e8, 2e8}, false, true, false},
-                     {"captured", "keep_all", {}, false, false, true}};
+                     {"captured", "keep_all", {}, false, false, true},
+                     {"statistics", "checkmate", {}, false, false, false, true},
+                     {"statistics_in_parts", "keep_all", {}, true, false, false, true}};
 
 class FaultyStep : public StepFixture {
  public:
   explicit FaultyStep(const Way& way)
-      : StepFixture(make_chain({.layers = way.gated ? std::size_t{2} : std::size_t{4},
-                                .width = 16,
-                                .dropout = true,
-                                .boundary = way.boundary,
-                                .update = !way.boundary}),
-                    {.captures = way.captures}, {.repeats = 1, .capture = way.captures}),
+      : StepFixture(
+            make_chain({.layers = way.gated || way.batch_norm ? std::size_t{2} : std::size_t{4},
+                        .width = 16,
+                        .dropout = true,
+                        .batch_norm = way.batch_norm,
+                        .boundary = way.boundary,
+                        .update = !way.boundary}),
+            {.captures = way.captures}, {.repeats = 1, .capture = way.captures}),
         way_(way),
         failing_(std::make_shared<FailingDevice>(device_)) {
     const search::Problem problem{.graph = &graph(), .link = way.link};

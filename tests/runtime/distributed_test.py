@@ -9,7 +9,8 @@ import sys
 import pytest
 
 WORKER = pathlib.Path(__file__).with_name("distributed_worker.py")
-CASES = ("ddp", "without_a_sample", "improved", "improvement_refused", "overlap", "unequal_callers", "different_models", "budget_too_small", "fsdp")
+CASES = ("ddp", "without_a_sample", "improved", "improvement_refused", "overlap", "unequal_callers", "different_models", "budget_too_small", "values",
+         "capture_fails", "lengths", "fsdp")
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +97,24 @@ def test_ranks_with_different_models_are_told(results):
 def test_every_rank_hears_that_no_plan_fits(results):
     for message in results["budget_too_small"]["messages"]:
         assert "no plan fits into 1,000 bytes" in message
+
+
+def test_what_hangs_on_values_is_planned_by_each_rank_alone(results):
+    equal = [True, True]
+    together = {"branch alike": [True, True], "branch unlike": [False, False], "island": [False, False]}
+    assert results["values"] == {name: 2 * [{"equal": equal, "together": wanted}] for name, wanted in together.items()}
+
+
+def test_every_rank_hears_that_a_capture_failed(results):
+    first, second = results["capture_fails"]["messages"]
+    assert "no forward pass" in second and first == f"rank 1 failed while capturing: {second}"
+
+
+def test_a_few_plans_serve_the_lengths_of_each_rank(results):
+    found = results["lengths"]
+    assert found["equal"] == [True, True] and found["shared"] == [True, True]
+    assert all(1 <= plans <= 5 for plans in found["plans"])
+    assert found["captures"] == [1, 1], "that of the sample, which the ranks share"
 
 
 def test_fsdp_blocks(results):

@@ -97,6 +97,104 @@ def test_without_a_sample():
     return found
 
 
+def test_lengths():
+    """Every batch of every rank has another length than the sample: each rank has a few plans of its own for them."""
+    plain = DistributedDataParallel(make(2), bucket_cap_mb=0.02)
+    wrapped = regen.wrap(make(2), (batch(0, 64)[0].view(2, 32, 32),), "64MiB", work_limit=20_000, cache=False)
+    planned = DistributedDataParallel(wrapped, bucket_cap_mb=0.02)
+    lengths = [32, *(16 + 3 * step + 5 * dist.get_rank() for step in range(8)), 32]
+    for model in (plain, planned):
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+        torch.manual_seed(7 + dist.get_rank())
+        for step, length in enumerate(lengths):
+            x, y = batch(step, 2 * length)
+            optimizer.zero_grad()
+            F.cross_entropy(model(x.view(2, length, 32)).flatten(0, 1), y).backward()
+            optimizer.step()
+    return {
+        "equal": everywhere(same(plain, planned)), "shared": everywhere(wrapped.regen.shared is not None),
+        "plans": everywhere(len(wrapped.regen.sized.levels())), "captures": everywhere(len(wrapped.regen.shapes))}
+
+
+class Island(nn.Module):
+    """Sizes follow from what is computed."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(32, 32)
+
+    def forward(self, x):
+        rows = (x.sum(1) > 0).nonzero()[:, 0]
+        return x.index_put((rows,), self.inner(x[rows]))
+
+
+class Branching(nn.Module):
+    """Another path for a batch with negative marks."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.last = nn.Linear(32, 32), nn.Linear(32, 8)
+
+    def forward(self, x, marks):
+        h = self.inner(x)
+        return self.last(torch.tanh(h) if (marks > 0).all() else h.sin())
+
+
+def trained_with_values(make_model, marks, sample, seed=7):
+    """Plain DDP and planned ranks with the same bits, and whether the ranks have one plan."""
+    plain, start = make_model(), make_model()
+    given = (batch(0)[0], *marks) if sample else None
+    wrapped = regen.wrap(start, given, budget="64MiB", work_limit=20_000, cache=False)
+    for model in (plain, wrapped):
+        parallel, optimizer = DistributedDataParallel(model), torch.optim.AdamW(model.parameters(), lr=0.01)
+        torch.manual_seed(seed)
+        for step in range(3):
+            x, y = batch(step)
+            optimizer.zero_grad()
+            F.cross_entropy(parallel(x, *marks), y).backward()
+            optimizer.step()
+    return {"equal": everywhere(same(plain, wrapped)), "together": everywhere(wrapped.regen.shared is not None)}
+
+
+def with_island():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(32, 32), Island(), nn.Linear(32, 8))
+
+
+def with_branch():
+    torch.manual_seed(0)
+    return Branching()
+
+
+def test_values():
+    """Islands, and branches on values that go alike or unlike on the ranks, with a sample and without."""
+    marks = {"alike": torch.ones(4, dtype=torch.long), "unlike": torch.ones(4, dtype=torch.long) - 2 * dist.get_rank()}
+    found = {f"branch {name}": [trained_with_values(with_branch, (m,), sample) for sample in (True, False)] for name, m in marks.items()}
+    return found | {"island": [trained_with_values(with_island, (), sample) for sample in (True, False)]}
+
+
+class Breaks(nn.Module):
+    """Cannot be captured."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(32, 8)
+
+    def forward(self, x):
+        raise ValueError("no forward pass")
+
+
+def test_capture_fails():
+    """On one rank: the others hear of it, and wait for nothing."""
+    model = Breaks() if dist.get_rank() == 1 else make()
+    try:
+        regen.wrap(model, (batch(0)[0],), "64MiB", work_limit=20_000, cache=False)
+        message = ""
+    except regen.Error as error:
+        message = str(error)
+    return {"messages": everywhere(message)}
+
+
 def one_step(model, optimizer, step):
     torch.manual_seed(1000 * step + dist.get_rank())  # for dropout
     x, y = batch(step)

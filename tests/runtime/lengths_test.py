@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import gc
 import random
 
 import pytest
@@ -12,6 +13,7 @@ from torch.nn import functional as F
 import regen
 from regen._capture.capture import capture
 from regen._capture.sized_capture import sized, without_names
+from regen._session.session import Session
 
 WIDTH, HEADS, WORDS = 16, 2, 40
 LENGTH_OF_TEXTS, LENGTH_OF_BOTH = [[(0, 1), (1, 1)]], [[(0, 0), (1, 0)], [(0, 1), (1, 1)]]
@@ -168,6 +170,27 @@ def test_within_a_part_of_the_bytes_as_well(share):
     assert len(arenas) == 1  # they share it
 
 
+def test_what_the_caller_holds_beside_the_largest_plan_is_beside_smaller_ones_too(monkeypatch):
+    """A plan for smaller sizes is made for the arena of the largest. Where the caller turns out to hold more, and there is room for that beside the
+    largest, no other plan is needed.
+    """
+    longest = regen.wrap(made(), texts(120), "64MiB", reserve="1MiB", cache=False).regen.active.session.unplanned_bytes
+    pair = Pair(Text, texts(20), int(0.8 * longest) + (1 << 20), reserve="1MiB", work_limit=20_000, cache=False)
+    for number, length in enumerate([23, *various(25), 120, 20]):
+        pair.step(texts(length, seed=number), number)
+    low, top = pair.levels[0].entry.session, pair.levels[-1].entry.session
+    assert low is not top and low.compiled and top.compiled
+    low.limit_budget(low.predicted_peak)
+    top.limit_budget(top.predicted_peak + 64)
+    pair.wrapped.regen.caller.bytes += 64
+    assert top.fits and not low.fits
+    planned = []
+    monkeypatch.setattr(Session, "plan", lambda self: planned.append(self) or super(Session, self).plan())
+    for number in range(3):
+        pair.step(texts(20, seed=number), number)
+    assert not planned and low.compiled and top.compiled
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_wrapped_steps_of_many_lengths_are_plain_ones_on_a_gpu():
     pair = Pair(Text, texts(20, device="cuda"), "2GiB", reserve="64MiB")
@@ -255,7 +278,8 @@ def test_evaluation_between_steps_has_the_arena():
 # step.
 
 @pytest.mark.parametrize("optimizer, clip", [
-    (lambda p: torch.optim.AdamW(p, lr=1e-3), None), (lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), 0.5)])
+    (lambda p: torch.optim.AdamW(p, lr=1e-3), None), (lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), 0.5),
+    (lambda p: torch.optim.RAdam(p, lr=1e-3), None)])  # whose first steps are others
 def test_whole_steps_of_many_lengths_are_plain_ones(optimizer, clip):
     plain, model = made(), made()
     own, theirs = optimizer(model.parameters()), optimizer(plain.parameters())
@@ -305,3 +329,27 @@ def test_a_language_model_of_transformers_under_half_of_its_bytes():
         assert torch.equal(*losses)
         assert_same_state(plain, model)
     assert 1 <= len(wrapped.regen.sized.levels()) <= 5
+
+
+def wrapped_text():
+    model = regen.wrap(made(), texts(8), "64MiB", reserve="1MiB", work_limit=20_000)
+    return lambda *batch: model(*batch)["loss"].backward()
+
+
+def whole_step_of_text():
+    model = made()
+    return regen.step(model, None, torch.optim.SGD(model.parameters(), lr=0.1), texts(8), "64MiB", work_limit=20_000)
+
+
+@pytest.mark.parametrize("kind", [wrapped_text, whole_step_of_text])
+def test_a_length_leaves_few_objects_behind(kind):
+    """Python looks for garbage among all objects of a process, for some tenths of a second, whenever there are a quarter more of them."""
+    planned, lengths = kind(), range(10, 30)
+    for length in (8, 9, 40):  # the capture with symbols, and plans
+        planned(*texts(length))
+    gc.collect()
+    before = len(gc.get_objects())
+    for length in lengths:
+        planned(*texts(length))
+    gc.collect()
+    assert (len(gc.get_objects()) - before) / len(lengths) < 100

@@ -1,12 +1,15 @@
 """`torch.compile(model, backend="regen")`."""
 
+import copy
 import os
 import pathlib
 import subprocess
 import sys
+import warnings
 
 import pytest
 import torch
+from torch import nn
 
 from small_training import assert_same, batch, make, train
 
@@ -25,6 +28,64 @@ def test_torch_compile():
 def test_torch_compile_without_a_budget():
     with pytest.raises(Exception, match="has no budget"):
         torch.compile(make(), backend="regen")(batch()[0])
+
+
+class Breaks(nn.Module):
+    """Reads a number between parts: its graphs have all parameters, none, or buffers as inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(8, 16), nn.BatchNorm1d(16), nn.Linear(16, 1)
+
+    def forward(self, x):
+        h = self.norm(torch.tanh(self.first(x)))
+        if h.sum().item() > -1e9:
+            h = h * 2
+        h = h * float(h.detach().abs().max())
+        torch._dynamo.graph_break()
+        return self.last(h).square().mean()
+
+
+class WritesInput(nn.Module):
+    """Its second graph changes an input in place through which gradients flow."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.fill, self.last = nn.Linear(8, 16), nn.Parameter(torch.ones(16)), nn.Linear(16, 1)
+
+    def forward(self, x):
+        h = torch.tanh(self.first(x)) * 2
+        torch._dynamo.graph_break()
+        h[1] = self.fill
+        torch._dynamo.graph_break()
+        return self.last(h).square().mean()
+
+
+def steps_of(model, parameters):
+    optimizer = torch.optim.SGD(parameters, lr=0.1)
+    losses = []
+    for number in range(3):
+        optimizer.zero_grad()
+        loss = model(torch.randn(4, 8, generator=torch.Generator().manual_seed(number)))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return losses
+
+
+@pytest.mark.parametrize("kind, warned", [(Breaks, 0), (WritesInput, 1)])
+def test_graph_breaks(kind, warned):
+    torch.manual_seed(0)
+    model = kind()
+    plain = copy.deepcopy(model)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        compiled = torch.compile(model, backend="regen", options={"budget": "64MiB", "work_limit": 20_000, "cache": False})
+        ours = steps_of(compiled, list(model.parameters()))
+    theirs = steps_of(plain, list(plain.parameters()))
+    assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    assert_same(plain, model)
+    assert len([w for w in said if "runs without a plan" in str(w.message)]) == warned
 
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

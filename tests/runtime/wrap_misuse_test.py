@@ -31,8 +31,21 @@ def test_a_second_backward_pass():
 def test_gradients_of_gradients_are_refused():
     _, wrapped = pair()
     grads = torch.autograd.grad(wrapped(batch()[0]).sum(), list(wrapped.parameters()), create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable|does not require grad"):
+    with pytest.raises(regen.Error, match="a planned backward pass cannot be differentiated again"):
         grads[0].sum().backward()
+
+
+def test_a_penalty_on_gradients_is_no_constant():
+    """Beside a loss that has other gradients, those of the penalty would be missing."""
+    plain, wrapped = pair()
+    x = batch()[0].requires_grad_()
+    torch.manual_seed(1)
+    (gradient,) = torch.autograd.grad(wrapped(x).sum(), x, create_graph=True)
+    other = sum(p.square().sum() for p in wrapped.parameters())
+    with pytest.raises(regen.Error, match="expected the plain model for a pass whose gradients are part of a loss"):
+        (other + gradient.square().sum()).backward()
+    torch.manual_seed(1)
+    assert torch.equal(gradient, torch.autograd.grad(plain(x).sum(), x)[0])
 
 
 def test_autograd_grad_of_some_parameters():

@@ -19,6 +19,7 @@ from regen._capture.traced.symbols import Symbols, function_of, of_sample, plain
 from regen.errors import CaptureError
 
 Sizes = tuple[int, ...]  # one for each symbol
+Changes = dict[int, dict[str, Any]]  # entry of a list -> its key -> place of an expression, or several
 
 
 class Numbers(NamedTuple):
@@ -58,6 +59,8 @@ class SizedCapture:
             for i, v in enumerate(program["values"]) if varies([v["sizes"], v["strides"], v["offset"]])]
         self.calls = [
             (i, self.template(n["args"]), self.template(n["kwargs"])) for i, n in enumerate(program["nodes"]) if varies([n["args"], n["kwargs"]])]
+        self.storage_changes: Changes = {i: {"bytes": size} for i, size in self.storages}
+        self.value_changes: Changes = {i: {"sizes": shape, "strides": strides, "offset": offset} for i, shape, strides, offset in self.values}
         self.outputs = symbolic.outputs
         self.assignments = symbolic.assignments
         # Expressions, not symbolic numbers: these would keep all that PyTorch has noted of them.
@@ -86,16 +89,12 @@ class SizedCapture:
     def at(self, sizes: Sizes, complete: bool = False) -> Captured:
         """The captured step for other sizes. Live tensors are the sample's. `complete`: with the arguments of all nodes."""
         found = self.evaluate(*sizes)
-        numbers = self.numbers_at(sizes)
         program = dict(self.captured.program)
-        program["storages"], program["values"] = list(program["storages"]), list(program["values"])
-        for i, size in numbers.storages:
-            program["storages"][i] = {**program["storages"][i], "bytes": size}
-        for i, shape, strides, offset in numbers.values:
-            program["values"][i] = {**program["values"][i], "sizes": shape, "strides": strides, "offset": offset}
+        program["storages"] = AtSizes(program["storages"], self.storage_changes, found)
+        program["values"] = AtSizes(program["values"], self.value_changes, found)
         if complete:
-            program["nodes"] = list(program["nodes"])
-            for i, args, kwargs in numbers.calls:
+            program["storages"], program["values"], program["nodes"] = list(program["storages"]), list(program["values"]), list(program["nodes"])
+            for i, args, kwargs in self.numbers_at(sizes).calls:
                 program["nodes"][i] = {**program["nodes"][i], "args": json.loads(args), "kwargs": json.loads(kwargs)}
 
         def resolved(tree: Any) -> Any:
@@ -172,6 +171,30 @@ class SizedCapture:
         view = None if recipe.view is None else self.resolved(recipe.view, found)
         parts = [self.recipe_at(part, other, found) for part, other in zip(recipe.parts, old.parts)]
         return dataclasses.replace(old, view=view, parts=parts)
+
+
+class AtSizes(Sequence[dict[str, Any]]):
+    """Storages or values of a program for other sizes.
+
+    Each is made when it is asked for and not kept: thousands of objects for each length would bring a collection of all garbage, of some tenths
+    of a second, every few lengths.
+    """
+
+    def __init__(self, sample: Sequence[dict[str, Any]], changes: "Changes", found: Sequence[int]) -> None:
+        """`changes`: which entries are other than for the sample, by the places of their numbers in `found`."""
+        self.sample, self.changes, self.found = sample, changes, found
+
+    def __len__(self) -> int:
+        return len(self.sample)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        changed = self.changes.get(index)
+        return self.sample[index] if changed is None else {**self.sample[index], **{key: number_at(self.found, place) for key, place in changed.items()}}
+
+
+def number_at(found: Sequence[int], place: Any) -> Any:
+    """Or a list of numbers."""
+    return chosen(found, place) if isinstance(place, list) else chosen(found, [place])[0]
 
 
 class Constant(int):

@@ -436,11 +436,10 @@ def measuring(calls: Sequence[IslandCall]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def repeatable(calls: Sequence[IslandCall], buffers: Sequence[torch.Tensor]) -> Iterator[Callable[[], None]]:
-    """Of a step that may have to run again from its beginning: what has to be called before it does. `buffers`: that the step changes."""
+def repeatable(calls: Sequence[IslandCall]) -> Iterator[Callable[[], None]]:
+    """Of a step that may have to run again from its beginning: what has to be called before it does. The executor puts back what tensors held."""
     states = foreign_states() if any(call.draws_elsewhere for call in calls) else None
     host = torch.get_rng_state() if any(call.draws_on_host for call in calls) else None
-    before = [(tensor, tensor.detach().clone()) for tensor in buffers] if calls else []
 
     def again() -> None:
         for call in calls:
@@ -449,9 +448,6 @@ def repeatable(calls: Sequence[IslandCall], buffers: Sequence[torch.Tensor]) -> 
             set_foreign_states(states)
         if host is not None:
             torch.set_rng_state(host)
-        with torch.no_grad():
-            for tensor, contents in before:
-                tensor.copy_(contents)
 
     yield again
 

@@ -6,11 +6,13 @@ import json
 import os
 import pathlib
 import tempfile
+from collections.abc import Callable
 from typing import Any
 
 import torch.distributed as dist
 
 from regen._capture.cache_folder import cache_folder
+from regen._capture.capture import Captured
 from regen._session.wrapped_module import ModuleSession
 from regen.errors import Error
 
@@ -30,11 +32,46 @@ def members(group):
     return group if dist.get_world_size(group) > 1 else None
 
 
-def alike(group: Any, mine: str) -> bool:
-    """Whether all ranks say the same."""
+def gather(group: Any, mine: Any) -> list[Any]:
+    """What each rank says."""
     found: list[Any] = [None] * dist.get_world_size(group)
     dist.all_gather_object(found, mine, group=group)
-    return len(set(found)) == 1
+    return found
+
+
+def alike(group: Any, mine: str) -> bool:
+    """Whether all ranks say the same."""
+    return len(set(gather(group, mine))) == 1
+
+
+def capture_with(group: Any, capture: Callable[[], Captured]) -> tuple[Captured, Any]:
+    """(what `capture` returns here, the group if its ranks can have one plan).
+
+    The graph that is planned hangs on the values of each rank's own batch where the model has islands (what they hold for their backward pass),
+    or branches on values that are not alike: each rank plans alone then.
+
+    Raises:
+        Error: the capture of another rank failed.
+    """
+    if group is None:
+        return capture(), None
+    try:
+        captured = capture()
+    except Exception as error:
+        gather(group, {"error": str(error)})  # the others wait for this
+        raise
+    found = gather(group, {"islands": len(captured.islands), "outcomes": outcomes(captured)})
+    for rank, other in enumerate(found):
+        if "error" in other:
+            raise Error(f"rank {rank} failed while capturing: {other['error']}")
+    together = not any(other["islands"] for other in found) and all(other["outcomes"] == found[0]["outcomes"] for other in found)
+    return captured, group if together else None
+
+
+def outcomes(captured: Captured) -> str:
+    """Of the values that the model's code reads."""
+    decisions = captured.conditions.decisions if captured.conditions else []
+    return hashlib.sha256(repr([decision.outcome for decision in decisions]).encode()).hexdigest()
 
 
 class DistributedSession(ModuleSession):
@@ -190,9 +227,7 @@ class DistributedSession(ModuleSession):
         return not self.planned
 
     def gather(self, mine):
-        found: list[Any] = [None] * dist.get_world_size(self.group)
-        dist.all_gather_object(found, mine, group=self.group)
-        return found
+        return gather(self.group, mine)
 
     def compare(self, mine):
         found = self.gather(mine)

@@ -3,7 +3,7 @@
 import json
 import os
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 
@@ -64,18 +64,17 @@ class Session(_runtime.Session):
         if self.admission is not None:
             self.follow_limit(self.admission.look())
 
-    def run_first(self, bind: Callable[[], None], make_ready: Callable[[], None], buffers: Sequence[torch.Tensor] = ()) -> None:
+    def run_first(self, bind: Callable[[], None], make_ready: Callable[[], None]) -> None:
         """Runs the first part of a step.
 
         An operator may allocate more than when it was recorded: what a library chooses can depend on contents. Where the budget has no
-        room for that, nothing has changed yet; the operator's memory becomes part of the plan, and the part runs again.
+        room for that, the executor puts back what the part has changed; the operator's memory becomes part of the plan, and the part runs again.
 
         Args:
             bind: binds the tensors of this step.
             make_ready: compiles the new plan.
-            buffers: that the part changes, where it has islands.
         """
-        with repeatable(self.islands, buffers) as again:
+        with repeatable(self.islands) as again:
             while True:
                 bind()
                 try:

@@ -11,12 +11,13 @@ What holds:
 - The arenas of all levels are one, which the plan of the largest sizes has taken. Plans of smaller sizes are made for what is in it.
 """
 
+import contextlib
 import dataclasses
 import gc
 import json
 import math
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch
@@ -150,7 +151,8 @@ class SizedSteps(Generic[Entry]):
         if entry is None:
             if len(self.members) >= MOST_ENTRIES:
                 self.members.pop(next(iter(self.members)))
-            entry = self.members[sizes] = self.maker.member(self, sizes, self.capture.at(sizes))
+            with collected_later():
+                entry = self.members[sizes] = self.maker.member(self, sizes, self.capture.at(sizes))
         return entry
 
     def level_for(self, sizes: Sizes) -> Level[Entry]:
@@ -345,7 +347,8 @@ class SizedSteps(Generic[Entry]):
         session = level.entry.session
         number = 0 if sizes == level.sizes else self.numbers.setdefault(sizes, len(self.numbers) + 1)
         if not session.knows_sizes(number):
-            session.add_sizes(number, *level.numbers(self.capture.numbers_at(sizes)))
+            with collected_later():
+                session.add_sizes(number, *level.numbers(self.capture.numbers_at(sizes)))
         session.use_sizes(number)
 
     def refuse(self, sizes: Sizes) -> None:
@@ -448,6 +451,18 @@ def allows_sizes(options: Options) -> bool:
     """Whether batches of other sizes may run under a plan: not where the plan is given, or belongs to the sizes that were measured."""
     own = options.plan_file is None and options.algorithms == "default"
     return own and not options.releasable and not options.cuda_graphs and job() is None
+
+
+@contextlib.contextmanager
+def collected_later() -> Iterator[None]:
+    """Around what makes thousands of objects that are gone at its end: garbage would be looked for among all objects of the process on their account."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def divided(key: tuple[Any, ...]) -> tuple[Hashable, Shapes]:

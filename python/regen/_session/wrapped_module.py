@@ -2,11 +2,10 @@
 
 import dataclasses
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from regen._capture.capture import Captured
 from regen._capture.program_builder import referenced_values
@@ -16,7 +15,7 @@ from regen._session.caller_memory import CallerMemory
 from regen._session.job import hold
 from regen._session.measured_step import StepClock
 from regen._session.owned import Bindings, place_of, place_value
-from regen._session.replay import Replay, tensors_at, written_storages
+from regen._session.replay import Replay
 from regen._session.report import PlanReport
 from regen._session.session import Session
 from regen._session.sized_steps import SizedSteps
@@ -75,7 +74,6 @@ class ShapedModule:
         self.outgrown = False  # gradients have arrived for outputs that were captured without
         self.seconds: StepClock | None = None
         self.steps = 0  # forward passes so far
-        self.written: set[int] | None = None  # storages that the forward pass changes, once it was asked for
         self.share: Session | None = None  # whose arena is taken
         self.model = weakref.ref(model)
         self.bindings = Bindings(captured, model)
@@ -121,7 +119,7 @@ class ShapedModule:
         if self.session.kind != "cpu":
             return self.present
         memory = self.session.memory()
-        return self.present + memory.arena_bytes + memory.generator_bytes
+        return self.present + memory.arena_bytes + memory.saved_state_bytes
 
     # Planning.
 
@@ -208,7 +206,7 @@ class ShapedModule:
 
     def run_forward(self, flat: list[Any], replay: Replay | None) -> tuple[torch.Tensor, ...]:
         """What the captured passes return, as parts of autograd's graph. See Session.run_first for the second try."""
-        with repeatable(self.captured.islands, self.written_by_islands()) as again:
+        with repeatable(self.captured.islands) as again:
             while True:
                 try:
                     return self.chain_of_parts(flat, replay)
@@ -218,14 +216,6 @@ class ShapedModule:
                     again()
                     self.plan_changed()
                     self.make_ready()
-
-    def written_by_islands(self) -> list[torch.Tensor]:
-        """Buffers that have to be as they were for a second try; only islands need one often."""
-        if not self.captured.islands:
-            return []
-        if self.written is None:
-            self.written = written_storages(self.captured)
-        return tensors_at(self.bindings, self.written)
 
     def chain_of_parts(self, flat: list[Any], replay: Replay | None) -> tuple[torch.Tensor, ...]:
         """Makes a node of autograd's graph for each part of the backward pass; the one nearest to the loss runs the forward pass."""
@@ -276,7 +266,8 @@ class SizedModule(ShapedModule):
         self.session, self.own_bytes, self.parts, self.needs = entry.session, entry.own_bytes, entry.parts, entry.needs
 
     def make_room(self):
-        if not (self.session.fits and self.holder.levels[-1].entry.session.fits):
+        """The plan of the largest sizes has taken the arena: what has room beside it has room beside those of smaller sizes."""
+        if not self.holder.levels[-1].entry.session.fits:
             self.release()
             self.make_ready()
 
@@ -476,8 +467,32 @@ class BackwardPart(torch.autograd.Function):
         return outputs
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *tangents: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        gradients = ctx.call.run_backward(ctx.part, tangents)
-        link = torch.empty(0, device=ctx.call.shaped.session.device) if ctx.linked else None
+        """With the signature that autograd calls."""
+        with torch.no_grad():
+            gradients = ctx.call.run_backward(ctx.part, tangents)
+            link = torch.empty(0, device=ctx.call.shaped.session.device) if ctx.linked else None
+        if torch.is_grad_enabled():  # create_graph=True
+            gradients = FirstDerivatives.of(gradients)
         return (None, None, link, *gradients)
+
+
+class FirstDerivatives(torch.autograd.Function):
+    """Gradients that cannot be differentiated again. As constants they would drop out of a penalty on gradients, and nobody would notice."""
+
+    @staticmethod
+    def of(gradients: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+        """These, with an error in wait for whoever goes on from them."""
+        made = [g for g in gradients if g is not None]
+        marked = iter(FirstDerivatives.apply(torch.empty(0, requires_grad=True), *made) if made else ())
+        return [None if g is None else next(marked) for g in gradients]
+
+    @staticmethod
+    def forward(ctx: Any, start: torch.Tensor, *gradients: torch.Tensor) -> Any:
+        return tuple(g.detach() for g in gradients)
+
+    @staticmethod
+    def backward(ctx: Any, *tangents: Any) -> Any:
+        raise UsageError(
+            "regen: gradients of gradients were asked for, but a planned backward pass cannot be differentiated again; expected the plain model for "
+            "a pass whose gradients are part of a loss (its parameters are the same)")

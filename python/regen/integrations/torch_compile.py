@@ -1,5 +1,6 @@
 """`torch.compile(model, backend="regen", options={"budget": "6GiB"})`."""
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,14 +8,16 @@ import torch
 from torch._dynamo.backends import registry
 
 from regen._wrap import wrap
-from regen.errors import OptionError
+from regen.errors import CaptureError, OptionError
 from regen.options import BackendOptions
 
 
 def regen(graph: torch.fx.GraphModule, sample: Sequence[Any], *, options: BackendOptions | None = None) -> "GraphCall":
     """Called by `torch.compile` with one graph of the model.
 
-    Every graph gets the whole budget, so a model that is to keep it should be one graph: `fullgraph=True` says so loudly.
+    Every graph gets the whole budget, so a model that is to keep it should be one graph: `fullgraph=True` says so loudly. A graph between two
+    breaks that has no parameter to train runs as it is; so does one that cannot be captured (it changes an input in place through which gradients
+    flow), and a warning says so.
 
     Args:
         graph: of the model.
@@ -52,21 +55,29 @@ class GraphCall:
         self.owned = [i for i, x in enumerate(sample) if isinstance(x, torch.nn.Parameter)]
         self.module: GraphModule | None = None
         self.planned: torch.nn.Module | None = None
+        self.refused = False
 
     def __call__(self, *inputs: Any) -> Any:
-        """What the graph returns; under a plan where gradients are wanted."""
-        trains = torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs)
-        if not trains:
-            return self.graph(*inputs)
+        """What the graph returns; under a plan where parameters train."""
         parameters = [inputs[i] for i in self.owned]
+        if self.refused or not (torch.is_grad_enabled() and any(p.requires_grad for p in parameters)):
+            return self.graph(*inputs)
         others = [x for i, x in enumerate(inputs) if i not in set(self.owned)]
-        return self.planned_with(parameters, others)(*others)
+        try:
+            planned = self.planned_with(parameters, others)
+        except CaptureError as error:
+            self.refused = True
+            warnings.warn(f"regen: a graph of torch.compile runs without a plan: {error}", stacklevel=2)
+            return self.graph(*inputs)
+        return planned(*others)
 
     def planned_with(self, parameters: Sequence[torch.nn.Parameter], others: Sequence[Any]) -> torch.nn.Module:
         """The planned graph with these parameters."""
         if self.planned is None or self.module is None:
             self.module = GraphModule(self.graph, self.owned, parameters).train()
-            self.planned = wrap(self.module, tuple(others), **self.options)
+            self.planned = planned = wrap(self.module, **self.options)
+            planned.regen.outgrown = True  # a graph that ends in a break returns a number beside other tensors: it is no loss
+            planned.regen.prepare(planned, tuple(others), {})
         else:
             self.module.follow(parameters)
         return self.planned

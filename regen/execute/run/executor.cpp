@@ -65,6 +65,8 @@ Result<std::unique_ptr<Executor>> Executor::compile(std::shared_ptr<const Record
   executor->seconds_ = predicted_seconds(executor->list_, executor->step_->graph, plan);
   executor->copies_.resize(executor->list_.copies.size());
   executor->reserve_generators();
+  executor->kept_ = KeptContents(executor->recording_->program, executor->device_->torch_device());
+  executor->kept_.use(executor->recording_->program, executor->list_.bound);
   const std::size_t storages = executor->recording_->program.storages.size();
   executor->external_.resize(storages);
   executor->given_.resize(storages, false);
@@ -175,6 +177,7 @@ Status Executor::run(std::size_t part) {
   if (part == 0) {
     REGEN_TRY(check_bound());
     first_drawn_ = -1;
+    kept_.forget();
     shortage_.reset();
     misrecorded_ = false;
     settle_choices();
@@ -188,6 +191,7 @@ Status Executor::run(std::size_t part) {
       const BelowAutograd below;
       const LeaveUninitialized no_filling;
       const WarnOnce warnings;
+      if (part == 0) kept_.save();
       auto placement = PlacementScope::enter(device_->torch_device(), *reserve_, options_.beside);
       if (!placement.ok()) {
         status = placement.error();
@@ -223,9 +227,25 @@ Status Executor::run(std::size_t part) {
     shortage_.reset();
     misrecorded_ = false;
   }
-  if (part == 0) undo_draws();
+  if (part == 0) {
+    undo_draws();
+    if (count_updates().first == 0) undo_changes();
+  }
   position_ = 0;
   return Error{status.error().code, status.error().message + updates};
+}
+
+// The caller's tensors as they were before the step. After an error of the device itself nothing can
+// be. The failed step may have had a stream of its own.
+void Executor::undo_changes() {
+  quietly(Lost::kDrop, [&] {
+    device_->synchronize();
+    device_->run([&] {
+      const BelowAutograd below;
+      kept_.put_back();
+    });
+    device_->synchronize();
+  });
 }
 
 // A step that knows of no alternatives runs as if none had ever been chosen; others refuse what

@@ -40,6 +40,7 @@
 #include "regen/execute/program/step_graph.h"
 #include "regen/execute/run/generator.h"
 #include "regen/execute/run/instructions.h"
+#include "regen/execute/run/kept_contents.h"
 #include "regen/execute/run/quanta.h"
 #include "regen/execute/run/repeated_work.h"
 #include "regen/execute/run/step_sizes.h"
@@ -122,8 +123,9 @@ class Executor {
   std::size_t num_pauses() const { return pauses_; }
 
   // Parts run in order; running the first begins a new step. After an error the next step starts
-  // afresh, and after one in the first part the generators are as they were before. The error says how many updates the failed step had made: none, and the parameters are
-  // those of before (buffers may have changed); some, and only a checkpoint helps.
+  // afresh, and after one in the first part the generators are as they were before. The error says
+  // how many updates the failed step had made: none, and after one in the first part whatever was
+  // bound is as before; some, and only a checkpoint helps.
   Status run(std::size_t part);
   // A result of a part that has run in this step. With a boundary its memory is the caller's own
   // from now on; else it is a copy.
@@ -224,6 +226,7 @@ class Executor {
   std::string updates_made() const;
   std::pair<std::size_t, std::size_t> count_updates() const;
   void undo_draws();
+  void undo_changes();
   void reserve_generators();
   void renew(GeneratorState& state);
   void run_compute(ComputeInstruction& call, PlacementScope& placement);
@@ -279,6 +282,7 @@ class Executor {
   std::vector<Event> copies_;  // the ends of copies
   std::vector<GeneratorState> generators_;
   std::int32_t first_drawn_ = -1;  // of these: the state at the step's first draw
+  KeptContents kept_;
   std::optional<Shortage> shortage_;
   bool misrecorded_ = false;
   bool believed_a_lie_ = false;

@@ -63,6 +63,7 @@ void Executor::use_sizes(std::uint64_t number) {
   list_ = std::move(next.list);
   sizes_checked_ = next.checked;
   sizes_in_use_ = number;
+  kept_.use(recording_->program, list_.bound);
   scalars_.clear();
 }
 

@@ -48,7 +48,7 @@ MemoryReport CompiledStep::memory() const {
   MemoryReport report;
   report.arena_bytes = executor_->arena_bytes();
   report.host_bytes = executor_->host_bytes();
-  report.generator_bytes = planned_.recorded().generator_state_bytes();
+  report.saved_state_bytes = planned_.recorded().saved_state_bytes();
   report.captured = executor_->repeated().captured();
   report.captured_bytes = executor_->repeated().bytes();
   std::string& names = report.unforeseen_nodes;

@@ -9,6 +9,7 @@
 #include "regen/execute/device/memory_meter.h"
 #include "regen/execute/placement/plan_memory.h"
 #include "regen/execute/program/operator_facts.h"
+#include "regen/execute/run/kept_contents.h"
 #include "regen/graph/analysis.h"
 #include "regen/plan/addresses.h"
 #include "regen/plan/explain.h"
@@ -156,7 +157,7 @@ Status RecordedStep::make_graph(const RecordingOptions& options, Bytes library_b
   execute::StepGraphOptions& made = graph_options_;
   made.alignment = device()->alignment();
   made.runtime_bytes = reserve_.allocations + library_bytes + reserve_.captured_call * calls +
-                       options.caller_bytes + generator_state_bytes();
+                       options.caller_bytes + saved_state_bytes();
   Json attributes{{"device", device()->name()}};
   if (options.names_link) {
     REGEN_ASSIGN(const Link known, link_->get());
@@ -198,8 +199,9 @@ Result<Bytes> RecordedStep::unplanned_bytes_at(const execute::StepSizes& sizes) 
   return live_bytes_keep_all(step.graph).peak_bytes;
 }
 
-Bytes RecordedStep::generator_state_bytes() const {
-  return execute::generator_bytes(recording_->program, device()->torch_device());
+Bytes RecordedStep::saved_state_bytes() const {
+  return execute::generator_bytes(recording_->program, device()->torch_device()) +
+         execute::kept_contents_bytes(recording_->program);
 }
 
 search::Problem RecordedStep::problem(std::optional<Bytes> budget, std::optional<Bytes> host_budget,

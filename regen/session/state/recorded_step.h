@@ -69,7 +69,8 @@ class RecordedStep {
   // No plan takes less.
   Bytes bound_bytes() const { return bound_bytes_; }
   double base_seconds() const { return graph().base_cost(); }
-  Bytes generator_state_bytes() const;
+  // Of generators and of what a step changes before its first update.
+  Bytes saved_state_bytes() const;
 
   search::Problem problem(std::optional<Bytes> budget, std::optional<Bytes> host_budget,
                           const Link& link) const;
