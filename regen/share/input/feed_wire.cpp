@@ -127,6 +127,19 @@ bool FeedSocket::send(const FeedFrame& frame, int descriptor) const {
   return send_to(number(), packet, extra, MSG_DONTWAIT) == std::ssize(packet);
 }
 
+bool FeedSocket::send_when_taken(const FeedFrame& frame) const {
+  constexpr int kPauseInMilliseconds = 20;  // the kernel does not say when it has memory again
+  while (!send(frame)) {
+    const bool full = errno == EAGAIN || errno == EWOULDBLOCK;
+    const bool short_of_memory = errno == ENOBUFS || errno == ENOMEM;
+    if ((!full && !short_of_memory) || other_process_ended()) return false;
+    const short what = full ? POLLOUT : 0;
+    std::array<pollfd, 2> both{pollfd{number(), what, 0}, pollfd{process(), POLLIN, 0}};
+    ::poll(both.data(), process() >= 0 ? 2 : 1, kPauseInMilliseconds);
+  }
+  return true;
+}
+
 Result<Arrival> FeedSocket::receive(FeedFrame& frame, bool from_consumer) {
   std::array<char, sizeof(RawFrame) + kMaxFrameText + 1> buffer;
   std::vector<Descriptor> extra;

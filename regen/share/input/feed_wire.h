@@ -68,6 +68,8 @@ class FeedSocket {
 
   // False when the other side is gone or does not read. Never waits.
   bool send(const FeedFrame& frame, int descriptor = -1) const;
+  // Of a consumer: waits while the producer is busy, or the kernel short of memory. False when it is gone.
+  bool send_when_taken(const FeedFrame& frame) const;
   // kNothing: no packet is there yet.
   Result<Arrival> receive(FeedFrame& frame, bool from_consumer);
   Descriptor take_descriptor() { return std::move(received_); }
