@@ -115,12 +115,14 @@ int ask_all(const std::string& socket) {
   return 0;
 }
 
-// Nobody is left, and nothing of what was granted.
+// Nobody is left, and nothing of what was granted. A report may be some milliseconds old.
 int look_for_remains(const std::string& socket) {
+  const Json first = report(socket);
+  const double before = first.is_object() ? first["age_seconds"].get<double>() : 0;
   const auto empty = [&] {
     const Json all = report(socket);
-    return all.is_object() && all["connections"] == 1 && all["devices"][0]["jobs"].empty() &&
-           all["devices"][0]["used_bytes"] == 0;
+    return all.is_object() && all["age_seconds"] > before && all["connections"] == 1 &&
+           all["devices"][0]["jobs"].empty() && all["devices"][0]["used_bytes"] == 0;
   };
   return eventually(empty) ? 0 : 30;
 }
@@ -202,27 +204,47 @@ struct Restart {
   Device& device = the_device();
 };
 
+// A job that leaves the device when it is asked to, and says what it has there.
+Result<Client> connect_movable(Device& device, std::size_t slot, const std::string& socket,
+                               const JobSpec& spec) {
+  auto client = Client::connect({.socket = socket}, spec);
+  if (!client.ok()) client = Client::connect({.socket = socket}, spec);
+  if (!client.ok()) return client;
+  client->on_make_room([&device, slot](Depth) -> Bytes { return device.slots[slot].bytes = 0; });
+  return client;
+}
+
+Status acquire_with_memory(Client& client, Device& device, std::size_t slot) {
+  Status turn = client.acquire();
+  if (!turn.ok()) turn = client.acquire();
+  if (!turn.ok()) return turn;
+  device.slots[slot].bytes = client.spec().memory;
+  Bytes all = 0;
+  for (const Device::Slot& other : device.slots) all += other.bytes;
+  if (all > kChainDevice) ++device.overfull;
+  return {};
+}
+
+JobSpec movable(const std::string& name, Bytes memory) {
+  return {.name = name, .memory = memory, .deepest = Depth::kLeave};
+}
+
 // It computes for longer than the new daemon settles, and only then notices.
 int run_former_job(Restart& restart) {
   auto client =
-      Client::connect({.socket = restart.options.socket}, {.name = "former", .memory = 700});
+      connect_movable(restart.device, 0, restart.options.socket, movable("former", 700));
   if (!client.ok()) return 10;
-  Device::Slot& slot = restart.device.slots[0];
-  slot.bytes = 700;
-  slot.process = ::getpid();
-  if (!client->acquire().ok()) return 11;
+  if (!acquire_with_memory(*client, restart.device, 0).ok()) return 11;
   const std::uint64_t mine = 77;
   restart.device.scratch = mine;
   ++restart.device.quanta;
   while (restart.device.stop == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   if (restart.device.scratch != mine) ++restart.device.wrong;
   for (int round = 0; round < 2; ++round) {
-    Status turn = client->acquire();
-    if (!turn.ok()) turn = client->acquire();
-    if (!turn.ok()) return 12;
+    if (!acquire_with_memory(*client, restart.device, 0).ok()) return 12;
     client->idle();
   }
-  slot.bytes = 0;
+  restart.device.slots[0].bytes = 0;
   return 0;
 }
 
@@ -234,18 +256,10 @@ int end_quantum_later(Device& device) {
 }
 
 int run_newcomer(Device& device, std::size_t slot, const std::string& socket, Bytes memory) {
-  const JobSpec spec{.name = "newcomer " + std::to_string(slot), .memory = memory};
-  auto client = Client::connect({.socket = socket}, spec);
-  if (!client.ok()) client = Client::connect({.socket = socket}, spec);
+  auto client = connect_movable(device, slot, socket,
+                                movable("newcomer " + std::to_string(slot), memory));
   if (!client.ok()) return 10;
-  device.slots[slot].bytes = memory;
-  device.slots[slot].process = ::getpid();
-  Bytes all = 0;
-  for (const Device::Slot& other : device.slots) all += other.bytes;
-  if (all > kChainDevice) ++device.overfull;
-  Status turn = client->acquire();
-  if (!turn.ok()) turn = client->acquire();
-  if (!turn.ok()) return 11;
+  if (!acquire_with_memory(*client, device, slot).ok()) return 11;
   device.scratch = slot;
   std::this_thread::sleep_for(std::chrono::microseconds(100));
   if (device.scratch != slot) ++device.wrong;
