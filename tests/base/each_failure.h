@@ -91,7 +91,7 @@ inline Sites fail_each_call(
     const std::string& name = whole.calls()[call];
     for (std::size_t way = 0; way < failures_of(name).size(); ++way) {
       SCOPED_TRACE("call " + std::to_string(call) + "." + std::to_string(way) + " of " +
-                   std::to_string(whole.calls().size()) + ": " + name + ": " + to_string(failures_of(name)[way]));
+                   std::to_string(whole.calls().size()) + ", in the first run " + name + ": " + to_string(failures_of(name)[way]));
       if (only != nullptr && only != std::to_string(call) + "." + std::to_string(way)) continue;
       FailureWindow window(static_cast<int>(call), way, scope);
       body(window);

@@ -155,7 +155,7 @@ void expect_stopped(InjectedProcess& daemon, const std::string& folder) {
   EXPECT_EQ(daemon.wait(), 0) << daemon.found().text;
   std::set<std::string> left = files_in(folder);
   for (const char* usual : {"log", "s.jobs", "s.lock", "holders"}) left.erase(usual);
-  EXPECT_EQ(left, std::set<std::string>()) << "left behind";
+  EXPECT_EQ(left, std::set<std::string>()) << "left behind:\n" << *read_file(folder + "/log");
 }
 
 void live(FailureWindow& window, const TemporaryFolder& folder) {
@@ -204,11 +204,16 @@ struct Restart {
   Device& device = the_device();
 };
 
-// A job that leaves the device when it is asked to, and says what it has there.
+// A job that leaves the device when it is asked to, and says what it has there. It is refused as long as
+// bytes of another job are kept that has not come back.
 Result<Client> connect_movable(Device& device, std::size_t slot, const std::string& socket,
                                const JobSpec& spec) {
   auto client = Client::connect({.socket = socket}, spec);
-  if (!client.ok()) client = Client::connect({.socket = socket}, spec);
+  for (int errors = 0; !client.ok() && errors < 2;) {
+    errors += client.error().code == ErrorCode::kInfeasible ? 0 : 1;
+    std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    client = Client::connect({.socket = socket}, spec);
+  }
   if (!client.ok()) return client;
   client->on_make_room([&device, slot](Depth) -> Bytes { return device.slots[slot].bytes = 0; });
   return client;
@@ -256,8 +261,8 @@ int end_quantum_later(Device& device) {
 }
 
 int run_newcomer(Device& device, std::size_t slot, const std::string& socket, Bytes memory) {
-  auto client = connect_movable(device, slot, socket,
-                                movable("newcomer " + std::to_string(slot), memory));
+  const JobSpec spec = movable("newcomer " + std::to_string(slot), memory);
+  auto client = connect_movable(device, slot, socket, spec);
   if (!client.ok()) return 10;
   if (!acquire_with_memory(*client, device, slot).ok()) return 11;
   device.scratch = slot;

@@ -76,8 +76,10 @@ TEST_F(FeedFaults, OfTheProducer) {
     }
     for (Process& consumer : consumers) EXPECT_EQ(consumer.wait(), 0);
     const int status = producer.wait();
+    SCOPED_TRACE(window.what());
     EXPECT_TRUE(status == 0 || (window.failed() && (status == 3 || status == 4))) << status;
     expect_all_right(2);
+    EXPECT_TRUE(eventually([&] { return !lives(feed_.board->producer); }));
   };
   EXPECT_GE(fail_each_call("a producer's life", body, Scope::kAllThreads).total, 150);
 }

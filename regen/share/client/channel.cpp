@@ -71,7 +71,7 @@ std::optional<std::string> Channel::read_some(int flags) {
 
 bool Channel::hung_up() const {
   pollfd asked{.fd = socket_.number(), .events = 0, .revents = 0};
-  return ::poll(&asked, 1, 0) != 0;
+  return ::poll(&asked, 1, 0) > 0;
 }
 
 Result<std::optional<Message>> Channel::receive() {
