@@ -24,7 +24,7 @@
 namespace regen::share {
 
 // After so many seconds a process of a test hangs; it is ended by SIGALRM.
-inline constexpr unsigned kHangs = 20;
+inline constexpr unsigned kHangs = 60;
 inline constexpr int kEndedByAlarm = 128 + 14;
 
 // In memory that the process shares with its parent.
@@ -116,6 +116,12 @@ inline Process in_time(const std::function<int()>& body) {
     ::alarm(kHangs);
     return body();
   });
+}
+
+// A connection breaks although both ends live, which the kernel does not do by itself: whoever was cut off
+// is taken for gone.
+inline bool cuts_off(const FailureWindow& window) {
+  return window.failed_with("EPIPE") || window.failed_with("ECONNRESET");
 }
 
 inline bool is_one_line(const std::string& text) {
