@@ -285,8 +285,8 @@ TEST_F(CallsThatFail, LeaveAUsersFileAsItWas) {
     arrange(false);
     const std::string path = path_ + "/thing-a";
     const Status status = window.during([&] { return write_file(path, "two, and some more"); });
-    const bool goes_on = !window.failed() || window.failed_with("EINTR") ||
-                         window.what() == "write: short";
+    const bool goes_on =
+        !window.failed() || window.failed_with("EINTR") || window.what() == "write: short";
     EXPECT_EQ(status.ok(), goes_on);
     EXPECT_EQ(*read_file(path), goes_on ? "two, and some more" : "one");
     EXPECT_EQ(names(), (std::set<std::string>{".regen-left", "thing-a", "thing-old"}));
@@ -311,8 +311,7 @@ TEST_F(CallsThatFail, ReadingAUsersFileSaysWhy) {
   EXPECT_GE(fail_each_call("a file that is read", body).total, 10);
   const auto part = [&](FailureWindow& window) {
     arrange(false);
-    const auto some =
-        window.during([&] { return read_file_part(path_ + "/thing-old", 100, 700); });
+    const auto some = window.during([&] { return read_file_part(path_ + "/thing-old", 100, 700); });
     EXPECT_EQ(some.ok(), !window.failed() || window.failed_with("EINTR") ||
                              window.failed_with("close") || window.what() == "pread: short");
     if (some.ok()) {

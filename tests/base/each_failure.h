@@ -80,9 +80,8 @@ struct Sites {
 
 // Runs `body` once without a failure, to count, and then once for each call and each way. The body opens
 // and closes the window, and says what must hold afterwards.
-inline Sites fail_each_call(
-    const char* scenario, const std::function<void(FailureWindow&)>& body,
-    FailureWindow::Scope scope = FailureWindow::Scope::kThisThread) {
+inline Sites fail_each_call(const char* scenario, const std::function<void(FailureWindow&)>& body,
+                            FailureWindow::Scope scope = FailureWindow::Scope::kThisThread) {
   FailureWindow whole(FailingCalls::kNone, 0, scope);
   body(whole);
   Sites sites;
@@ -91,7 +90,8 @@ inline Sites fail_each_call(
     const std::string& name = whole.calls()[call];
     for (std::size_t way = 0; way < failures_of(name).size(); ++way) {
       SCOPED_TRACE("call " + std::to_string(call) + "." + std::to_string(way) + " of " +
-                   std::to_string(whole.calls().size()) + ", in the first run " + name + ": " + to_string(failures_of(name)[way]));
+                   std::to_string(whole.calls().size()) + ", in the first run " + name + ": " +
+                   to_string(failures_of(name)[way]));
       if (only != nullptr && only != std::to_string(call) + "." + std::to_string(way)) continue;
       FailureWindow window(static_cast<int>(call), way, scope);
       body(window);

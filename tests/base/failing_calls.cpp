@@ -215,8 +215,8 @@ const Failure* FailingCalls::count(const char* name) {
 // What the code under test calls in place of libc's, which has the name __real_NAME.
 extern "C" {
 
-using regen::Failure;
 using regen::FailingCalls;
+using regen::Failure;
 
 // --- Files
 
@@ -448,9 +448,10 @@ static msghdr shortened(const msghdr* head, iovec& part) {
 ssize_t __real_sendmsg(int socket, const msghdr* head, int flags);
 ssize_t __wrap_sendmsg(int socket, const msghdr* head, int flags) {
   const bool now = (flags & MSG_DONTWAIT) != 0;
-  const Failure* failure = FailingCalls::next(is_stream(socket) ? now ? "sendmsg(stream, now)" : "sendmsg(stream)"
-                                              : now             ? "sendmsg(now)"
-                                                                : "sendmsg");
+  const Failure* failure =
+      FailingCalls::next(is_stream(socket) ? now ? "sendmsg(stream, now)" : "sendmsg(stream)"
+                         : now             ? "sendmsg(now)"
+                                           : "sendmsg");
   if (failure == nullptr) return __real_sendmsg(socket, head, flags);
   if (!regen::is_short(failure)) return regen::with_error(failure->error);
   iovec part{};
@@ -476,8 +477,9 @@ ssize_t __real_recvmsg(int socket, msghdr* head, int flags);
 ssize_t __wrap_recvmsg(int socket, msghdr* head, int flags) {
   // Asio asks by itself whether there is something.
   const bool now = (flags & MSG_DONTWAIT) != 0;
-  const Failure* failure =
-      FailingCalls::next(is_stream(socket) ? "recvmsg(stream)" : now ? "recvmsg(now)" : "recvmsg");
+  const Failure* failure = FailingCalls::next(is_stream(socket) ? "recvmsg(stream)"
+                                              : now             ? "recvmsg(now)"
+                                                                : "recvmsg");
   if (failure == nullptr) return __real_recvmsg(socket, head, flags);
   if (failure->kind == Failure::Kind::kError) return regen::with_error(failure->error);
   if (failure->kind == Failure::Kind::kDropped) {
@@ -575,10 +577,10 @@ long __wrap_syscall(long number, ...) {
   for (long& argument : of) argument = va_arg(rest, long);
   va_end(rest);
   const bool sleeps = number == SYS_futex && (of[1] & FUTEX_CMD_MASK) == FUTEX_WAIT;
-  const char* name = sleeps                             ? "futex"
-                     : number == SYS_pidfd_open         ? "pidfd_open"
-                     : number == SYS_pidfd_send_signal  ? "pidfd_send_signal"
-                                                        : nullptr;
+  const char* name = sleeps                            ? "futex"
+                     : number == SYS_pidfd_open        ? "pidfd_open"
+                     : number == SYS_pidfd_send_signal ? "pidfd_send_signal"
+                                                       : nullptr;
   if (name != nullptr) {
     const Failure* failure = FailingCalls::next(name);
     if (failure != nullptr && failure->kind == Failure::Kind::kReturned) return 0;

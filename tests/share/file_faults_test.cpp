@@ -139,8 +139,8 @@ TEST(FileFaults, OfTheJobTable) {
     const auto now = read_job_table(path);
     ASSERT_TRUE(now.ok() && now->size() == 1);
     EXPECT_EQ(now->front().bytes, status.ok() ? 2 : 1);
-    EXPECT_EQ(status.ok(), !window.failed() || window.failed_with("EINTR") ||
-                               window.what() == "write: short");
+    EXPECT_EQ(status.ok(),
+              !window.failed() || window.failed_with("EINTR") || window.what() == "write: short");
     EXPECT_EQ(names_in(folder), std::set<std::string>{"jobs"});
   });
   EXPECT_GE(written.total, 12);

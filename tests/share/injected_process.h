@@ -36,9 +36,7 @@ struct Found {
   char what[80] = {};
   char text[2000] = {};  // an error, or what is wrong
 
-  void say(const std::string& line) {
-    std::snprintf(text, sizeof text, "%s", line.c_str());
-  }
+  void say(const std::string& line) { std::snprintf(text, sizeof text, "%s", line.c_str()); }
 };
 
 // Regions of shared memory that the process has mapped.

@@ -48,9 +48,8 @@ Result<Channel> Channel::open(const std::string& path) {
 void Channel::send(const Message& message) {
   const std::string bytes = encode(message);
   for (std::size_t sent = 0; sent < bytes.size();) {
-    const auto count = when_memory_is_there([&] {
-      return send_to(socket_.number(), std::string_view(bytes).substr(sent), {}, 0);
-    });
+    const auto count = when_memory_is_there(
+        [&] { return send_to(socket_.number(), std::string_view(bytes).substr(sent), {}, 0); });
     if (count <= 0) {
       ::shutdown(socket_.number(), SHUT_RDWR);
       return;

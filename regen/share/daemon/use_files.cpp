@@ -137,7 +137,8 @@ Result<UseNumber> UseFiles::last_holder(std::size_t device) {
   if (const auto known = last_.find(device); known != last_.end()) return known->second;
   UseNumber number = 0;
   const auto offset = static_cast<off_t>(device * sizeof number);
-  const auto count = read_at(holders_.number(), std::as_writable_bytes(std::span(&number, 1)), offset);
+  const auto count =
+      read_at(holders_.number(), std::as_writable_bytes(std::span(&number, 1)), offset);
   if (count < 0) return use_error(folder_ + "/" + kHolders, "to read it");
   return last_[device] = count == ssize_t{sizeof number} ? number : 0;
 }

@@ -35,7 +35,8 @@ FeedLease::FeedLease(std::shared_ptr<FeedConnection> connection, FeedView::Batch
 FeedLease::~FeedLease() {
   if (connection_->process != ::getpid()) return;
   connection_->view.restore(batch_);
-  (void)connection_->socket.send_when_taken({.kind = FrameKind::kReturn, .slot = slot_, .serial = serial_});
+  (void)connection_->socket.send_when_taken(
+      {.kind = FrameKind::kReturn, .slot = slot_, .serial = serial_});
 }
 
 FeedClient::FeedClient(const FeedRequest& request, FeedStarter starter, Interrupted interrupted)
@@ -188,7 +189,8 @@ Status FeedClient::move(Position next) {
   }
   next_ = next;
   // If the producer is gone, next() sends the new position to the next producer.
-  if (connection_) (void)connection_->socket.send_when_taken({.kind = FrameKind::kMove, .position = next});
+  if (connection_)
+    (void)connection_->socket.send_when_taken({.kind = FrameKind::kMove, .position = next});
   return {};
 }
 

@@ -140,8 +140,10 @@ void FeedGuests::accept() {
     if (failed) return;
     Descriptor socket(::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC));
     const bool out_of_descriptors = !socket.valid() && (errno == EMFILE || errno == ENFILE);
-    const bool nobody = !socket.valid() && (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR);
-    if (out_of_descriptors ? !drop_a_stranger({}) : !socket.valid() && !nobody) return accept_later();
+    const bool nobody =
+        !socket.valid() && (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR);
+    if (out_of_descriptors ? !drop_a_stranger({}) : !socket.valid() && !nobody)
+      return accept_later();
     if (socket.valid()) welcome(FeedSocket(std::move(socket)));
     accept();
   });

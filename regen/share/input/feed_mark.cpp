@@ -55,7 +55,8 @@ std::optional<Content> read_content(const std::string& path) {
 bool lives(std::int64_t process, std::uint64_t start) {
   const Descriptor end = process_descriptor(process);
   pollfd ended{end.number(), POLLIN, 0};
-  return end.valid() && ::poll(&ended, 1, 0) == 0 && process_start(process).value_or(start) == start;
+  return end.valid() && ::poll(&ended, 1, 0) == 0 &&
+         process_start(process).value_or(start) == start;
 }
 
 std::set<std::pair<std::int64_t, std::uint64_t>> living_readers(const Content& content) {

@@ -68,7 +68,8 @@ Result<FileLock> FileLock::take(const std::string& path) {
   struct flock whole = whole_file();
   if (::fstat(lock.file_.number(), &facts) != 0 ||
       ::fcntl(lock.file_.number(), F_SETLK, &whole) != 0) {
-    const Error error = errno == EAGAIN || errno == EACCES ? taken : lock_error(path, "cannot be taken");
+    const Error error =
+        errno == EAGAIN || errno == EACCES ? taken : lock_error(path, "cannot be taken");
     lock.file_ = Descriptor();
     return error;
   }

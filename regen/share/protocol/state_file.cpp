@@ -227,8 +227,8 @@ Status StateFile::make_anew(const Entry& entry, Parts parts) {
   std::memcpy(head.magic, kMagic, sizeof kMagic);
   head.check = check_of(head);
   Status status;
-  const bool begun = write_at(file.number(), bytes_of(head), 0) &&
-                     ::ftruncate(file.number(), data_offset(2)) == 0;
+  const bool begun =
+      write_at(file.number(), bytes_of(head), 0) && ::ftruncate(file.number(), data_offset(2)) == 0;
   if (!begun) status = failure(std::string("cannot be written: ") + std::strerror(errno));
   if (status.ok()) status = write_slot(file, 0, entry, parts);
   if (status.ok() && ::rename(name.c_str(), path_.c_str()) != 0)
