@@ -34,6 +34,16 @@ class FeedFaults : public Feed {
   }
 };
 
+// Who was cut off and finds no producer any more is the only consumer of the next one.
+Result<FeedClient> attach_again(const TestFeed& feed) {
+  const FeedRequest request{.path = feed.path, .settings = feed.options.settings};
+  return FeedClient::attach(request, [feed](Position start) {
+    TestFeed next = feed;
+    if (feed.board->made > 0) next.options.first_consumers = 1;
+    return starter_of(next)(start);
+  });
+}
+
 // As read_all; what fails is tried again.
 int read_with_patience(const TestFeed& feed, Found& found) {
   int errors = 0;
@@ -43,7 +53,7 @@ int read_with_patience(const TestFeed& feed, Found& found) {
   };
   std::optional<FeedClient> client;
   while (!client) {
-    auto attached = attach(feed);
+    auto attached = attach_again(feed);
     if (attached.ok()) client.emplace(std::move(*attached));
     if (!attached.ok() && !may_try_again(attached.error())) return 10;
   }
