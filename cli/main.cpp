@@ -20,6 +20,7 @@ void add_verbs(CLI::App& app, Action& action) {
   add_max_batch(app, action);
   add_share(app, action);
   declare_runtime_verbs(app);
+  add_doctor(app, action);
   add_completion(app, action);
 }
 

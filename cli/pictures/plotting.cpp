@@ -1,13 +1,11 @@
 #include "cli/pictures/plotting.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cctype>
-#include <cstdlib>
 #include <filesystem>
 
 #include "cli/pictures/child.h"
+#include "cli/python/interpreter.h"
 #include "regen/base/file.h"
 
 namespace regen::cli {
@@ -15,18 +13,6 @@ namespace {
 
 // Exit status of regen_plot when a library is not there.
 constexpr int kLibraryMissing = 3;
-
-std::string python_interpreter() {
-  const char* chosen = std::getenv("REGEN_PYTHON");
-  if (chosen != nullptr && *chosen != '\0') return chosen;
-  return ::access(REGEN_PYTHON_DEFAULT, X_OK) == 0 ? REGEN_PYTHON_DEFAULT : "python3";
-}
-
-std::string python_path() {
-  const char* old = std::getenv("PYTHONPATH");
-  const std::string rest = old != nullptr && *old != '\0' ? ":" + std::string(old) : "";
-  return "PYTHONPATH=" REGEN_PYTHON_FOLDER + rest;
-}
 
 }  // namespace
 

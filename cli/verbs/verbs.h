@@ -26,6 +26,7 @@ void add_sweep(CLI::App& app, Action& action);
 void add_advise(CLI::App& app, Action& action);
 void add_max_batch(CLI::App& app, Action& action);
 void add_share(CLI::App& app, Action& action);
+void add_doctor(CLI::App& app, Action& action);
 void add_completion(CLI::App& app, Action& action);
 
 // Declares a verb whose help ends with examples, one in each line.

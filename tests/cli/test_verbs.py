@@ -9,7 +9,7 @@ import pytest
 
 VERBS = [
     "zoo", "convert", "plan", "simulate", "validate", "explain", "draw", "pack", "sweep", "advise",
-    "max-batch", "completion",
+    "max-batch", "doctor", "completion",
 ]
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -181,6 +181,13 @@ TEST(VariantView, IsTheGraphWithOneWayEachAndPlansComeBack) {
   const Outcome outcome = *solve("keep_all", {.graph = &view.graph()});
   const Plan plan = view.original(*outcome.plan);
   EXPECT_EQ(simulate(graph, plan)->cost, 5);
+  // And go there again, with the view's own variant where it lacks the plan's.
+  EXPECT_EQ(view.viewed(plan).steps, outcome.plan->steps);
+  const Plan fast = *solve("keep_all", {.graph = &graph})->plan;
+  ASSERT_EQ(simulate(graph, fast)->cost, 3);
+  const Plan viewed = view.viewed(fast);
+  EXPECT_EQ(viewed.fingerprint, view.graph().fingerprint());
+  EXPECT_EQ(simulate(view.graph(), viewed)->cost, 5);
 }
 
 TEST(Auto, GoesOnFromAPlanThatItIsGiven) {

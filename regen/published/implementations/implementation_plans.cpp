@@ -38,6 +38,7 @@ constexpr double kOnlyShare = 0.6;    // the same, where nothing else can be tak
 constexpr double kQuickShare = 0.2;   // choosing by quick plans
 constexpr double kChosenShare = 0.3;  // planning what they chose
 constexpr double kMonetShare = 0.3;
+constexpr double kSearchFirstShare = 0.4;  // short searches of a small graph's choices
 constexpr double kBoundShare = 0.1;
 constexpr double kChangeShare = 0.5;  // short searches of changed choices; then the best is planned
 // Beyond these it finds nothing in time.
@@ -46,7 +47,9 @@ constexpr std::size_t kMostMonetOps = 500;
 constexpr std::int64_t kMostChangedTogether = 3;
 // A changed choice is searched further if its starts cost at most so many times the best plan.
 constexpr double kWorthSearching = 1.3;
-constexpr std::int64_t kSearchWork = 20'000;  // of one such search; milliseconds on a small graph
+// Of one such search. It goes on from the best plan, and most changes are no improvement: many
+// choices searched shortly find more than few searched long.
+constexpr std::int64_t kSearchWork = 2'000;
 // Changes in a row without a better plan end the search over choices.
 constexpr int kMostFruitless = 500;
 constexpr int kMostKnown = 1'000;  // and so many that were tried before
@@ -70,12 +73,14 @@ class ImplementationPlans {
         search::covering_bound(graph_, problem_.link, *problem_.budget, own, host()).cost;
     effort_.add(own.work());
     bound_ = std::max(std::isfinite(bound) ? bound : 0.0, search::least_cost(graph_));
+    if (search::starts_from_plan(problem_)) REGEN_TRY(start_from(*problem_.start));
     std::optional<std::vector<ChosenImplementations>> few;
     few = all_.all(graph_.num_ops() <= kFewOps ? kFewChoices : 1);
     if (few && few->size() == 1) {
       REGEN_TRY(try_choice(all_.base(), kOnlyShare));
       if (wants_more()) REGEN_TRY(ask_monet(1));
     } else {
+      if (graph_.num_ops() <= kFewOps) REGEN_TRY(search_first());
       REGEN_TRY(few ? try_best_of(std::move(*few)) : try_promising());
     }
     REGEN_TRY(change_choices());
@@ -84,6 +89,31 @@ class ImplementationPlans {
 
  private:
   Bytes host() const { return problem_.host_budget.value_or(kMaxBytes); }
+
+  Status start_from(const Plan& plan) {
+    REGEN_ASSIGN(const bool better, offer(plan, "the plan it started from"));
+    const auto chosen = all_.of_plan(plan);
+    if (better && chosen) best_choice_ = *chosen;
+    return {};
+  }
+
+  // On a small graph short searches rank choices better than quick plans do.
+  Status search_first() {
+    Random random(problem_.options.seed + 1);
+    Effort own(search::fraction_of(effort_, kSearchFirstShare));
+    REGEN_TRY(search_shortly(all_.base(), random, own));
+    REGEN_TRY(change_at_random(ops_with_choices(), random, own));
+    effort_.add(own.work());
+    return can_go_on() ? try_choice(best_choice_, kChosenShare) : Status{};
+  }
+
+  std::vector<OpId> ops_with_choices() const {
+    std::vector<OpId> ops;
+    for (OpId op : graph_.ops()) {
+      if (all_.of(op).size() > 1) ops.push_back(op);
+    }
+    return ops;
+  }
 
   // Of all choices those that quick plans like best.
   Status try_best_of(std::vector<ChosenImplementations> choices) {
@@ -155,11 +185,21 @@ class ImplementationPlans {
     search::Problem inner = problem_;
     inner.graph = &view.graph();
     inner.observer = nullptr;  // its bounds are for that choice
+    const std::optional<Plan> start = best_plan_in(view);
+    if (start && simulate(view.graph(), *start, {.link = problem_.link}).ok()) {
+      inner.start = &*start;
+    }
     REGEN_ASSIGN(search::Proposal proposal, plan_(inner, own));
     if (!proposal.plan) return {};
     REGEN_ASSIGN(const bool better, offer(view.original(std::move(*proposal.plan)), proposal.note));
     if (better) best_choice_ = chosen;
     return {};
+  }
+
+  // The best plan with the variants of a view: a start, which need not be a plan of the view.
+  std::optional<Plan> best_plan_in(const search::VariantView& view) const {
+    if (!best_.best()) return std::nullopt;
+    return view.viewed(best_.best()->plan);
   }
 
   // With the base variants of the view alone: exact methods search only where no op has another
@@ -185,10 +225,7 @@ class ImplementationPlans {
   // Short searches find choices, all planners together the best plan of one, in turns while either
   // finds anything.
   Status change_choices() {
-    std::vector<OpId> ops;
-    for (OpId op : graph_.ops()) {
-      if (all_.of(op).size() > 1) ops.push_back(op);
-    }
+    const std::vector<OpId> ops = ops_with_choices();
     if (ops.empty()) return {};
     Random random(problem_.options.seed);
     for (bool go_on = true; go_on && can_go_on();) {
@@ -239,12 +276,15 @@ class ImplementationPlans {
     inner.graph = &view.graph();
     inner.observer = nullptr;
     search::LocalSearch search(inner, effort);
-    search.start_in_blocks();
-    search.start(/*give_up=*/true);
+    if (const std::optional<Plan> start = best_plan_in(view)) search.start_from(*start);
     const auto seed = static_cast<std::uint64_t>(random.between(0, kMaxSeed));
     const auto is_promising = [&] {
       return search.best() && search.best()->cost <= kWorthSearching * cost();
     };
+    if (!is_promising()) {
+      search.start_in_blocks();
+      search.start(/*give_up=*/true);
+    }
     if (is_promising() || !search.best()) search.start_exactly(seed);
     if (is_promising()) search.improve(seed, bound_, {.most = {.work = kSearchWork}});
     if (!search.best()) return {};

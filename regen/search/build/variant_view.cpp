@@ -109,4 +109,16 @@ Plan VariantView::original(Plan plan) const {
   return plan;
 }
 
+Plan VariantView::viewed(Plan plan) const {
+  plan.fingerprint = graph_.fingerprint();
+  for (Step& step : plan.steps) {
+    if (step.kind() != StepKind::kCompute) continue;
+    const std::vector<std::size_t>& numbers = numbers_[step.op()];
+    const auto place = std::ranges::find(numbers, step.choice());
+    const auto number = place == numbers.end() ? 0 : place - numbers.begin();
+    step = Step::compute(step.op(), static_cast<std::size_t>(number));
+  }
+  return plan;
+}
+
 }  // namespace regen::search

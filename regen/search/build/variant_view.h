@@ -32,6 +32,9 @@ class VariantView {
   const IdVector<OpId, VariantId>& chosen() const { return chosen_; }
   // A plan for the view as one for the original graph.
   Plan original(Plan plan) const;
+  // A plan for the original graph with the view's own variants where it lacks the plan's: a start
+  // for a search, which need not be a plan for the view.
+  Plan viewed(Plan plan) const;
   VariantId original(OpId op, VariantId of_view) const {
     return VariantId(originals_[op].index() +
                      numbers_[op][of_view.index() - graph_.default_variant(op).index()]);

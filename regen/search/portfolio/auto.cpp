@@ -15,6 +15,7 @@
 #include "regen/search/comparison.h"
 #include "regen/search/effort_fraction.h"
 #include "regen/search/judge.h"
+#include "regen/search/local/local_search.h"
 #include "regen/search/planner_list.h"
 #include "regen/search/portfolio/opinions.h"
 #include "regen/search/portfolio/order_choice.h"
@@ -31,13 +32,20 @@ constexpr double kOrderShare = 0.5;
 constexpr double kChosenShare = 0.5;
 // Of a search that was given no limit; about 8 seconds.
 constexpr std::int64_t kDefaultWork = 8'000'000;
+// On small graphs a search begins with the whole of one that has less work, by these steps.
+constexpr std::int64_t kLeastWork = 200'000;
+constexpr std::int64_t kMoreWork = 8;
 
-// Plans a graph with one way for each op, and then lets each run take the fastest that fits.
+// Plans a graph with one way for each op, and then lets each run take the fastest that fits. Starts
+// from the plan of another view, if there is one, or from the problem's.
 Result<Proposal> decide_in_view(const Problem& problem, const VariantView& view, bool unlimited,
-                                Effort& effort) {
+                                Effort& effort, const Plan* known = nullptr) {
   const Graph& graph = *problem.graph;
   Problem inner = problem;
   inner.graph = &view.graph();
+  if (known == nullptr && starts_from_plan(problem)) known = problem.start;
+  const Plan start = known != nullptr ? view.viewed(*known) : Plan{};
+  inner.start = known != nullptr ? &start : nullptr;
   REGEN_ASSIGN(Proposal proposal, run_portfolio(inner, graph, unlimited, effort));
   if (!proposal.plan) return proposal;
   REGEN_ASSIGN(proposal.plan, with_fastest_variants(graph, view.original(std::move(*proposal.plan)),
@@ -78,7 +86,8 @@ Result<Proposal> decide_with_two_choices(const Problem& problem, const VariantVi
   effort.add(first.work());
   if (chosen.status == PlanStatus::kOptimal) return chosen;
   REGEN_ASSIGN(const VariantView base_view, VariantView::make(graph, base));
-  REGEN_ASSIGN(Proposal other, decide_in_view(problem, base_view, unlimited, effort));
+  REGEN_ASSIGN(Proposal other, decide_in_view(problem, base_view, unlimited, effort,
+                                              chosen.plan ? &*chosen.plan : nullptr));
   const double bound = std::max(chosen.lower_bound, other.lower_bound);
   REGEN_ASSIGN(const bool other_is_better, better(problem, other, chosen));
   if (other_is_better) std::swap(chosen, other);
@@ -100,7 +109,8 @@ Result<Proposal> decide_with_variants(const Problem& problem, bool unlimited, Ef
     if (std::ranges::find(planned, ways) != planned.end()) break;
     REGEN_ASSIGN(const VariantView again, VariantView::make(graph, ways));
     planned.push_back(std::move(ways));
-    REGEN_ASSIGN(Proposal other, decide_in_view(problem, again, /*unlimited=*/false, effort));
+    REGEN_ASSIGN(Proposal other,
+                 decide_in_view(problem, again, /*unlimited=*/false, effort, &*best.plan));
     REGEN_ASSIGN(const bool other_is_better, better(problem, other, best));
     if (!other_is_better) break;
     best = std::move(other);
@@ -164,6 +174,61 @@ Result<Proposal> decide_in_orders(const Problem& problem, bool unlimited, Effort
   return other;
 }
 
+Result<Proposal> decide_at_once(const Problem& problem, bool unlimited, Effort& effort,
+                                const PlanOverChoices& choices) {
+  Effort own(fraction_of(effort, 1 - fraction_for_opinions(*problem.graph)));
+  REGEN_ASSIGN(Proposal proposal, decide_in_orders(problem, unlimited, own, choices));
+  effort.add(own.work());
+  return with_opinions(problem, std::move(proposal), effort);
+}
+
+// The largest step below this work; 0 if there is none, or no limit.
+std::int64_t work_before(std::int64_t work) {
+  if (work == Limits{}.work || work <= kLeastWork) return 0;
+  std::int64_t before = kLeastWork;
+  while (before * kMoreWork < work) before *= kMoreWork;
+  return before;
+}
+
+// So that a search with more work is no worse than one with less: how the work is divided decides
+// what is found, and the division for little work is sometimes the luckier one.
+Result<Proposal> decide_step_by_step(const Problem& problem, bool unlimited, Effort& effort,
+                                     const PlanOverChoices& choices) {
+  const std::int64_t before = work_before(effort.limits().work);
+  if (before == 0 || !problem.budget || fraction_for_opinions(*problem.graph) == 0) {
+    return decide_at_once(problem, unlimited, effort, choices);
+  }
+  Limits limits = effort.limits();
+  limits.work = before;
+  Effort first(limits);
+  REGEN_ASSIGN(Proposal known, decide_step_by_step(problem, /*unlimited=*/false, first, choices));
+  effort.add(first.work());
+  const bool settled =
+      known.status == PlanStatus::kOptimal || known.status == PlanStatus::kInfeasible;
+  if (settled || effort.exhausted()) return known;
+  Problem next = problem;
+  ++next.options.seed;
+  next.observer = nullptr;
+  if (known.plan) {
+    known.plan->fingerprint = problem.graph->fingerprint();
+    next.start = &*known.plan;
+  }
+  if (problem.observer) {
+    next.observer = [&, passed = effort.seconds()](double seconds, std::optional<double> cost,
+                                                   double bound) {
+      problem.observer(passed + seconds, cost, bound);
+    };
+  }
+  Effort rest(fraction_of(effort, 1));
+  REGEN_ASSIGN(Proposal found, decide_at_once(next, unlimited, rest, choices));
+  effort.add(rest.work());
+  REGEN_ASSIGN(const bool known_is_better, better(problem, known, found));
+  if (found.bound_kind == known.bound_kind) {
+    found.lower_bound = known.lower_bound = std::max(found.lower_bound, known.lower_bound);
+  }
+  return known_is_better ? known : found;
+}
+
 }  // namespace
 
 Result<Proposal> plan_auto(const Problem& problem, Effort& effort) {
@@ -177,10 +242,7 @@ Result<Proposal> plan_auto_over(const Problem& problem, Effort& effort,
   const bool unlimited = std::isinf(limits.seconds) && limits.work == Limits{}.work;
   if (unlimited) limits.work = kDefaultWork;
   Effort all(limits);
-  Effort own(fraction_of(all, 1 - fraction_for_opinions(*problem.graph)));
-  REGEN_ASSIGN(Proposal proposal, decide_in_orders(problem, unlimited, own, choices));
-  all.add(own.work());
-  auto result = with_opinions(problem, std::move(proposal), all);
+  auto result = decide_step_by_step(problem, unlimited, all, choices);
   effort.add(all.work());
   return result;
 }

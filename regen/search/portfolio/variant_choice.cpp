@@ -210,6 +210,8 @@ class EveryChoice {
     if (structural_bound(view.graph()).bytes > *problem_.budget) return {};  // needs no bound
     Problem problem = problem_;
     problem.graph = &view.graph();
+    const Plan start = best_ ? view.viewed(*best_->plan) : Plan{};
+    if (best_) problem.start = &start;
     Effort own(fraction_of(effort_, 1.0 / static_cast<double>(left)));
     REGEN_ASSIGN(Proposal proposal, plan_(problem, own));
     effort_.add(own.work());
