@@ -126,7 +126,7 @@ Status Client::wait_for_turn(MessageType request) {
       REGEN_TRY(reconnect());
       channel_.send({MessageType::kAcquire, Json::object()});
     } else if (message->type == MessageType::kGranted) {
-      if (const Status used = use_.begin(); !used.ok()) {
+      if (Status used = use_.begin(); !used.ok()) {
         channel_.send({MessageType::kIdle, Json::object()});  // as if it had not been granted
         return used;
       }
