@@ -52,8 +52,12 @@ class ClientFaults : public ::testing::Test {
       return all.is_object() && all["devices"][0]["jobs"].size() == 1;
     }));
   }
-  void expect_good(InjectedProcess& job) const {
-    EXPECT_EQ(job.wait(), 0) << job.found().text;
+  void expect_good(InjectedProcess& job, const FailureWindow& window) const {
+    const int status = job.wait();
+    SCOPED_TRACE(window.what());
+    // Who is cut off may find that its memory was given to others.
+    EXPECT_TRUE(status == 0 || (cuts_off(window) && status == 11)) << status << job.found().text;
+    if (cuts_off(window)) device_.overfull = 0;
     if (job.found().text[0] != '\0') {
       EXPECT_TRUE(is_one_line(job.found().text)) << job.found().text;
     }
@@ -79,7 +83,7 @@ TEST_F(ClientFaults, FromLookingForTheDaemonToTheEnd) {
   };
   const Sites sites = fail_each_call("a client's life", [&](FailureWindow& window) {
     InjectedProcess job(window, body);
-    expect_good(job);
+    expect_good(job, window);
   });
   EXPECT_GE(sites.total, 55);
 }
@@ -128,7 +132,7 @@ TEST_F(ClientFaults, OfCurvesReportsAndIdleJobs) {
     InjectedProcess job(window, [this](FailureWindow& own, Found& found) {
       return own.during([&] { return ask_for_all(options_.socket, found); });
     });
-    expect_good(job);
+    expect_good(job, window);
   });
   EXPECT_GE(sites.total, 65);
 }
@@ -160,7 +164,7 @@ TEST_F(ClientFaults, OfAProcessWhoseThreadsShareOneLease) {
     InjectedProcess job(window, [this](FailureWindow& own, Found& found) {
       return own.during([&] { return work_under_a_lease(device_, options_.socket, found); });
     });
-    expect_good(job);
+    expect_good(job, window);
   };
   EXPECT_GE(fail_each_call("a device lease", body, Scope::kAllThreads).total, 50);
 }

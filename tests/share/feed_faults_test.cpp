@@ -83,6 +83,7 @@ TEST_F(FeedFaults, OfTheProducer) {
     });
     EXPECT_TRUE(eventually([&] { return feed_.board->producers > 0 || producer.has_ended(); }));
     std::vector<Process> consumers;
+    consumers.reserve(2);
     for (int i = 0; i < 2; ++i) {
       consumers.push_back(in_time([this] {
         Found& found = *new Found;
