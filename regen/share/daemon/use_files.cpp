@@ -11,9 +11,9 @@
 #include <span>
 #include <utility>
 
+#include "regen/base/file_bytes.h"
 #include "regen/base/text.h"
 #include "regen/share/client/device_use.h"
-#include "regen/share/protocol/file_bytes.h"
 
 namespace regen::share {
 namespace {

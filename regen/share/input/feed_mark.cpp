@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "regen/share/protocol/file_bytes.h"
+#include "regen/base/file_bytes.h"
 #include "regen/share/protocol/process_end.h"
 #include "regen/share/scheduler/job_table.h"
 

@@ -9,9 +9,9 @@
 #include <cstring>
 #include <span>
 
+#include "regen/base/file_bytes.h"
 #include "regen/base/units.h"
 #include "regen/share/input/batch_layout.h"
-#include "regen/share/protocol/file_bytes.h"
 
 namespace regen::share {
 namespace {

@@ -11,8 +11,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "regen/base/file_bytes.h"
 #include "regen/base/text.h"
-#include "regen/share/protocol/file_bytes.h"
 
 namespace regen::share {
 namespace {

@@ -1,10 +1,10 @@
-#include "regen/share/protocol/file_bytes.h"
+#include "regen/base/file_bytes.h"
 
 #include <unistd.h>
 
 #include <cerrno>
 
-namespace regen::share {
+namespace regen {
 
 ssize_t read_at(int file, std::span<std::byte> bytes, off_t offset) {
   ssize_t whole = 0;
@@ -32,4 +32,4 @@ bool write_at(int file, std::span<const std::byte> bytes, off_t offset) {
   return true;
 }
 
-}  // namespace regen::share
+}  // namespace regen
