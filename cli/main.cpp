@@ -13,6 +13,7 @@ void add_verbs(CLI::App& app, Action& action) {
   add_simulate(app, action);
   add_validate(app, action);
   add_explain(app, action);
+  add_report(app, action);
   add_draw(app, action);
   add_pack(app, action);
   add_sweep(app, action);

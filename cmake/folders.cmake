@@ -19,6 +19,9 @@ function(regen_layers list)
       endforeach()
       regen_note_torch_free(${folder} "${below}" "${libraries}")
       regen_unities(regen_${folder})
+      if(EXISTS ${PROJECT_SOURCE_DIR}/regen/${folder}/page)
+        regen_page(${folder})  # after the unities, which are made of sources that are there
+      endif()
     endif()
   endforeach()
   get_property(torch_free GLOBAL PROPERTY REGEN_TORCH_FREE)
@@ -65,6 +68,16 @@ function(regen_folder name)
   target_compile_features(regen_${name} PUBLIC cxx_std_20)
   list(TRANSFORM ARGN PREPEND regen_ OUTPUT_VARIABLE dependencies)
   target_link_libraries(regen_${name} PUBLIC ${dependencies})
+endfunction()
+
+# The page in regen/NAME/page as a C++ source, so that a program needs no file beside it: page.cmake.
+function(regen_page name)
+  set(folder ${PROJECT_SOURCE_DIR}/regen/${name}/page)
+  set(output ${PROJECT_BINARY_DIR}/regen_${name}_page/page_template.cpp)
+  file(GLOB parts CONFIGURE_DEPENDS ${folder}/*)
+  add_custom_command(OUTPUT ${output} COMMAND ${CMAKE_COMMAND} -DFOLDER=${folder} -DOUTPUT=${output} -P ${PROJECT_SOURCE_DIR}/cmake/page.cmake
+                     DEPENDS ${parts} ${PROJECT_SOURCE_DIR}/cmake/page.cmake VERBATIM)
+  target_sources(regen_${name} PRIVATE ${output})
 endfunction()
 
 # What a library named after the + of a line means for the folder. regen_use_torch is in torch.cmake.

@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "python/runtime_errors.h"
+#include "regen/base/file.h"
 #include "regen/execute/program/operator_facts.h"
+#include "regen/plan/plan_json.h"
 #include "regen/published/planner_list.h"
 #include "regen/session/running_searches.h"
 
@@ -256,6 +258,23 @@ void RuntimeSession::restore() {
   execute::Executor& own = executor();
   const py::gil_scoped_release unlocked;
   check(own.restore());
+}
+
+std::string RuntimeSession::report_json(std::optional<Bytes> measured_peak,
+                                        std::optional<double> measured_seconds,
+                                        const Islands& islands, const std::string& other) const {
+  if (!session_->has_plan()) throw RegenError("there is no plan");
+  session::RunFacts facts{.measured_peak = measured_peak, .measured_seconds = measured_seconds};
+  for (const auto& [name, source, reason, held, work, seconds] : islands) {
+    facts.islands.push_back({name, source, reason, held, work, seconds});
+  }
+  if (!other.empty()) {
+    facts.other = value_or_raise(parse_plan(value_or_raise(read_file(other)), other));
+    facts.other_title = other;
+  }
+  const py::gil_scoped_release unlocked;
+  return value_or_raise(session::plan_page(*session_, facts))
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string RuntimeSession::report_text(std::optional<Bytes> measured_peak,

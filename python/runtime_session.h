@@ -14,6 +14,7 @@
 #include <tuple>
 #include <vector>
 
+#include "regen/session/plan_page.h"
 #include "regen/session/session.h"
 #include "regen/share/client/device_lease.h"
 
@@ -95,6 +96,14 @@ class RuntimeSession {
   IslandCosts island_costs() const;
   Bytes spill();
   void restore();
+
+  // The data of a report page, as JSON. `islands`: name, source, reason, bytes held, bytes worked in,
+  // seconds. `other`: the path of a plan file, or empty.
+  using Islands =
+      std::vector<std::tuple<std::string, std::string, std::string, Bytes, Bytes, double>>;
+  std::string report_json(std::optional<Bytes> measured_peak,
+                          std::optional<double> measured_seconds, const Islands& islands,
+                          const std::string& other) const;
 
   std::string report_text(std::optional<Bytes> measured_peak,
                           std::optional<double> measured_seconds) const;

@@ -5,8 +5,10 @@
 
 #include "python/runtime_errors.h"
 #include "python/runtime_session.h"
+#include "regen/base/file.h"
 #include "regen/graph/format_regen.h"
 #include "regen/plan/plan_json.h"
+#include "regen/report/page.h"
 #include "regen/session/running_searches.h"
 
 namespace py = pybind11;
@@ -215,6 +217,8 @@ void bind_planning(Class& type) {
       .def("program_json",
            [](const Self& s) { return execute::write_program(s.recorded().program()); })
       .def("explanation", [](const Self& s) { return planned(s).explanation(); })
+      .def("report_json", &Self::report_json, py::arg("measured_peak"), py::arg("measured_seconds"),
+           py::arg("islands"), py::arg("other"))
       .def("report_text", &Self::report_text, py::arg("measured_peak"),
            py::arg("measured_seconds"));
 }
@@ -322,6 +326,15 @@ void bind_session(py::module_& module) {
   bind_report(module);
   bind_search(module);
   py::class_<Self> type(module, "Session");
+  module.def("report_page", [](const std::string& json) {
+    return report::page(value_or_raise(parse_json(json, "report")));
+  });
+  module.def("report_frame", [](const std::string& json, int height) {
+    return report::frame(value_or_raise(parse_json(json, "report")), height);
+  });
+  module.def("write_file", [](const std::string& path, const std::string& text) {
+    check(write_file(path, text));
+  });
   type.def(py::init(&open), py::arg("program"), py::arg("device"), py::arg("settings"),
            py::arg("samples"), py::kw_only(), py::arg("measurements") = py::none(),
            py::arg("fraction_of") = py::none(), py::arg("job") = py::none(),

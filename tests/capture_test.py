@@ -17,7 +17,7 @@ from bitwise import assert_same_bits, assert_same_model, single_thread  # noqa: 
 from examples.models import FAMILIES, build, names
 from program_checks import check_rules
 from program_interpreter import call
-from regen.capture import capture, save
+from regen.capture import capture, capture_step, save
 
 
 def two_passes(forward, loss_of, seed=5):
@@ -150,6 +150,24 @@ def storage_name(program, value):
 def test_nodes_say_where_they_come_from(everything):
     program = everything[0].program
     assert next(node for node in program["nodes"] if node["op"] == "aten::convolution")["source"].startswith("capture_test.py:")
+
+
+def modules_of(captured):
+    return {node["name"]: node.get("module") for node in captured.program["nodes"]}
+
+
+def test_nodes_say_in_which_module_they_run():
+    inner = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    modules = modules_of(capture(nn.Sequential(inner, nn.Tanh()), (torch.ones(2, 4),)))
+    assert modules["addmm"] == "0.0" and modules["relu"] == "0.1" and modules["tanh"] == "1"
+    assert modules["tanh_backward"] == "1" and modules["threshold_backward"] == "0.1" and modules["mm"] == "0.0"
+
+
+def test_what_runs_in_no_module_of_a_step_says_none():
+    model = nn.Sequential(nn.Linear(4, 3))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    modules = modules_of(capture_step(model, nn.CrossEntropyLoss(), optimizer, (torch.ones(2, 4), torch.zeros(2, dtype=torch.long))))
+    assert modules["addmm"] == "0" and modules["nll_loss_forward"] is None and modules["nll_loss_backward"] is None
 
 
 class Windows(nn.Module):

@@ -35,6 +35,8 @@ TOOLS = [
     ("Ninja", "of the distribution", "Apache-2.0", "apt; no part of a build"),
     ("mold", "of the distribution", "MIT", "apt; no part of a build"),
     ("Graphviz", "of the distribution", "EPL-1.0", "apt; no part of a build"),
+    ("Chromium", "of the distribution", "BSD-3-Clause and others", "apt; opens reports in a test; no part of a build"),
+    ("axe-core, the JavaScript inside axe-core-python", "with the package", "MPL-2.0", "pip; run in a test's browser; no part of a build"),
     ("Clang 14: compiler for fuzzing, clang-format, clang-tidy", "14", "Apache-2.0 with LLVM exception", "apt; no part of a build"),
 ]
 PACKAGES = """

@@ -6,9 +6,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(g++ cmake ninja-build python3-venv python3-dev nlohmann-json3-dev libcli11-dev libasio-dev libgtest-dev libgmock-dev
-          libbenchmark-dev graphviz ccache mold clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev)
+          libbenchmark-dev graphviz ccache mold clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev chromium fonts-dejavu-core)
 python_packages=(matplotlib==3.11.2 plotly==7.1.0 pytest==9.2.0 pytest-xdist==3.8.0 torch==2.13.0 transformers==5.17.0 accelerate==1.15.0 peft==0.21.2 trl==1.16.0
-                 diffusers==0.42.1 lightning==2.6.6 ruff==0.17.5 'pyright[nodejs]==1.1.414')
+                 diffusers==0.42.1 lightning==2.6.6 ruff==0.17.5 'pyright[nodejs]==1.1.414' axe-core-python==0.1.0)
 
 stamp=.venv/.regen-setup
 wanted=$(printf '%s\n' "${packages[@]}" "${python_packages[@]}")
@@ -28,6 +28,7 @@ have() {
     g++ | cmake | ccache | mold) command -v "$1" > /dev/null ;;
     ninja-build) command -v ninja > /dev/null ;;
     graphviz) command -v dot > /dev/null ;;
+    chromium) command -v chromium > /dev/null || command -v google-chrome > /dev/null ;;
     python3-venv) python3 -c 'import venv, ensurepip' 2>/dev/null ;;
     *) dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'install ok installed' ;;
   esac

@@ -20,6 +20,7 @@ void add_plan(CLI::App& app, Action& action);
 void add_simulate(CLI::App& app, Action& action);
 void add_validate(CLI::App& app, Action& action);
 void add_explain(CLI::App& app, Action& action);
+void add_report(CLI::App& app, Action& action);
 void add_draw(CLI::App& app, Action& action);
 void add_pack(CLI::App& app, Action& action);
 void add_sweep(CLI::App& app, Action& action);

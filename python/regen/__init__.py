@@ -5,6 +5,7 @@ from regen._capture.capture import Captured
 from regen._check import check
 from regen._fit import Fit, will_it_fit
 from regen._session.report import PlanReport
+from regen._session.report_page import ReportPage
 from regen._step import TrainingStep, step
 from regen._version import version
 from regen._wrap import WrappedModule, wrap
@@ -25,6 +26,7 @@ __all__ = [
     "OptionTypeError",
     "PlanReport",
     "RegenError",
+    "ReportPage",
     "TrainingStep",
     "UsageError",
     "WrappedModule",

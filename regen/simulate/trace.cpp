@@ -41,7 +41,10 @@ class TraceWriter {
     write_head();
     const std::size_t steps = std::min(plan_.steps.size(), simulation_.records.size());
     for (std::size_t i = 0; i < steps; ++i) write_step(i);
-    if (steps > 0) write_counters(simulation_.records[steps - 1], simulation_.cost, true);
+    if (steps > 0) {
+      write_counters(simulation_.records[steps - 1], simulation_.cost, true);
+      write_series(steps - 1, simulation_.cost, true);
+    }
     text_ += "\n]}\n";
     return std::move(text_);
   }
@@ -71,6 +74,11 @@ class TraceWriter {
   void write_step(std::size_t index) {
     const Step& step = plan_.steps[index];
     const StepRecord& record = simulation_.records[index];
+    write_parts(step, record, index);
+    write_series(index, step.kind() == StepKind::kCompute ? record.start : clock_);
+  }
+
+  void write_parts(const Step& step, const StepRecord& record, std::size_t index) {
     switch (step.kind()) {
       case StepKind::kCompute:
         write_wait(record.start, index);
@@ -102,6 +110,9 @@ class TraceWriter {
     std::string args = "\"step\":" + std::to_string(index) +
                        ",\"op\":" + std::to_string(op.index()) +
                        ",\"type\":" + json_string(graph_.type(op));
+    if (op.index() < options_.modules.size()) {
+      args += ",\"module\":" + json_string(options_.modules[op.index()]);
+    }
     if (!graph_.name(variant).empty()) args += ",\"variant\":" + json_string(graph_.name(variant));
     args += std::string(",\"recompute\":\"") + (ran_[op] ? "yes" : "no") + "\"";
     args += ",\"bytes\":" + std::to_string(made) +
@@ -148,6 +159,21 @@ class TraceWriter {
     shown = bytes;
     text_ += ",\n{\"ph\":\"C\",\"pid\":1,\"ts\":" + microseconds(nanoseconds(time)) +
              ",\"name\":\"" + name + "\",\"args\":{\"bytes\":" + std::to_string(bytes) + "}}";
+  }
+
+  // The parts of the bytes as one counter; only what changes.
+  void write_series(std::size_t step, double time, bool always = false) {
+    if (options_.series.empty()) return;
+    std::string args;
+    bool changed = always || step == 0;
+    for (const TraceSeries& part : options_.series) {
+      changed = changed || part.bytes[step] != part.bytes[step - 1];
+      args += (args.empty() ? "" : ",") + json_string(part.name) + ":" +
+              std::to_string(part.bytes[step]);
+    }
+    if (!changed) return;
+    text_ += ",\n{\"ph\":\"C\",\"pid\":1,\"ts\":" + microseconds(nanoseconds(time)) +
+             R"(,"name":"device bytes by kind","args":{)" + args + "}}";
   }
 
   std::int64_t nanoseconds(double time) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "regen/graph/graph.h"
 #include "regen/plan/plan.h"
@@ -9,10 +10,20 @@
 
 namespace regen {
 
+// A part of the bytes on the device, for each step.
+struct TraceSeries {
+  std::string name;
+  std::vector<Bytes> bytes;  // at least one for each step
+};
+
 struct TraceOptions {
   // Shorter gaps in the compute queue are not shown as waits. A real queue has gaps that no copy
   // is to blame for.
   double shortest_wait = 0;
+  // Written beside each op, if there is one for each; empty: not.
+  std::vector<std::string> modules = {};
+  // One more counter, whose parts stand on top of each other; empty: none.
+  std::vector<TraceSeries> series = {};
 };
 
 // One process with three threads, `compute`, `to host` and `to device`, and a counter each for

@@ -8,7 +8,7 @@ import os
 import pytest
 
 VERBS = [
-    "zoo", "convert", "plan", "simulate", "validate", "explain", "draw", "pack", "sweep", "advise",
+    "zoo", "convert", "plan", "simulate", "validate", "explain", "report", "draw", "pack", "sweep", "advise",
     "max-batch", "doctor", "completion",
 ]
 PNG = b"\x89PNG\r\n\x1a\n"

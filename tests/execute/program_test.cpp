@@ -22,6 +22,8 @@ Program everything() {
   program.scalars.push_back({"lr", 0.1});
   program.storages[StorageId(0)].device = "cpu";
   program.nodes[NodeId(0)].source = "model.py:31";
+  program.nodes[NodeId(0)].module = "layers.0";
+  program.nodes[NodeId(1)].module = "";  // in the model itself; the others run in no module
   program.nodes[NodeId(1)].recomputable = false;
   program.data.push_back({StorageId(0), 64, 36864});
   return program;

@@ -231,6 +231,20 @@ TEST(Record, AnArgumentNamedValueIsNoReference) {
   EXPECT_EQ(cache.size(), 2U);
 }
 
+// Reports show where an op comes from; a plan does not depend on it.
+TEST(StepGraph, OpsSayTheirModuleAndLine) {
+  Program program = make_chain({.layers = 2});
+  const std::uint64_t plain = StepFixture(program).graph().fingerprint();
+  program.nodes[NodeId(0)].module = "layers.0";
+  program.nodes[NodeId(0)].source = "model.py:31";
+  StepFixture fixture(program);
+  const Graph& graph = fixture.graph();
+  EXPECT_EQ(fixture.step().nodes[OpId(0)], NodeId(0));
+  EXPECT_EQ(graph.attributes(OpId(0)), R"({"module":"layers.0","source":"model.py:31"})");
+  EXPECT_EQ(graph.attributes(OpId(1)), "");
+  EXPECT_EQ(graph.fingerprint(), plain);
+}
+
 TEST(StepGraph, HasOneOpForEachNodeThatComputes) {
   const Fixture fixture({.layers = 3, .dropout = true, .boundary = true});
   const StepGraph& step = fixture.step();

@@ -334,6 +334,8 @@ def as_arguments(args: Any) -> tuple[Any, ...]:
 def finished(model, traced, recipes, output_results, gradients, whole_step=False):
     conversion = traced.conversion
     program, storage_map, value_map = conversion.builder.finish()
+    if whole_step:
+        use_own_modules(program["nodes"])
     assignments = assignments_of(traced, "model" if whole_step else "")
     for whole in [*recipes, *(recipe for _, _, recipe in assignments)]:
         for recipe in (whole, *whole.parts):
@@ -361,6 +363,14 @@ def finished(model, traced, recipes, output_results, gradients, whole_step=False
         optional=traced.islands.optional(names_by_identity(model)),
     )
     return captured, storage_map
+
+
+def use_own_modules(nodes: list[dict[str, Any]]) -> None:
+    """Of a traced step: paths in the user's model; the loss runs in none of its modules."""
+    for node in nodes:
+        path = node.pop("module", None)
+        if path is not None and path.split(".")[0] == "model":
+            node["module"] = own_path(path, True)
 
 
 def own_path(path: str, whole_step: bool) -> str:

@@ -76,9 +76,9 @@ class ProgramBuilder:
         self.results.append({"value": value, "kind": kind, "name": name})
         return len(self.results) - 1
 
-    def make_node(self, name, op, phase, args, kwargs, outputs, source=""):
-        """A node that is not yet in the list: its place is decided by the caller."""
-        return {
+    def make_node(self, name, op, phase, args, kwargs, outputs, source="", module=None):
+        """A node that is not yet in the list: its place is decided by the caller. `module`: the path of that in which it runs; None: in none."""
+        node = {
             "name": name,
             "op": op._schema.name,
             "overload": op._schema.overload_name,
@@ -90,6 +90,7 @@ class ProgramBuilder:
             "recomputable": not op._schema.name.startswith("_c10d_functional"),
             "source": source,
         }
+        return node if module is None else {**node, "module": module}
 
     def finish(self):
         """The program, without values that are not read, renumbered. Returns it with storage and value maps."""

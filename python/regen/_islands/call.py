@@ -15,6 +15,7 @@ from regen import _runtime
 from regen._capture.arguments import PLAIN, ArgumentSpec
 from regen._capture.traced.module_state import ModuleState
 from regen._capture.traced.regions import is_dense
+from regen._capture.traced.sources import Source
 from regen._islands.held import MARGIN, UNIT, Held
 from regen._islands.operators import register
 from regen._islands.places import Surprised
@@ -89,18 +90,20 @@ class IslandCall:
     Attributes:
         reason: why it is no part of the program.
         source: the user's line that calls it.
+        module: the path of the innermost module that calls it; None: none does.
     """
 
     def __init__(
         self, name: str, function: Callable[..., Any], owner: torch.nn.Module | None, flat: list[Any], spec: ArgumentSpec, numbers: list[int | None],
-        parameters: list[Slot], buffers: list[Slot], needs_gradient: list[bool], device: torch.device, reason: str, source: str,
+        parameters: list[Slot], buffers: list[Slot], needs_gradient: list[bool], device: torch.device, reason: str, source: Source,
     ) -> None:
         """`flat`: arguments, without tensors; `numbers`: which input each of them is; `needs_gradient`: of the inputs."""
         self.key = register(self)
         self.name, self.function, self.owner = name, function, owner
         self.flat, self.spec, self.numbers = flat, spec, numbers
         self.parameters, self.buffers, self.needs_gradient, self.device = parameters, buffers, needs_gradient, device
-        self.reason, self.source = reason, source
+        self.reason = reason
+        self.source, self.module = source
         self.surroundings = Surroundings.here()
         # Known after a first call.
         self.written = set(range(len(needs_gradient)))  # inputs that the function writes to; copies are what it is given

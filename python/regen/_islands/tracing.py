@@ -67,7 +67,7 @@ class TracedCall:
         fakes += [tracer.fakes.empty(*layout, call.device) for layout in call.results]
         name = tracer.own_name(call.name)
         made, values = tracer.new_results(name, fakes)
-        self.node = tracer.builder.make_node(name, FORWARD, "forward", [call.key, call.holds, references(self.values)], {}, values, call.source)
+        self.node = tracer.builder.make_node(name, FORWARD, "forward", [call.key, call.holds, references(self.values)], {}, values, call.source, call.module)
         self.node["random"] = call.draws
         self.node["recomputable"] = not (call.draws_elsewhere or call.draws_on_host or call.changes_modules)
         tracer.add_node(self.node)
@@ -99,7 +99,7 @@ class TracedCall:
         fakes = [tracer.fakes.empty(*layout, call.device) for _, _, layout in call.targets]
         name = tracer.own_name(f"{call.name}_backward")
         made, results = tracer.new_results(name, fakes)
-        node = tracer.builder.make_node(name, BACKWARD, "forward", [call.key, references(values)], {}, results, call.source)
+        node = tracer.builder.make_node(name, BACKWARD, "forward", [call.key, references(values)], {}, results, call.source, call.module)
         tracer.add_node(node)
         for (kind, number, _), gradient in zip(call.targets, made):
             gradients[number if kind == "input" else count + number] = gradient

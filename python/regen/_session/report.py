@@ -1,8 +1,10 @@
 """What a plan decided, for people."""
 
+import os
 from typing import NoReturn
 
 from regen import _runtime
+from regen._session.report_page import ReportPage
 from regen._session.turns import Turns
 from regen.errors import UsageError
 
@@ -53,6 +55,19 @@ class PlanReport:
         with self.turns.question():
             return self._with_island(self.session.explanation())
 
+    def page(self, beside: str | os.PathLike[str] | None = None) -> ReportPage:
+        """What the plan does, as a page for a browser, with what was measured so far.
+
+        Args:
+            beside: a plan file of the same step, shown beside the plan in use.
+
+        Raises:
+            Error: the file holds no plan for this step.
+        """
+        with self.turns.question():
+            islands = rows_of_islands(self.session)
+            return ReportPage(self.session.report_json(self.measured_peak, self.measured_seconds, islands, os.fspath(beside or "")))
+
     def _with_island(self, text: str) -> str:
         lines = [*costs_of_islands(self.session), *([self.island] if self.island else [])]
         return "\n".join([text.rstrip(), *lines]) if lines else text
@@ -73,6 +88,16 @@ def costs_of_islands(session: _runtime.Session) -> list[str]:
         memory = f"holds {size(held)}, works in {size(pool)}" + (f" and {size(back[0])}" if back else "")
         lines.append(f"island {calls[key].name} ({calls[key].source}): {time}; {memory}; because {calls[key].reason}")
     return lines
+
+
+def rows_of_islands(session: _runtime.Session) -> list[tuple[str, str, str, int, int, float]]:
+    """Name, line, reason, bytes held, bytes worked in and seconds of each part of the model that runs as Python, both passes together."""
+    calls = {call.key: call for call in getattr(session, "islands", [])}
+    sums: dict[int, tuple[int, int, float]] = {}
+    for key, _, pool, held, seconds in session.island_costs():
+        before = sums.get(key, (0, 0, 0.0))
+        sums[key] = max(before[0], held), max(before[1], pool), before[2] + seconds
+    return [(calls[key].name, calls[key].source, calls[key].reason, *sums[key]) for key in sums]
 
 
 class NotPlanned(PlanReport):

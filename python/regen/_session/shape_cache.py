@@ -6,6 +6,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from regen._session.admission import Admission
 from regen._session.report import NotPlanned, PlanReport
+from regen._session.report_page import ReportPage
 from regen._session.session import Session
 from regen._session.turns import Turns
 from regen.errors import CaptureError, UsageError
@@ -113,6 +114,28 @@ class ShapeCache(Generic[Entry]):
             report = self.active.report()
         report.turns = self.turns
         return report
+
+    def report(self, path: str | os.PathLike[str] | None = None, beside: str | os.PathLike[str] | None = None) -> ReportPage:
+        """What the plan in use does, as one HTML page: what fills the memory over the step, where each tensor lies, what is kept, recomputed and
+        moved in each module, and predicted beside measured. In a notebook the returned page shows itself.
+
+            step.report("report.html")
+
+        Args:
+            path: where the page goes; None: it is only returned.
+            beside: a plan file of the same step, shown beside the plan in use.
+
+        Returns:
+            The page, with its data.
+
+        Raises:
+            Error: the page cannot be written, or `beside` holds no plan for this step.
+            UsageError: no step has been planned yet.
+        """
+        made = self.plan.page(beside)
+        if path is not None:
+            made.save(path)
+        return made
 
     def save_plan(self, path: str | os.PathLike[str]) -> None:
         """Writes the plan in use to a file, for `plan_file=path` next time.

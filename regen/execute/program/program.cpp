@@ -165,12 +165,13 @@ class Reader {
 
   Status read_node(const JsonCursor& at) {
     REGEN_TRY(refuse_unknown_fields(at, {"name", "op", "overload", "args", "kwargs", "outputs",
-                                         "phase", "random", "recomputable", "source"}));
+                                         "phase", "random", "recomputable", "source", "module"}));
     Node node;
     REGEN_TRY(read_text(at, "name", node.name));
     REGEN_TRY(read_text(at, "op", node.op));
     REGEN_TRY(read_text(at, "overload", node.overload));
     REGEN_TRY(read_text(at, "source", node.source));
+    if (has_field(at, "module")) REGEN_TRY(read_text(at, "module", node.module.emplace()));
     REGEN_ASSIGN(const JsonCursor args, required_field(at, "args"));
     REGEN_ASSIGN(const std::size_t count, args.array_size());
     const ArgumentRange range{program_.values.size(), program_.scalars.size()};
@@ -319,6 +320,7 @@ Json to_json(const Node& node) {
                {"random", node.random},
                {"recomputable", node.recomputable},
                {"source", node.source}};
+  if (node.module) json["module"] = *node.module;
   return json;
 }
 

@@ -67,7 +67,8 @@ struct Node {
   Phase phase = Phase::kForward;
   bool random = false;
   bool recomputable = true;
-  std::string source;  // of the user's code, for messages
+  std::string source;                 // of the user's code, for messages
+  std::optional<std::string> module;  // its path in the model ("layers.0"); absent: it runs in none
 
   bool operator==(const Node&) const = default;
 };

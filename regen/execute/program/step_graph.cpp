@@ -22,6 +22,15 @@ TensorKind fixed_kind(Role role) {
   return TensorKind::kState;
 }
 
+// Where the op comes from, for reports: plans do not depend on it.
+std::string attributes_of(const Node& node) {
+  Json attributes = Json::object();
+  if (node.module) attributes["module"] = *node.module;
+  if (!node.source.empty()) attributes["source"] = node.source;
+  if (attributes.empty()) return "";
+  return attributes.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 class StepGraphMaker {
  public:
   StepGraphMaker(const Recording& recording, const StepGraphOptions& options)
@@ -129,6 +138,7 @@ class StepGraphMaker {
     op.phase = node.phase;
     op.random = node.random;
     op.recomputable = node.recomputable;
+    op.attributes = attributes_of(node);
     std::set<TensorId> reads;
     for (const StorageId storage : storages_read(node, handle.schema())) {
       reads.insert(step_.tensors[storage]);

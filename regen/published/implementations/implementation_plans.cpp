@@ -38,7 +38,7 @@ constexpr double kOnlyShare = 0.6;    // the same, where nothing else can be tak
 constexpr double kQuickShare = 0.2;   // choosing by quick plans
 constexpr double kChosenShare = 0.3;  // planning what they chose
 constexpr double kMonetShare = 0.3;
-constexpr double kSearchFirstShare = 0.4;  // short searches of a small graph's choices
+constexpr double kWalkShare = 0.4;  // short searches of a small graph's choices
 constexpr double kBoundShare = 0.1;
 constexpr double kChangeShare = 0.5;  // short searches of changed choices; then the best is planned
 // Beyond these it finds nothing in time.
@@ -80,7 +80,7 @@ class ImplementationPlans {
       REGEN_TRY(try_choice(all_.base(), kOnlyShare));
       if (wants_more()) REGEN_TRY(ask_monet(1));
     } else {
-      if (graph_.num_ops() <= kFewOps) REGEN_TRY(search_first());
+      if (graph_.num_ops() <= kFewOps) REGEN_TRY(walk_over_choices());
       REGEN_TRY(few ? try_best_of(std::move(*few)) : try_promising());
     }
     REGEN_TRY(change_choices());
@@ -98,9 +98,9 @@ class ImplementationPlans {
   }
 
   // On a small graph short searches rank choices better than quick plans do.
-  Status search_first() {
+  Status walk_over_choices() {
     Random random(problem_.options.seed + 1);
-    Effort own(search::fraction_of(effort_, kSearchFirstShare));
+    Effort own(search::fraction_of(effort_, kWalkShare));
     REGEN_TRY(search_shortly(all_.base(), random, own));
     REGEN_TRY(change_at_random(ops_with_choices(), random, own));
     effort_.add(own.work());

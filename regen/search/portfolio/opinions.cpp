@@ -4,7 +4,9 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "regen/base/tolerance.h"
 #include "regen/plan/whereabouts.h"
@@ -38,7 +40,7 @@ class Opinions {
 
   Status ask_all(double bound) {
     for (const Row& row : portfolio_table()) {
-      if (row.round == Round::kOpinion && !settled(bound)) REGEN_TRY(ask(row));
+      if (row.round == Round::kOpinion && !settled(bound)) REGEN_TRY(ask_once(row));
       if (row.round == Round::kRepeat) REGEN_TRY(repeat(row, bound));
     }
     return {};
@@ -53,6 +55,14 @@ class Opinions {
 
  private:
   bool settled(double bound) const { return effort_.exhausted() || at_most(cost(), bound); }
+
+  Status ask_once(const Row& row) {
+    const std::string_view planner = row.planner;
+    const bool cheap = row.above > 0 && cost() <= row.above * least_cost(*problem_.graph);
+    if (cheap || std::ranges::find(asked_, planner) != asked_.end()) return {};
+    asked_.push_back(planner);
+    return ask(row);
+  }
 
   Status repeat(const Row& row, double bound) {
     if (is_ablated(problem_, row)) return {};
@@ -84,6 +94,7 @@ class Opinions {
   Problem quiet_;
   Effort& effort_;
   BestCandidate best_;
+  std::vector<std::string_view> asked_;
 };
 
 }  // namespace

@@ -47,6 +47,8 @@ constexpr Row kTable[] = {
     {"str", kResume, 0.7, 500, 0, 1'500},
     {"checkmate", kResume, 0.5, 200, 0, 1'500},
 
+    // Where all else has found an expensive plan or none, before the others and for longer.
+    {"str", kOpinion, 0.65, kOpinionOps, 0, 0, kExpensive},
     {"checkmate_lp", kOpinion, 0.2, kOpinionOps},
     {"str_lp", kOpinion, 0.2, kOpinionOps},
     {"str", kOpinion, 0.5, kOpinionOps},

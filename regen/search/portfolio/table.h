@@ -34,7 +34,8 @@ struct Row {
   std::size_t fewest_ops = 0;
   // Instead of most_ops while the best plan is far from the bound, or none fits; 0: the same.
   std::size_t most_ops_if_far = 0;
-  double above = 0;  // kRescue: only while the best plan costs more than so many least costs
+  // kRescue, kOpinion: only while the best plan costs more than so many least costs, or none fits.
+  double above = 0;
 
   static constexpr std::size_t kAnyOps = std::numeric_limits<std::size_t>::max();
 };

@@ -258,7 +258,7 @@ class Decisions:
     # How it is computed.
 
     def decide(self, op: Any, args: list[Any], kwargs: dict[str, Any], what: str, derives: bool = False) -> Any:
-        source = self.tracer.sources.here()
+        source = self.tracer.sources.here().line
         nodes = self.nodes_behind(referenced_values([args, list(kwargs.values())]), what)
         decision = Decision(source, op, args, kwargs, nodes)
         returned = decision.run(self.on_sample())

@@ -16,7 +16,7 @@ from regen._capture.traced.fakes import DEPENDS_ON_VALUES, Fakes, leaves_of, map
 from regen._capture.traced.functional_forms import functional_form
 from regen._capture.traced.live import LiveTensors
 from regen._capture.traced.regions import Origin, Region, View, Viewing, geometry_of
-from regen._capture.traced.sources import Sources
+from regen._capture.traced.sources import Source, Sources
 from regen._capture.traced.symbols import plain
 from regen._capture.traced.tensor import TracedTensor
 from regen._capture.traced.writes import Writes
@@ -46,7 +46,7 @@ class Tracer(TorchDispatchMode):
         self.model = model
         self.builder, self.live, self.fakes = builder, live, fakes
         self.regions: dict[int, Region] = {}  # identity of a fake storage -> region
-        self.sources, self.draws = Sources(), Draws(builder.device)
+        self.sources, self.draws = Sources(model), Draws(builder.device)
         self.writes = Writes(self)
         self.decisions = Decisions(self)
         self.counts: dict[str, int] = {}
@@ -107,7 +107,7 @@ class Tracer(TorchDispatchMode):
 
     def note_refusal(self, error: CaptureError) -> None:
         """Where the user's code is."""
-        self.refused_at = self.refused_at or self.sources.here()
+        self.refused_at = self.refused_at or self.sources.here().line
         if isinstance(error, NeedsIsland) and not self.refused_in:
             self.refused_in = running_functions(self.model)
 
@@ -166,7 +166,7 @@ class Tracer(TorchDispatchMode):
     def as_fakes(self, tree: Any) -> Any:
         return mapped(lambda leaf: self.place(leaf)[0] if isinstance(leaf, torch.Tensor) else leaf, tree)
 
-    def results(self, op: Any, args: Any, kwargs: Any, returned: Any, json_args: list[Any], json_kwargs: dict[str, Any], source: str) -> Any:
+    def results(self, op: Any, args: Any, kwargs: Any, returned: Any, json_args: list[Any], json_kwargs: dict[str, Any], source: Source) -> Any:
         """Traced tensors for what an operator returns, and its node unless all of that is known already."""
         name, fakes = self.next_name(op), leaves_of(returned)
         for fake in tensors_of(returned):
@@ -190,7 +190,7 @@ class Tracer(TorchDispatchMode):
             values.append(value if new else None)
             made.append(tensor)
         if known < len(fakes) or not fakes:
-            self.add_node(self.builder.make_node(name, op, "forward", json_args, json_kwargs, values, source))
+            self.add_node(self.builder.make_node(name, op, "forward", json_args, json_kwargs, values, *source))
         rest = iter(made)
         return mapped(lambda _: next(rest), returned)
 
@@ -274,7 +274,7 @@ class Tracer(TorchDispatchMode):
         args, kwargs = [self.argument(a) for a in by.args], {k: self.argument(a) for k, a in by.kwargs.items()}
         value = self.new_value(region, fake)
         values = [value if i == by.index else None for i in range(by.count)]
-        self.add_node(self.builder.make_node(self.next_name(by.op), by.op, "forward", args, kwargs, values, self.sources.here()))
+        self.add_node(self.builder.make_node(self.next_name(by.op), by.op, "forward", args, kwargs, values, *self.sources.here()))
         return value
 
     def as_strided(self, region: Region, fake: torch.Tensor) -> Value:
@@ -283,7 +283,7 @@ class Tracer(TorchDispatchMode):
         op = aten.as_strided.default
         value = self.new_value(region, fake)
         args = [{"value": int(whole)}, list(fake.shape), list(fake.stride()), self.builder.values[value]["offset"]]
-        self.add_node(self.builder.make_node(self.next_name(op), op, "forward", args, {}, [value], self.sources.here()))
+        self.add_node(self.builder.make_node(self.next_name(op), op, "forward", args, {}, [value], *self.sources.here()))
         return value
 
     # Random numbers.
