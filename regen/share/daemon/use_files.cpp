@@ -11,7 +11,7 @@
 #include <span>
 #include <utility>
 
-#include "regen/base/file_bytes.h"
+#include "regen/base/open_file.h"
 #include "regen/base/text.h"
 #include "regen/share/client/device_use.h"
 

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "regen/base/file_bytes.h"
+#include "regen/base/open_file.h"
 #include "regen/share/protocol/process_end.h"
 #include "regen/share/scheduler/job_table.h"
 

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <span>
 
-#include "regen/base/file_bytes.h"
+#include "regen/base/open_file.h"
 #include "regen/base/units.h"
 #include "regen/share/input/batch_layout.h"
 

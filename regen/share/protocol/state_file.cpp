@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "regen/base/file_bytes.h"
+#include "regen/base/open_file.h"
 #include "regen/base/text.h"
 
 namespace regen::share {
