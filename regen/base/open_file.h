@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -39,6 +40,12 @@ class OpenFile {
 // From where the file stands to its end. EFBIG: it has more than `max_bytes`.
 int read_all(const OpenFile& file, std::size_t max_bytes, std::string& content);
 int write_all(const OpenFile& file, std::string_view content);
+
+// Bytes at a place of a file, all of them: short reads and writes are continued, and signals change nothing.
+// How many are there, less than asked for at the end of the file; -1: an error, in errno.
+ssize_t read_at(int file, std::span<std::byte> bytes, off_t offset);
+// False: an error, in errno. Some may have been written.
+bool write_at(int file, std::span<const std::byte> bytes, off_t offset);
 
 // A file appears complete under `name` in the folder, or not at all: also after a crash of the
 // machine. `temporary` is the name that it has until then; nothing is left of it after an error.

@@ -127,7 +127,7 @@ class World {
     auto use = UseFiles::open(given.socket + ".use.d");
     must(use.ok(), "the folder of locks");
     daemon_ = std::make_unique<Daemon>(given, *listen_, std::move(use).value());
-    daemon_->begin();
+    if (!daemon_->begin().ok()) std::abort();
   }
   // Killed, or told to stop.
   void restart(std::uint8_t how) {

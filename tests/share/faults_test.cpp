@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "regen/base/random.h"
+#include "tests/share/chain_job.h"
 #include "tests/share/processes.h"
 #include "tests/share/stranger.h"
 
@@ -26,132 +27,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr Bytes kDevice = 1000;
+constexpr Bytes kDevice = kChainDevice;
 
 // 500 short jobs take most of a minute; REGEN_EXHAUSTIVE=1 asks for them.
 int waves_of_short_jobs() {
   return std::getenv("REGEN_EXHAUSTIVE") != nullptr ? 100 : 3;
 }
-
-std::uint64_t hash(std::uint64_t value) {
-  value ^= value >> 33;
-  value *= 0xff51afd7ed558ccdull;
-  value ^= value >> 33;
-  value *= 0xc4ceb9fe1a85ec53ull;
-  return value ^ value >> 33;
-}
-
-constexpr int kLinks = 64;  // of a chain, in one quantum
-
-// What a job that runs alone computes in so many quanta.
-std::uint64_t chain_alone(std::uint64_t seed, int quanta) {
-  for (int i = 0; i < quanta * kLinks; ++i) seed = hash(seed);
-  return seed;
-}
-
-// A pretended device: every job computes in the same place, so that a second one spoils the result
-// of the first; and how many bytes each job has there.
-struct Device {
-  struct Slot {
-    std::atomic<int> process{0};
-    std::atomic<Bytes> bytes{0};
-  };
-  std::atomic<std::uint64_t> scratch{0};
-  std::array<Slot, 8> slots;
-  std::atomic<int> overfull{0};  // times that more was there than fits
-  std::atomic<int> wrong{0};     // results that were not what they would be alone
-  std::atomic<int> quanta{0};
-  std::atomic<int> replans{0};
-  std::atomic<int> rooms{0};  // made for others
-  std::atomic<int> stop{0};
-};
-
-Device& new_device() {
-  void* memory =
-      ::mmap(nullptr, sizeof(Device), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  return *new (memory) Device;
-}
-
-// A job in a slot of its own that computes its chain under the grant, keeps to its bytes, and gives
-// its transient memory away when it is asked to.
-class ChainJob {
- public:
-  ChainJob(Device& device, std::size_t slot, std::uint64_t seed)
-      : device_(device), slot_(device.slots[slot]), seed_(seed) {}
-
-  int run(const std::string& socket, JobSpec spec, int quanta) {
-    auto client = Client::connect({.socket = socket}, spec);
-    if (!client.ok()) return client.error().code == ErrorCode::kInfeasible ? 3 : 10;
-    client->on_make_room([&](Depth depth) {
-      ++device_.rooms;
-      slot_.bytes = depth == Depth::kLeave ? 0 : spec.persistent_bytes;
-      return slot_.bytes.load();
-    });
-    slot_.process = ::getpid();
-    plan_ = client->byte_limit();
-    take(spec.deepest == Depth::kPause ? plan_ : spec.persistent_bytes);
-    std::uint64_t value = seed_;
-    int done = 0;
-    for (; done < quanta && device_.stop == 0; ++done) {
-      if (!client->keep_going() && !client->acquire().ok()) return 11;
-      take(plan_);
-      value = quantum(value, done);
-      if (done % 4 == 3) replan(*client);  // the end of a step
-      if (done % 50 == 49) client->idle();
-    }
-    client->idle();
-    if (value != chain_alone(seed_, done)) ++device_.wrong;
-    slot_.bytes = 0;
-    return 0;
-  }
-
- private:
-  void take(Bytes bytes) {
-    slot_.bytes = bytes;
-    if (sum_of_all() > kDevice) ++device_.overfull;
-  }
-  // Twice the same, or again: while one slot is read, others may shrink and grow.
-  Bytes sum_of_all() const {
-    std::vector<Bytes> before = bytes_there();
-    for (std::vector<Bytes> now = bytes_there(); now != before; now = bytes_there()) {
-      before = std::move(now);
-    }
-    return std::accumulate(before.begin(), before.end(), Bytes{0});
-  }
-  std::vector<Bytes> bytes_there() const {
-    std::vector<Bytes> found;
-    for (const Device::Slot& slot : device_.slots) {
-      const bool counts = slot.process != 0 && can_go_on(slot.process);
-      found.push_back(counts ? slot.bytes.load() : 0);
-    }
-    return found;
-  }
-  void replan(Client& client) {
-    const Bytes limit = client.byte_limit();
-    if (limit == plan_) return;
-    if (limit > plan_) client.confirm(plan_);
-    plan_ = limit;
-    take(plan_);
-    client.confirm(plan_);
-    ++device_.replans;
-  }
-  std::uint64_t quantum(std::uint64_t value, int number) {
-    device_.scratch = value;
-    for (int i = 0; i < kLinks; ++i) {
-      if (i % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds(10));
-      device_.scratch = hash(device_.scratch);
-    }
-    // Now and then a quantum is longer than a daemon takes to come back.
-    if (number % 97 == 96) std::this_thread::sleep_for(std::chrono::milliseconds(60));
-    ++device_.quanta;
-    return device_.scratch;
-  }
-
-  Device& device_;
-  Device::Slot& slot_;
-  std::uint64_t seed_;
-  Bytes plan_ = 0;
-};
 
 DaemonOptions fault_daemon(const TemporaryFolder& folder) {
   DaemonOptions options = test_daemon(folder);

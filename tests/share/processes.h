@@ -6,6 +6,7 @@
 #include <atomic>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "regen/share/client/client.h"
 #include "regen/share/daemon/daemon.h"
@@ -26,8 +27,13 @@ class TemporaryFolder {
 // A child that runs `body` and exits with what it returns; killed, if it still runs, at the end.
 class Process {
  public:
+  Process() = default;
   explicit Process(const std::function<int()>& body);
   Process(Process&& other) noexcept : id_(other.id_) { other.id_ = 0; }
+  Process& operator=(Process&& other) noexcept {
+    std::swap(id_, other.id_);
+    return *this;
+  }
   ~Process();
 
   pid_t id() const { return id_; }

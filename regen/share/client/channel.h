@@ -42,6 +42,7 @@ class Channel {
   std::vector<Descriptor> received_;
   FrameReader reader_{Direction::kToClient};
   bool ended_ = false;
+  bool lost_descriptors_ = false;
 };
 
 // One question, one answer, on a connection of its own.

@@ -56,7 +56,7 @@ Result<bool> Client::register_job() {
   std::vector<Descriptor> files = channel_.take_descriptors();
   files.resize(2);
   REGEN_ASSIGN(page_, ClientPage::map(files[0], static_cast<std::uint32_t>(go)));
-  use_ = DeviceUse(std::move(files[1]), static_cast<std::size_t>(device));
+  REGEN_ASSIGN(use_, DeviceUse::of(std::move(files[1]), static_cast<std::size_t>(device)));
   seen_ = page_.limit();
   if (spec_.again) return true;
   spec_.again = true;
@@ -73,8 +73,10 @@ Result<bool> Client::rejoin() {
     return channel.error();
   }
   channel_ = std::move(channel).value();
-  REGEN_ASSIGN(const bool registered, register_job());
-  reconnections_ += registered ? 1 : 0;
+  auto registered = register_job();
+  // The daemon may have admitted a job that cannot use what it got.
+  if (!registered.ok()) channel_ = Channel();
+  reconnections_ += registered.ok() && *registered ? 1 : 0;
   return registered;
 }
 
@@ -124,7 +126,10 @@ Status Client::wait_for_turn(MessageType request) {
       REGEN_TRY(reconnect());
       channel_.send({MessageType::kAcquire, Json::object()});
     } else if (message->type == MessageType::kGranted) {
-      use_.begin();
+      if (Status used = use_.begin(); !used.ok()) {
+        channel_.send({MessageType::kIdle, Json::object()});  // as if it had not been granted
+        return used;
+      }
       // A grant of a daemon that has ended meanwhile is none: the next one may have looked at the lock before it was taken. Whether it
       // has ended is read after that.
       if (!page_.go() && channel_.hung_up()) {

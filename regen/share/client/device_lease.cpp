@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <string>
+#include <system_error>
 #include <utility>
 
 namespace regen::share {
@@ -24,7 +26,11 @@ Result<std::shared_ptr<DeviceLease>> DeviceLease::join(const ClientOptions& opti
   const std::shared_ptr<DeviceLease> lease(new DeviceLease(std::move(client)));
   lease->wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!lease->wake_.valid()) return limit_reached("no descriptor left for the job's watcher");
-  lease->watcher_ = std::thread([raw = lease.get()] { raw->watch(); });
+  try {
+    lease->watcher_ = std::thread([raw = lease.get()] { raw->watch(); });
+  } catch (const std::system_error& error) {
+    return limit_reached(std::string("no thread left for the job's watcher: ") + error.what());
+  }
   return lease;
 }
 
@@ -33,6 +39,7 @@ DeviceLease::~DeviceLease() {
   std::unique_lock lock(mutex_);
   ending_ = true;
   client_.idle();
+  if (!watcher_.joinable()) return;  // it could not be started
   wake_watcher();
   const ClientPage::Sleep sleep = client_.sleep();
   lock.unlock();

@@ -3,6 +3,8 @@
 #include <fcntl.h>
 
 #include <cerrno>
+#include <cstring>
+#include <string>
 #include <utility>
 
 namespace regen::share {
@@ -19,18 +21,29 @@ int lock_byte(const Descriptor& file, std::int64_t byte, short type, int command
   return ::fcntl(file.number(), command, &lock);
 }
 
+Status locked(const Descriptor& file, std::int64_t byte, int command) {
+  while (lock_byte(file, byte, F_WRLCK, command) != 0) {
+    if (errno == EINTR) continue;
+    return limit_reached(std::string("cannot lock the file of a job's device use: ") +
+                         std::strerror(errno));
+  }
+  return {};
+}
+
 }  // namespace
 
 DeviceUse::DeviceUse(Descriptor file, std::size_t device)
-    : file_(std::move(file)), device_(device) {
-  if (file_.valid()) lock_byte(file_, kLifeByte, F_WRLCK, F_SETLK);
+    : file_(std::move(file)), device_(device) {}
+
+Result<DeviceUse> DeviceUse::of(Descriptor file, std::size_t device) {
+  DeviceUse use(std::move(file), device);
+  if (use.file_.valid()) REGEN_TRY(locked(use.file_, kLifeByte, F_SETLK));
+  return use;
 }
 
-void DeviceUse::begin() const {
-  if (!file_.valid()) return;
-  while (lock_byte(file_, static_cast<std::int64_t>(device_), F_WRLCK, F_SETLKW) != 0 &&
-         errno == EINTR) {
-  }
+Status DeviceUse::begin() const {
+  if (!file_.valid()) return {};
+  return locked(file_, static_cast<std::int64_t>(device_), F_SETLKW);
 }
 
 void DeviceUse::end() const {

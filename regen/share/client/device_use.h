@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "regen/base/result.h"
 #include "regen/share/protocol/page.h"
 
 namespace regen::share {
@@ -17,13 +18,16 @@ class DeviceUse {
  public:
   // Of no device: all calls do nothing.
   DeviceUse() = default;
-  DeviceUse(Descriptor file, std::size_t device);
+  // From now on the job lives, and uses nothing. An error where the system gives no lock.
+  static Result<DeviceUse> of(Descriptor file, std::size_t device);
 
-  // Sleeps until no other process uses the device.
-  void begin() const;
+  // Sleeps until no other process uses the device. After an error it is not used.
+  Status begin() const;
   void end() const;
 
  private:
+  DeviceUse(Descriptor file, std::size_t device);
+
   Descriptor file_;
   std::size_t device_ = 0;
 };

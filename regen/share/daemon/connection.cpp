@@ -18,6 +18,8 @@ constexpr std::size_t kMostAnswers = 16;
 // One connection's messages in one turn of the loop; then the others have theirs.
 constexpr int kMostInATurn = 8;
 constexpr std::size_t kMostHttpBytes = 8192;
+// Before a message is sent again that the kernel had no memory for.
+constexpr auto kSendPause = std::chrono::milliseconds(10);
 constexpr std::string_view kHttpStart = "GET ";
 
 Nanoseconds time_now() {
@@ -33,6 +35,7 @@ Connection::Connection(Socket socket, Listener& listener, Nanoseconds patience)
       timer_(socket_.get_executor()),
       peer_(peer_at(socket_.native_handle())),
       pause_(socket_.get_executor()),
+      memory_pause_(socket_.get_executor()),
       heard_at_(time_now()) {}
 
 void Connection::start() {
@@ -162,6 +165,7 @@ void Connection::close() {
   const auto self = shared_from_this();  // the listener forgets it
   timer_.cancel();
   pause_.cancel();
+  memory_pause_.cancel();
   asio::error_code ignored;
   socket_.close(ignored);
   listener_.on_closed(*this);
@@ -170,26 +174,31 @@ void Connection::close() {
 // Sends what the socket takes now, and waits in the loop for the rest.
 void Connection::flush() {
   if (writing_ || closed_) return;
-  while (!outgoing_.empty()) {
-    if (!send_front()) break;
-    outgoing_.pop_front();
-  }
+  Sent sent = Sent::kAll;
+  while (!outgoing_.empty() && (sent = send_front()) == Sent::kAll) outgoing_.pop_front();
   if (closed_) return;
   if (outgoing_.empty()) {
     if (closing_) return close();
     if (!reader_.pending().empty()) continue_later();
     return read();
   }
+  flush_later(sent);
+}
+
+void Connection::flush_later(Sent when) {
   writing_ = true;
-  socket_.async_wait(Socket::wait_write, [self = shared_from_this()](asio::error_code failed) {
+  const auto go_on = [self = shared_from_this()](asio::error_code failed) {
     self->writing_ = false;
     if (failed) return self->close();
     self->flush();
-  });
+  };
+  if (when == Sent::kLater) return socket_.async_wait(Socket::wait_write, go_on);
+  memory_pause_.expires_after(kSendPause);
+  memory_pause_.async_wait(go_on);
 }
 
-// Whether the first message is sent completely. Asio has no call that carries descriptors.
-bool Connection::send_front() {
+// How far the first message has come. Asio has no call that carries descriptors.
+Connection::Sent Connection::send_front() {
   Outgoing& front = outgoing_.front();
   while (front.sent < front.bytes->size()) {
     std::vector<int> extra;
@@ -197,13 +206,14 @@ bool Connection::send_front() {
     const auto left = std::string_view(*front.bytes).substr(front.sent);
     const auto count = send_to(socket_.native_handle(), left, extra, MSG_DONTWAIT);
     if (count < 0) {
+      if (errno == ENOBUFS || errno == ENOMEM) return Sent::kWhenThereIsMemory;
       if (errno != EAGAIN && errno != EWOULDBLOCK) close();
-      return false;
+      return Sent::kLater;
     }
     front.extra.clear();  // they went with the first byte
     front.sent += static_cast<std::size_t>(count);
   }
-  return true;
+  return Sent::kAll;
 }
 
 // The time limit applies only to clients that leave a message incomplete, have not registered, or

@@ -5,6 +5,7 @@
 #include <array>
 #include <asio/local/stream_protocol.hpp>
 #include <asio/steady_timer.hpp>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <string>
@@ -76,7 +77,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool answered_http();
   void on_end();
   void flush();
-  bool send_front();
+  enum class Sent : std::uint8_t { kAll, kLater, kWhenThereIsMemory };
+  Sent send_front();
+  void flush_later(Sent when);
   void watch();
 
   Socket socket_;
@@ -95,6 +98,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool paused_ = false;
   Peer peer_;
   asio::steady_timer pause_;
+  asio::steady_timer memory_pause_;
   Nanoseconds heard_at_;
 };
 

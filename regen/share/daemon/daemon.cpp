@@ -2,9 +2,12 @@
 
 #include <sys/resource.h>
 
+#include <memory>
 #include <set>
+#include <system_error>
 #include <utility>
 
+#include "regen/base/text.h"
 #include "regen/share/daemon/daemon_loop.h"
 
 namespace regen::share {
@@ -27,6 +30,17 @@ void raise_descriptor_limit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// The loop takes descriptors, and Asio reports by an exception that there are none.
+Result<std::unique_ptr<Daemon>> make_daemon(const DaemonOptions& options,
+                                            const ListenSocket& listen_socket, UseFiles use) {
+  try {
+    return std::make_unique<Daemon>(options, listen_socket, std::move(use));
+  } catch (const std::system_error& error) {
+    return limit_reached("cannot serve at " + in_quotes(options.socket) + ": " +
+                         on_one_line(error.what(), 200));
+  }
+}
+
 }  // namespace
 
 Status serve(const DaemonOptions& options, const std::function<void()>& ready) {
@@ -36,10 +50,10 @@ Status serve(const DaemonOptions& options, const std::function<void()>& ready) {
                                   {.name = "a daemon", .expected = "another --socket"}));
   REGEN_ASSIGN(UseFiles use, UseFiles::open(options.socket + ".use.d"));
   raise_descriptor_limit();
-  Daemon daemon(options, listen_socket, std::move(use));
-  daemon.begin();
+  REGEN_ASSIGN(const auto daemon, make_daemon(options, listen_socket, std::move(use)));
+  REGEN_TRY(daemon->begin());
   ready();
-  daemon.run();
+  daemon->run();
   return {};
 }
 

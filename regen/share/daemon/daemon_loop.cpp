@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <ctime>
+#include <system_error>
 #include <utility>
 
 #include "regen/base/text.h"
@@ -31,14 +33,28 @@ Daemon::Daemon(const DaemonOptions& options, const ListenSocket& listen_socket, 
       use_(std::move(use)),
       scheduler_(options.devices, options.turn,
                  {.holder = options.holder_patience, .newcomer = options.admission}),
-      acceptor_(loop_, asio::local::stream_protocol(),
-                Descriptor::copy_of(listen_socket.listener()).release()),
+      acceptor_(loop_),
       signals_(loop_, SIGINT, SIGTERM),
       turns_(loop_),
       pause_(loop_),
       absence_(loop_),
-      accept_pause_(loop_) {
+      accept_pause_(loop_),
+      files_pause_(loop_) {
   options_.max_connections = std::min(options_.max_connections, kMostConnections);
+  Descriptor listener = Descriptor::copy_of(listen_socket.listener());
+  if (!listener.valid()) throw std::system_error(errno, std::generic_category(), "listen socket");
+  acceptor_.assign(asio::local::stream_protocol(), listener.number());
+  listener.release();
+}
+
+// The next daemon looks at the files of the jobs that live.
+Daemon::~Daemon() {
+  keep_use_files();
+}
+
+void Daemon::keep_use_files() {
+  for (auto& [connection, client] : clients_) client.use.keep();
+  for (auto& [identity, absent] : absent_) absent.use.keep();
 }
 
 void Daemon::run() {
@@ -50,43 +66,54 @@ void Daemon::poll() {
   loop_.poll();
 }
 
-void Daemon::begin() {
+Status Daemon::begin() {
   signals_.async_wait([this](asio::error_code failed, int) {
     if (!failed) stop();
   });
   settling_ = options_.settle > 0;
   scheduler_.set_closed(true, clock_now());
-  for (std::size_t device = 0; device < options_.devices.size(); ++device) {
-    FormerHolder holder{.use = use_.former(use_.last_holder(device)), .since = clock_now()};
-    holder.use.keep();  // a job that is expected back may have it, too
-    closed_.emplace(device, std::move(holder));
-  }
+  REGEN_TRY(wait_for_former_holders());
   pause_.expires_after(std::chrono::nanoseconds(options_.settle));
   pause_.async_wait([this](asio::error_code cancelled) {
     if (!cancelled) end_settling();
   });
-  expect_former_jobs();
+  REGEN_TRY(expect_former_jobs());
   accept();
+  return {};
 }
 
-void Daemon::expect_former_jobs() {
+Status Daemon::wait_for_former_holders() {
+  for (std::size_t device = 0; device < options_.devices.size(); ++device) {
+    REGEN_ASSIGN(const UseNumber last, use_.last_holder(device));
+    FormerHolder holder{.since = clock_now()};
+    REGEN_ASSIGN(holder.use, use_.former(last));
+    holder.use.keep();  // a job that is expected back may have it, too
+    closed_.emplace(device, std::move(holder));
+  }
+  return {};
+}
+
+Status Daemon::expect_former_jobs() {
   std::vector<UseNumber> needed;
-  for (const JobTableEntry& entry : read_job_table(options_.socket + ".jobs")) {
+  REGEN_ASSIGN(const auto entries, read_job_table(options_.socket + ".jobs"));
+  for (const JobTableEntry& entry : entries) {
     needed.push_back(entry.use_file);
-    expect(entry);
+    REGEN_TRY(expect(entry));
   }
   use_.remove_all_but(needed);
   look_after_absent();
+  return {};
 }
 
 // Whether it lives follows from the number of its process, or, where that is one of another container, from the lock that it holds. A job
 // of which nothing is known is waited for.
-void Daemon::expect(const JobTableEntry& entry) {
+Status Daemon::expect(const JobTableEntry& entry) {
   const auto job = scheduler_.expect(entry, clock_now());
-  if (!job.ok()) return;  // another device, or less memory, than the former daemon had
+  if (!job.ok()) return {};  // another device, or less memory, than the former daemon had
   log(label(*job) + " expected back");
-  Absent absent{.job = *job, .use = use_.former(entry.use_file)};
-  if (process_lives(entry)) {
+  Absent absent{.job = *job};
+  REGEN_ASSIGN(absent.use, use_.former(entry.use_file));
+  if (process_lives(entry).value_or(false)) {
     Descriptor process = process_descriptor(entry.process);
     // The number may have been given to another process before it was opened.
     if (!process_lives(entry).value_or(false)) process = Descriptor();
@@ -97,6 +124,7 @@ void Daemon::expect(const JobTableEntry& entry) {
     absent.given_up_at = clock_now() + options_.absence;
   }
   absent_[entry.identity] = std::move(absent);
+  return {};
 }
 
 void Daemon::forget_absent(const std::string& identity) {
@@ -131,11 +159,8 @@ ProcessEnd Daemon::when_ended(Descriptor process, std::function<void()> then) {
 // daemon.
 void Daemon::stop() {
   stopping_ = true;
-  for (auto& [connection, client] : clients_) {
-    client.page.set_go(false);
-    client.use.keep();  // the next daemon looks at it
-  }
-  for (auto& [identity, absent] : absent_) absent.use.keep();
+  for (auto& [connection, client] : clients_) client.page.set_go(false);
+  keep_use_files();
   log("stopping with " + format_count(clients_.size(), "job"));
   absent_.clear();
   asio::error_code ignored;
@@ -144,6 +169,7 @@ void Daemon::stop() {
   pause_.cancel();
   absence_.cancel();
   accept_pause_.cancel();
+  files_pause_.cancel();
   for (const ConnectionPointer& connection : std::set(connections_)) connection->close();
 }
 

@@ -29,10 +29,14 @@ namespace regen::share {
 // One thread; everything happens in its event loop.
 class Daemon : public Connection::Listener {
  public:
+  // Throws std::system_error where the system is short of descriptors.
   Daemon(const DaemonOptions& options, const ListenSocket& listen_socket, UseFiles use);
+  Daemon(const Daemon&) = delete;
+  ~Daemon();
 
-  // From now on clients are answered, in run() or poll().
-  void begin();
+  // From now on clients are answered, in run() or poll(). An error where it cannot be known which jobs of the
+  // former daemon still use the devices.
+  Status begin();
   // Everything until SIGTERM or SIGINT.
   void run();
   // For a caller that goes step by step: what is ready is done, and nothing is waited for.
@@ -101,9 +105,11 @@ class Daemon : public Connection::Listener {
   void open_devices(std::chrono::microseconds again_after);
   void close_device(std::size_t device, FormerHolder holder);
   bool still_used(std::size_t device);
-  void expect_former_jobs();
-  void expect(const JobTableEntry& entry);
+  Status wait_for_former_holders();
+  Status expect_former_jobs();
+  Status expect(const JobTableEntry& entry);
   void look_after_absent();
+  void keep_use_files();
   void forget_absent(const std::string& identity);
 
   void on_register(Connection& connection, const Message& message);
@@ -121,6 +127,9 @@ class Daemon : public Connection::Listener {
   Status change_job(Connection& connection, const Message& message);
   void refresh_report();
   void keep_job_table();
+  void note_holder(std::size_t device, UseNumber number);
+  void say_of_files(const Status& written);
+  void write_files_later();
   void carry_out_orders();
   void show_who_waits();
   void carry_out(const Order& order, Connection& connection, Client& client);
@@ -145,6 +154,7 @@ class Daemon : public Connection::Listener {
   asio::steady_timer pause_;
   asio::steady_timer absence_;
   asio::steady_timer accept_pause_;
+  asio::steady_timer files_pause_;
   std::map<std::size_t, FormerHolder> closed_;  // devices that a former holder may still use
   std::set<ConnectionPointer> connections_;
   std::map<const Connection*, Client> clients_;
@@ -152,6 +162,7 @@ class Daemon : public Connection::Listener {
   std::map<std::string, Absent> absent_;  // by identity
   std::vector<Newcomer> newcomers_;       // wait for the end of settling
   bool job_table_changed_ = false;
+  bool files_failed_ = false;  // and that was logged
   bool carrying_out_ = false;
   bool settling_ = false;
   bool opened_ = false;  // settling is over: devices open as soon as they are free

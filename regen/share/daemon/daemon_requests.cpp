@@ -13,6 +13,8 @@ namespace {
 // So many jobs cannot keep the daemon busy.
 constexpr std::size_t kFewJobs = 64;
 constexpr std::int64_t kReportShare = 4;
+// Before files are tried again that could not be written, on a full disk for example.
+constexpr auto kFilesPause = std::chrono::milliseconds(250);
 
 bool is_turn(MessageType type) {
   return type == MessageType::kAcquire || type == MessageType::kYield ||
@@ -94,6 +96,17 @@ void Daemon::register_job(Connection& connection, JobSpec spec) {
   // A child has its connection.
   if (connection.peer().ended()) return connection.close();
   limit_claims(connection.peer(), spec);
+  // Its end must be known: a child may have its connection.
+  ProcessEnd process = when_ended(Descriptor::copy_of(connection.peer().descriptor.number()),
+                                  [weak = connection.weak_from_this()] {
+                                    if (const ConnectionPointer gone = weak.lock()) gone->close();
+                                  });
+  const bool watchable = connection.peer().descriptor.valid() || connection.peer().system_was_short;
+  if (watchable && !process.known()) {
+    return connection.refuse(limit_reached(
+        "the daemon has no descriptor left to watch a job's process, expected fewer jobs or a "
+        "higher limit (ulimit -n)"));
+  }
   auto page = ServerPage::create();
   if (!page.ok()) return connection.refuse(page.error());
   auto use = use_.make();
@@ -108,10 +121,7 @@ void Daemon::register_job(Connection& connection, JobSpec spec) {
   client.use = std::move(use).value();
   connection_of_.emplace(*job, &connection);
   connection.set_registered();
-  client.process = when_ended(Descriptor::copy_of(connection.peer().descriptor.number()),
-                              [weak = connection.weak_from_this()] {
-                                if (const ConnectionPointer gone = weak.lock()) gone->close();
-                              });
+  client.process = std::move(process);
   if (!scheduler_.admitted(*job)) log(label(*job) + " waits for memory");
 }
 
@@ -164,7 +174,7 @@ UserHolds Daemon::held_by(std::int64_t user, std::size_t device, std::optional<J
 Status Daemon::give_back(Client& client) {
   client.page.set_go(false);
   const std::size_t device = scheduler_.device_index(client.job);
-  if (use_.last_holder(device) != client.use.number() || !client.use.uses(device)) return {};
+  if (!use_.held_last(device, client.use.number()) || !client.use.uses(device)) return {};
   return bad_input("job " + in_quotes(scheduler_.spec(client.job).name) +
                    " gives back a device that it uses, expected it to unlock the device first");
 }
@@ -293,7 +303,7 @@ void Daemon::forget(Connection& connection) {
   clients_.erase(found);
   // The kernel may close its connection before it has ended, and a job that is not killed may go on.
   if (stopping_) use.keep();
-  if (use_.last_holder(device) == use.number() && use.uses(device)) {
+  if (use_.held_last(device, use.number()) && use.uses(device)) {
     close_device(device, {.use = std::move(use),
                           .number = connection.peer().process,
                           .process = Descriptor::copy_of(connection.peer().descriptor.number()),
@@ -302,10 +312,37 @@ void Daemon::forget(Connection& connection) {
   scheduler_.remove(job, clock_now());
 }
 
+// What cannot be written is written later. Until then a daemon that starts after a crash would know less than this one.
 void Daemon::keep_job_table() {
-  if (std::exchange(job_table_changed_, false)) {
-    write_job_table(options_.socket + ".jobs", scheduler_.job_table());
+  if (!job_table_changed_) return;
+  const Status written = write_job_table(options_.socket + ".jobs", scheduler_.job_table());
+  job_table_changed_ = !written.ok();
+  say_of_files(written);
+}
+
+void Daemon::note_holder(std::size_t device, UseNumber number) {
+  say_of_files(use_.set_last_holder(device, number));
+}
+
+// Once, and when all is well again.
+void Daemon::say_of_files(const Status& written) {
+  if (written.ok()) {
+    if (!job_table_changed_ && use_.written() && std::exchange(files_failed_, false))
+      log("the daemon's files are written again");
+    return;
   }
+  if (!std::exchange(files_failed_, true)) log(written.error().message + "; tried again");
+  write_files_later();
+}
+
+void Daemon::write_files_later() {
+  if (stopping_) return;
+  files_pause_.expires_after(kFilesPause);
+  files_pause_.async_wait([this](asio::error_code cancelled) {
+    if (cancelled || stopping_) return;
+    keep_job_table();
+    say_of_files(use_.write_down());
+  });
 }
 
 // Sending may close a connection, which gives new orders; the loop takes those too, after the ones
@@ -349,7 +386,7 @@ void Daemon::carry_out(const Order& order, Connection& connection, Client& clien
   using enum Order::Kind;
   switch (order.kind) {
     case kGrant:
-      use_.set_last_holder(scheduler_.device_index(client.job), client.use.number());
+      note_holder(scheduler_.device_index(client.job), client.use.number());
       return connection.send({MessageType::kGranted});
     case kGiveWay:
     case kGoOn:
@@ -382,8 +419,7 @@ void Daemon::welcome(Connection& connection, Client& client) {
   log(label(client.job) + " admitted");
   std::vector<Descriptor> files;
   files.push_back(client.page.take_descriptor());
-  files.push_back(client.use.share());
-  if (!files.back().valid()) files.pop_back();
+  files.push_back(client.use.take_share());
   connection.send({MessageType::kRegistered,
                    {{"job", client.job.index()},
                     {"go", client.page.go_value()},

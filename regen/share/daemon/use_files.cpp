@@ -8,8 +8,10 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <span>
 #include <utility>
 
+#include "regen/base/open_file.h"
 #include "regen/base/text.h"
 #include "regen/share/client/device_use.h"
 
@@ -49,11 +51,13 @@ UseFile::UseFile(std::string path, Descriptor file, UseNumber number)
 UseFile::UseFile(UseFile&& other) noexcept
     : path_(std::exchange(other.path_, {})),
       file_(std::move(other.file_)),
+      share_(std::move(other.share_)),
       number_(std::exchange(other.number_, 0)) {}
 
 UseFile& UseFile::operator=(UseFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(file_, other.file_);
+  std::swap(share_, other.share_);
   std::swap(number_, other.number_);
   return *this;
 }
@@ -100,7 +104,11 @@ Result<UseFile> UseFiles::make() {
     const UseNumber number = next_++;
     const std::string path = path_of(number);
     Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (file.valid()) return UseFile(path, std::move(file), number);
+    if (file.valid()) {
+      UseFile use(path, std::move(file), number);
+      use.share_ = Descriptor::copy_of(use.file_.number());
+      if (use.share_.valid()) return use;
+    }
     if (errno != EEXIST) {
       return limit_reached("cannot make the file of a job's device use: " +
                            std::string(std::strerror(errno)));
@@ -110,27 +118,47 @@ Result<UseFile> UseFiles::make() {
                        ": its names are taken, expected few files there");
 }
 
-UseFile UseFiles::former(UseNumber number) const {
-  if (number < 1) return {};
+Result<UseFile> UseFiles::former(UseNumber number) const {
+  if (number < 1) return UseFile();
   const std::string path = path_of(number);
   Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-  return file.valid() ? UseFile(path, std::move(file), number) : UseFile();
+  if (file.valid()) return UseFile(path, std::move(file), number);
+  // Without it, nobody could say whether that job still uses its device.
+  if (errno != ENOENT) return use_error(path, "the file of a job of the former daemon");
+  return UseFile();
 }
 
-UseNumber UseFiles::last_holder(std::size_t device) {
+bool UseFiles::held_last(std::size_t device, UseNumber number) const {
+  const auto known = last_.find(device);
+  return known != last_.end() && known->second == number;
+}
+
+Result<UseNumber> UseFiles::last_holder(std::size_t device) {
   if (const auto known = last_.find(device); known != last_.end()) return known->second;
   UseNumber number = 0;
   const auto offset = static_cast<off_t>(device * sizeof number);
-  const bool whole =
-      ::pread(holders_.number(), &number, sizeof number, offset) == ssize_t{sizeof number};
-  return last_[device] = whole ? number : 0;
+  const auto count =
+      read_at(holders_.number(), std::as_writable_bytes(std::span(&number, 1)), offset);
+  if (count < 0) return use_error(folder_ + "/" + kHolders, "to read it");
+  return last_[device] = count == ssize_t{sizeof number} ? number : 0;
 }
 
-// A full disk is no error: a daemon that starts later then does not wait for this holder.
-void UseFiles::set_last_holder(std::size_t device, UseNumber number) {
-  if (std::exchange(last_[device], number) == number) return;
-  const auto offset = static_cast<off_t>(device * sizeof number);
-  (void)!::pwrite(holders_.number(), &number, sizeof number, offset);
+Status UseFiles::set_last_holder(std::size_t device, UseNumber number) {
+  if (!held_last(device, number)) unwritten_.insert(device);
+  last_[device] = number;
+  return write_down();
+}
+
+Status UseFiles::write_down() {
+  while (!unwritten_.empty()) {
+    const std::size_t device = *unwritten_.begin();
+    const UseNumber number = last_.at(device);
+    const auto offset = static_cast<off_t>(device * sizeof number);
+    if (!write_at(holders_.number(), std::as_bytes(std::span(&number, 1)), offset))
+      return use_error(folder_ + "/" + kHolders, "to write it");
+    unwritten_.erase(device);
+  }
+  return {};
 }
 
 void UseFiles::remove_all_but(const std::vector<UseNumber>& needed) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,8 @@ class UseFile {
 
   UseNumber number() const { return number_; }
   bool valid() const { return file_.valid(); }
-  // For the client, to lock.
-  Descriptor share() const { return Descriptor::copy_of(file_.number()); }
+  // For the client, to lock; once.
+  Descriptor take_share() { return std::move(share_); }
   // Whether the job uses the device, or lives.
   bool uses(std::size_t device) const;
   bool lives() const;
@@ -38,8 +39,11 @@ class UseFile {
  private:
   bool locked(std::int64_t byte) const;
 
+  friend class UseFiles;
+
   std::string path_;
   Descriptor file_;
+  Descriptor share_;  // of a new file
   UseNumber number_ = 0;
 };
 
@@ -50,11 +54,16 @@ class UseFiles {
 
   // A file for a new job; an error when the system has no room for it.
   Result<UseFile> make();
-  // That of a job of the former daemon.
-  UseFile former(UseNumber number) const;
+  // That of a job of the former daemon; not valid when there is none.
+  Result<UseFile> former(UseNumber number) const;
   // The job that the device was granted to last, by this daemon or the former one.
-  UseNumber last_holder(std::size_t device);
-  void set_last_holder(std::size_t device, UseNumber number);
+  Result<UseNumber> last_holder(std::size_t device);
+  bool held_last(std::size_t device, UseNumber number) const;
+  // An error when it cannot be written down; then it is written by the next call.
+  Status set_last_holder(std::size_t device, UseNumber number);
+  // What could not be written before.
+  Status write_down();
+  bool written() const { return unwritten_.empty(); }
   // Those of the former daemon that are not needed any more.
   void remove_all_but(const std::vector<UseNumber>& needed);
 
@@ -64,7 +73,8 @@ class UseFiles {
   std::string folder_;
   Descriptor holders_;
   UseNumber next_ = 1;
-  std::map<std::size_t, UseNumber> last_;  // as read or written
+  std::map<std::size_t, UseNumber> last_;  // as read or granted
+  std::set<std::size_t> unwritten_;        // devices of which the file says something else
 };
 
 }  // namespace regen::share

@@ -35,7 +35,8 @@ FeedLease::FeedLease(std::shared_ptr<FeedConnection> connection, FeedView::Batch
 FeedLease::~FeedLease() {
   if (connection_->process != ::getpid()) return;
   connection_->view.restore(batch_);
-  (void)connection_->socket.send({.kind = FrameKind::kReturn, .slot = slot_, .serial = serial_});
+  (void)connection_->socket.send_when_taken(
+      {.kind = FrameKind::kReturn, .slot = slot_, .serial = serial_});
 }
 
 FeedClient::FeedClient(const FeedRequest& request, FeedStarter starter, Interrupted interrupted)
@@ -86,7 +87,7 @@ Result<bool> FeedClient::say_hello(FeedSocket socket) {
                   .resumes = next_.has_value(),
                   .position = next_.value_or(Position{}),
                   .text = request_.settings};
-  if (!socket.send(hello)) return false;
+  if (!socket.send_when_taken(hello)) return false;
   REGEN_ASSIGN(const std::optional<FeedFrame> answer, receive(socket));
   if (!answer) return false;
   if (answer->kind == FrameKind::kError) return bad_input(on_one_line(answer->text, 2000));
@@ -148,7 +149,7 @@ Result<FeedEvent> FeedClient::next() {
   while (true) {
     std::optional<FeedFrame> frame;
     // A call that was interrupted has asked already.
-    if (asked_ || connection_->socket.send({.kind = FrameKind::kWant})) {
+    if (asked_ || connection_->socket.send_when_taken({.kind = FrameKind::kWant})) {
       asked_ = true;
       REGEN_ASSIGN(frame, receive(connection_->socket));
     }
@@ -188,13 +189,14 @@ Status FeedClient::move(Position next) {
   }
   next_ = next;
   // If the producer is gone, next() sends the new position to the next producer.
-  if (connection_) (void)connection_->socket.send({.kind = FrameKind::kMove, .position = next});
+  if (connection_)
+    (void)connection_->socket.send_when_taken({.kind = FrameKind::kMove, .position = next});
   return {};
 }
 
 void FeedClient::leave() {
   if (!connection_ || connection_->process != ::getpid()) return;
-  (void)connection_->socket.send({.kind = FrameKind::kBye});
+  (void)connection_->socket.send_when_taken({.kind = FrameKind::kBye});
   connection_.reset();
 }
 

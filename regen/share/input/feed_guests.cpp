@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <system_error>
 #include <utility>
 
 #include "regen/base/json.h"
@@ -60,8 +61,17 @@ FeedFrame frame_of(const FeedItem& item) {
 
 // It counts once it has said hello.
 struct FeedGuests::Guest {
-  Guest(asio::io_context& loop, FeedSocket connected, Descriptor watched)
-      : socket(std::move(connected)), readable(loop, watched.release()), patience(loop) {}
+  Guest(asio::io_context& loop, FeedSocket connected)
+      : socket(std::move(connected)), readable(loop), patience(loop) {}
+  // False where the system is short of what that takes.
+  bool watch() {
+    Descriptor watched = Descriptor::copy_of(socket.number());
+    asio::error_code failed;
+    if (watched.valid()) readable.assign(watched.number(), failed);
+    if (!watched.valid() || failed) return false;
+    watched.release();
+    return true;
+  }
   FeedSocket socket;
   stream_descriptor readable;
   ProcessEnd process;
@@ -75,12 +85,15 @@ FeedGuests::FeedGuests(asio::io_context& loop, Descriptor listener, Terms terms,
                        FeedMark& mark)
     : terms_(std::move(terms)),
       loop_(loop),
-      listener_(loop, listener.release()),
+      listener_(loop),
       first_consumer_deadline_(loop),
       accept_pause_(loop),
       stuck_(loop),
       books_(books),
       mark_(mark) {
+  if (!listener.valid()) throw std::system_error(errno, std::generic_category(), "listen socket");
+  listener_.assign(listener.number());
+  listener.release();
   wait_for_first();
   accept();
 }
@@ -126,9 +139,11 @@ void FeedGuests::accept() {
   listener_.async_wait(stream_descriptor::wait_read, [this](asio::error_code failed) {
     if (failed) return;
     Descriptor socket(::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!socket.valid() && (errno == EMFILE || errno == ENFILE)) {
-      if (!drop_a_stranger({})) return accept_later();
-    }
+    const bool out_of_descriptors = !socket.valid() && (errno == EMFILE || errno == ENFILE);
+    const bool nobody =
+        !socket.valid() && (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR);
+    if (out_of_descriptors ? !drop_a_stranger({}) : !socket.valid() && !nobody)
+      return accept_later();
     if (socket.valid()) welcome(FeedSocket(std::move(socket)));
     accept();
   });
@@ -164,20 +179,19 @@ void FeedGuests::welcome(FeedSocket socket) {
   const auto strangers = std::count_if(guests_.begin(), guests_.end(),
                                        [](const auto& entry) { return !entry.second->known; });
   if (static_cast<std::size_t>(strangers) >= kMaxStrangers) drop_a_stranger(kTimeForHello);
-  Descriptor watched = Descriptor::copy_of(socket.number());
-  if (!watched.valid() || (socket.other_process() > 0 && socket.process() < 0)) {
-    (void)socket.send(
-        error_frame("the shared input has no descriptor left, expected fewer consumers"));
-    drop_a_stranger({});
-    return;
-  }
   const ConsumerId id(next_id_++);
-  const auto guest = std::make_shared<Guest>(loop_, std::move(socket), std::move(watched));
-  guests_.emplace(id, guest);
+  const auto guest = std::make_shared<Guest>(loop_, std::move(socket));
   if (guest->socket.process() >= 0) {
     guest->process =
         ProcessEnd(loop_, Descriptor::copy_of(guest->socket.process()), [this, id] { close(id); });
   }
+  if (!guest->watch() || (guest->socket.other_process() > 0 && !guest->process.known())) {
+    (void)guest->socket.send(
+        error_frame("the shared input has no descriptor left, expected fewer consumers"));
+    drop_a_stranger({});
+    return;
+  }
+  guests_.emplace(id, guest);
   guest->patience.expires_after(std::chrono::nanoseconds(terms_.patience));
   guest->patience.async_wait([this, id, guest](asio::error_code cancelled) {
     if (!cancelled && !guest->known) close(id);
@@ -259,7 +273,8 @@ void FeedGuests::close(ConsumerId id) {
   if (found == guests_.end()) return;
   const Shared guest = found->second;
   guests_.erase(found);
-  guest->readable.close();
+  asio::error_code ignored;
+  guest->readable.close(ignored);
   guest->process = {};
   guest->patience.cancel();
   forget_reader(*guest);

@@ -7,8 +7,10 @@
 #include <cstddef>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <vector>
 
+#include "regen/base/open_file.h"
 #include "regen/share/protocol/process_end.h"
 #include "regen/share/scheduler/job_table.h"
 
@@ -41,8 +43,9 @@ std::string file_of(const std::string& socket) {
 std::optional<Content> read_content(const std::string& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   Content content{};
-  if (!file.valid() || ::pread(file.number(), &content, sizeof content, 0) != sizeof content)
-    return std::nullopt;
+  if (!file.valid()) return std::nullopt;
+  const auto bytes = std::as_writable_bytes(std::span(&content, 1));
+  if (read_at(file.number(), bytes, 0) != std::ssize(bytes)) return std::nullopt;
   const bool good = content.magic == kMagic && content.epoch >= 0 && content.index >= 0 &&
                     content.readers.count <= kMostReaders;
   return good ? std::optional(content) : std::nullopt;
@@ -52,7 +55,8 @@ std::optional<Content> read_content(const std::string& path) {
 bool lives(std::int64_t process, std::uint64_t start) {
   const Descriptor end = process_descriptor(process);
   pollfd ended{end.number(), POLLIN, 0};
-  return end.valid() && ::poll(&ended, 1, 0) == 0 && process_start(process) == start;
+  return end.valid() && ::poll(&ended, 1, 0) == 0 &&
+         process_start(process).value_or(start) == start;
 }
 
 std::set<std::pair<std::int64_t, std::uint64_t>> living_readers(const Content& content) {
@@ -70,7 +74,8 @@ FeedMark::FeedMark(const std::string& socket, Position start) : path_(file_of(so
   if (const auto before = read_content(path_)) absent_ = living_readers(*before);
   file_ = Descriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   const Content content{.magic = kMagic, .epoch = start.epoch, .index = start.index, .readers = {}};
-  (void)!::pwrite(file_.number(), &content, offsetof(Content, readers), 0);
+  const auto bytes = std::as_bytes(std::span(&content, 1));
+  (void)write_at(file_.number(), bytes.first(offsetof(Content, readers)), 0);
   write_readers();
 }
 
@@ -80,11 +85,11 @@ FeedMark::~FeedMark() {
 
 void FeedMark::stand_at(Position position) const {
   const std::int64_t both[2] = {position.epoch, position.index};
-  (void)!::pwrite(file_.number(), both, sizeof both, offsetof(Content, epoch));
+  (void)write_at(file_.number(), std::as_bytes(std::span(both)), offsetof(Content, epoch));
 }
 
 void FeedMark::add_reader(std::int64_t process) {
-  const Reader reader(process, process_start(process));
+  const Reader reader(process, process_start(process).value_or(0));
   absent_.erase(reader);
   present_.insert(reader);
   write_readers();
@@ -105,7 +110,8 @@ void FeedMark::write_readers() const {
   };
   for (const Reader& reader : present_) put(reader);
   for (const Reader& reader : absent_) put(reader);
-  (void)!::pwrite(file_.number(), &readers, sizeof readers, offsetof(Content, readers));
+  const auto bytes = std::as_bytes(std::span(&readers, 1));
+  (void)write_at(file_.number(), bytes, offsetof(Content, readers));
 }
 
 Position FeedMark::after_crash(const std::string& socket) {

@@ -7,7 +7,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <span>
 
+#include "regen/base/open_file.h"
 #include "regen/base/units.h"
 #include "regen/share/input/batch_layout.h"
 
@@ -121,7 +123,8 @@ Result<FeedView> FeedView::map(const Descriptor& descriptor) {
     return damaged("the size of its memory is not sealed");
   }
   SegmentHeader header{};
-  if (::pread(file, &header, sizeof header, 0) != sizeof header) {
+  const auto header_bytes = std::as_writable_bytes(std::span(&header, 1));
+  if (read_at(file, header_bytes, 0) != std::ssize(header_bytes)) {
     return damaged("it has " + std::to_string(facts.st_size) + " bytes, expected a header");
   }
   REGEN_TRY(check_header(header, static_cast<std::uint64_t>(facts.st_size)));
@@ -165,7 +168,11 @@ void FeedView::restore(const Batch& batch) const {
   const auto address = reinterpret_cast<std::uintptr_t>(batch.data);
   const std::uintptr_t first = address / kPage * kPage;
   const std::uintptr_t end = rounded(address + batch.data_bytes, kPage);
-  ::madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTNEED);
+  void* pages = reinterpret_cast<void*>(first);
+  if (::madvise(pages, end - first, MADV_DONTNEED) == 0) return;
+  // Pages that the process has locked in memory do not go.
+  ::munlock(pages, end - first);
+  ::madvise(pages, end - first, MADV_DONTNEED);
 }
 
 }  // namespace regen::share

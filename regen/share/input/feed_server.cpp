@@ -4,9 +4,11 @@
 
 #include <asio/io_context.hpp>
 #include <asio/post.hpp>
+#include <system_error>
 #include <thread>
 #include <utility>
 
+#include "regen/base/text.h"
 #include "regen/share/input/feed_books.h"
 #include "regen/share/input/feed_guests.h"
 #include "regen/share/input/feed_mark.h"
@@ -80,7 +82,12 @@ Result<FeedServer> FeedServer::open(const std::string& path, const FeedOptions& 
 Status FeedServer::start(std::uint32_t slots, std::uint64_t slot_bytes, const std::string& extras) {
   REGEN_ASSIGN(FeedSegment segment, FeedSegment::create(slots, slot_bytes));
   const auto& [path, options, listen_socket] = *opened_;
-  service_ = std::make_unique<Service>(path, listen_socket, options, std::move(segment), extras);
+  try {
+    service_ = std::make_unique<Service>(path, listen_socket, options, std::move(segment), extras);
+  } catch (const std::system_error& error) {
+    return limit_reached("cannot serve the shared input at " + in_quotes(path) + ": " +
+                         on_one_line(error.what(), 200));
+  }
   return {};
 }
 

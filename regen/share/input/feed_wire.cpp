@@ -6,8 +6,10 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "regen/base/text.h"
@@ -19,6 +21,9 @@ namespace regen::share {
 namespace {
 
 constexpr char kFrameMagic[4] = {'R', 'G', 'F', 'D'};
+// While the kernel has no memory for a packet.
+constexpr auto kSendPause = std::chrono::milliseconds(1);
+constexpr int kMemoryTries = 20;
 
 // Both ends run on one machine: its own byte order will do.
 struct RawFrame {
@@ -124,7 +129,24 @@ Result<FeedSocket> FeedSocket::connect(const std::string& path) {
 bool FeedSocket::send(const FeedFrame& frame, int descriptor) const {
   const std::string packet = encode(frame);
   const std::span<const int> extra(&descriptor, descriptor >= 0 ? 1 : 0);
-  return send_to(number(), packet, extra, MSG_DONTWAIT) == std::ssize(packet);
+  for (int attempt = 0;; ++attempt) {
+    if (send_to(number(), packet, extra, MSG_DONTWAIT) == std::ssize(packet)) return true;
+    if ((errno != ENOBUFS && errno != ENOMEM) || attempt == kMemoryTries) return false;
+    std::this_thread::sleep_for(kSendPause);
+  }
+}
+
+bool FeedSocket::send_when_taken(const FeedFrame& frame) const {
+  constexpr int kPauseInMilliseconds = 20;  // the kernel does not say when it has memory again
+  while (!send(frame)) {
+    const bool full = errno == EAGAIN || errno == EWOULDBLOCK;
+    const bool short_of_memory = errno == ENOBUFS || errno == ENOMEM;
+    if ((!full && !short_of_memory) || other_process_ended()) return false;
+    const short what = full ? POLLOUT : 0;
+    std::array<pollfd, 2> both{pollfd{number(), what, 0}, pollfd{process(), POLLIN, 0}};
+    ::poll(both.data(), process() >= 0 ? 2 : 1, kPauseInMilliseconds);
+  }
+  return true;
 }
 
 Result<Arrival> FeedSocket::receive(FeedFrame& frame, bool from_consumer) {

@@ -66,8 +66,10 @@ class FeedSocket {
   // ErrorCode::kMissing when no process listens there.
   static Result<FeedSocket> connect(const std::string& path);
 
-  // False when the other side is gone or does not read. Never waits.
+  // False when the other side is gone or does not read. Waits for nothing but, some milliseconds, for memory of the kernel.
   bool send(const FeedFrame& frame, int descriptor = -1) const;
+  // Of a consumer: waits while the producer is busy, or the kernel short of memory. False when it is gone.
+  bool send_when_taken(const FeedFrame& frame) const;
   // kNothing: no packet is there yet.
   Result<Arrival> receive(FeedFrame& frame, bool from_consumer);
   Descriptor take_descriptor() { return std::move(received_); }

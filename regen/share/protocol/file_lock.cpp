@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 
 namespace regen::share {
 namespace {
@@ -19,10 +20,12 @@ struct Owners {
   std::mutex mutex;
   std::map<std::pair<unsigned long, unsigned long>, pid_t> process;
 
-  // Of this process; the file may not be opened and closed then: that would unlock it.
-  bool here(const std::string& path) const {
+  // Of this process; the file may not be opened and closed then: that would unlock it. Nothing where
+  // that cannot be known, with the error in errno.
+  std::optional<bool> here(const std::string& path) const {
     struct stat facts {};
-    if (::stat(path.c_str(), &facts) != 0) return false;
+    if (::stat(path.c_str(), &facts) != 0)
+      return errno == ENOENT ? std::optional(false) : std::nullopt;
     const auto found = process.find({facts.st_dev, facts.st_ino});
     return found != process.end() && found->second == ::getpid();
   }
@@ -56,16 +59,19 @@ Result<FileLock> FileLock::take(const std::string& path) {
   struct stat facts {};
   Owners& all = owners();
   const std::lock_guard guard(all.mutex);
-  if (all.here(path)) return taken;
+  const std::optional<bool> here = all.here(path);
+  if (!here) return lock_error(path, "cannot be looked at");
+  if (*here) return taken;
   FileLock lock;
   lock.file_ = Descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock.file_.valid()) return lock_error(path, "cannot be opened");
   struct flock whole = whole_file();
   if (::fstat(lock.file_.number(), &facts) != 0 ||
       ::fcntl(lock.file_.number(), F_SETLK, &whole) != 0) {
+    const Error error =
+        errno == EAGAIN || errno == EACCES ? taken : lock_error(path, "cannot be taken");
     lock.file_ = Descriptor();
-    if (errno == EAGAIN || errno == EACCES) return taken;
-    return lock_error(path, "cannot be taken");
+    return error;
   }
   lock.key_ = {facts.st_dev, facts.st_ino};
   all.process[lock.key_] = ::getpid();
@@ -75,7 +81,8 @@ Result<FileLock> FileLock::take(const std::string& path) {
 pid_t FileLock::owner(const std::string& path) {
   Owners& all = owners();
   const std::lock_guard guard(all.mutex);
-  if (all.here(path)) return ::getpid();
+  const std::optional<bool> here = all.here(path);
+  if (!here || *here) return here ? ::getpid() : 0;
   const Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   struct flock whole = whole_file();
   const bool known = file.valid() && ::fcntl(file.number(), F_GETLK, &whole) == 0;

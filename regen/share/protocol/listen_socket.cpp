@@ -68,8 +68,10 @@ Result<Descriptor> listen_at(const std::string& path, mode_t mode, int type) {
       ::bind(listener.number(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
   ::umask(before);
   if (bound != 0) return system_error(path, "bind");
-  if (::listen(listener.number(), kBacklog) != 0) return system_error(path, "listen");
-  return listener;
+  if (::listen(listener.number(), kBacklog) == 0) return listener;
+  const Error error = system_error(path, "listen");
+  ::unlink(path.c_str());
+  return error;
 }
 
 }  // namespace

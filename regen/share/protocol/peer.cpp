@@ -31,6 +31,11 @@ Descriptor descriptor_of_peer(int socket, std::int64_t process) {
   return process_descriptor(process);
 }
 
+// Why there is no descriptor, from errno.
+bool system_is_short() {
+  return errno == EMFILE || errno == ENFILE || errno == ENOMEM;
+}
+
 std::vector<std::int64_t> groups_of(int socket, gid_t main_group) {
   std::vector<std::int64_t> groups{static_cast<std::int64_t>(main_group)};
   std::vector<gid_t> others(kMostGroups);
@@ -54,7 +59,9 @@ Peer peer_at(int socket) {
   }
   peer.user = facts.uid;
   peer.groups = groups_of(socket, facts.gid);
+  errno = 0;
   peer.descriptor = descriptor_of_peer(socket, facts.pid);
+  peer.system_was_short = !peer.descriptor.valid() && system_is_short();
   return peer;
 }
 
@@ -66,26 +73,29 @@ bool Peer::ended() const {
 // What is read of a number is the process's own if the process lives afterwards.
 std::uint64_t Peer::start() const {
   if (!descriptor.valid()) return 0;
-  const std::uint64_t found = process_start(process);
+  const std::uint64_t found = process_start(process).value_or(0);
   return ended() ? 0 : found;
 }
 
-std::uint64_t process_start(std::int64_t process) {
+std::optional<std::uint64_t> process_start(std::int64_t process) {
   if (process <= 0) return 0;
   // The process may end while its file is read, which streams would answer with an exception.
   FILE* file = std::fopen(("/proc/" + std::to_string(process) + "/stat").c_str(), "re");
-  if (file == nullptr) return 0;
+  if (file == nullptr) return errno == ENOENT ? std::optional<std::uint64_t>(0) : std::nullopt;
   char text[1024] = {};
+  errno = 0;
   const std::size_t size = std::fread(text, 1, sizeof text - 1, file);
+  const bool ended = size == 0 && errno == ESRCH;
   std::fclose(file);
+  if (size == 0) return ended ? std::optional<std::uint64_t>(0) : std::nullopt;
   // The second field is the name in brackets, which may hold anything; the start is field 22.
   const std::size_t name_end = std::string_view(text, size).rfind(')');
-  if (name_end == std::string_view::npos) return 0;
+  if (name_end == std::string_view::npos) return std::nullopt;
   std::istringstream fields(text + name_end + 1);
   std::string skipped;
   for (int field = 3; field < 22; ++field) fields >> skipped;
   std::uint64_t start = 0;
-  return fields >> start ? start : 0;
+  return fields >> start ? std::optional(start) : std::nullopt;
 }
 
 std::uint64_t process_namespace() {

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "regen/share/protocol/page.h"
@@ -18,6 +19,7 @@ struct Peer {
   std::vector<std::int64_t> groups = {};
   Descriptor descriptor =
       {};  // of the process: readable once it has ended; not valid where the kernel gives none
+  bool system_was_short = false;  // of descriptors or memory, and gives none for that reason
 
   // Whether the process has ended, as far as the kernel says.
   bool ended() const;
@@ -29,8 +31,8 @@ struct Peer {
 Peer peer_at(int socket);
 
 // When the process started, in ticks since the machine did. It distinguishes a process from a later
-// one with the same number; 0 when there is no such process.
-std::uint64_t process_start(std::int64_t process);
+// one with the same number; 0 when there is no such process, and nothing when that cannot be read.
+std::optional<std::uint64_t> process_start(std::int64_t process);
 
 // Which process numbers mean the same: those of one namespace of the kernel. 0: unknown.
 std::uint64_t process_namespace();

@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "regen/base/open_file.h"
 #include "regen/base/text.h"
 
 namespace regen::share {
@@ -42,28 +43,11 @@ std::uint64_t check_of(const T& header) {
   return sum.value();
 }
 
-// True when all was written, or read.
-bool write_all(int file, std::span<const std::byte> bytes, Bytes offset) {
-  while (!bytes.empty()) {
-    const ssize_t done = ::pwrite(file, bytes.data(), bytes.size(), offset);
-    if (done < 0 && errno == EINTR) continue;
-    if (done <= 0) return false;
-    bytes = bytes.subspan(static_cast<std::size_t>(done));
-    offset += done;
-  }
-  return true;
-}
-
+// True when all was read.
 bool read_all(int file, std::span<std::byte> bytes, Bytes offset) {
-  while (!bytes.empty()) {
-    const ssize_t done = ::pread(file, bytes.data(), bytes.size(), offset);
-    if (done < 0 && errno == EINTR) continue;
-    if (done == 0) errno = ENODATA;
-    if (done <= 0) return false;
-    bytes = bytes.subspan(static_cast<std::size_t>(done));
-    offset += done;
-  }
-  return true;
+  const ssize_t count = read_at(file, bytes, offset);
+  if (count >= 0 && count < std::ssize(bytes)) errno = ENODATA;
+  return count == std::ssize(bytes);
 }
 
 Bytes size_of(StateFile::Parts parts) {
@@ -205,7 +189,7 @@ Status StateFile::write_slot(const Descriptor& file, int slot, Entry entry, Part
     return failure(std::string("cannot be written: ") + std::strerror(errno));
   };
   const Entry none{.info = {}};
-  if (!write_all(file.number(), bytes_of(none), (1 + slot) * kBlock)) return cannot();
+  if (!write_at(file.number(), bytes_of(none), (1 + slot) * kBlock)) return cannot();
   REGEN_TRY(sync(file));  // the old entry is gone before its data are
   Checksum sum;
   Bytes offset = data_offset(slot);
@@ -213,7 +197,7 @@ Status StateFile::write_slot(const Descriptor& file, int slot, Entry entry, Part
     while (!part.empty()) {
       const auto chunk =
           part.first(std::min(part.size(), static_cast<std::size_t>(options_.chunk)));
-      if (!write_all(file.number(), chunk, offset)) return cannot();
+      if (!write_at(file.number(), chunk, offset)) return cannot();
       sum.add(chunk);
       offset += static_cast<Bytes>(chunk.size());
       part = part.subspan(chunk.size());
@@ -222,8 +206,12 @@ Status StateFile::write_slot(const Descriptor& file, int slot, Entry entry, Part
   REGEN_TRY(sync(file));
   entry.data_check = sum.value();
   entry.check = check_of(entry);
-  if (!write_all(file.number(), bytes_of(entry), (1 + slot) * kBlock)) return cannot();
-  return sync(file);
+  Status status;
+  if (!write_at(file.number(), bytes_of(entry), (1 + slot) * kBlock)) status = cannot();
+  if (status.ok()) status = sync(file);
+  // What failed must not be found by a reader.
+  if (!status.ok()) static_cast<void>(write_at(file.number(), bytes_of(none), (1 + slot) * kBlock));
+  return status;
 }
 
 Status StateFile::make_anew(const Entry& entry, Parts parts) {
@@ -239,8 +227,8 @@ Status StateFile::make_anew(const Entry& entry, Parts parts) {
   std::memcpy(head.magic, kMagic, sizeof kMagic);
   head.check = check_of(head);
   Status status;
-  const bool begun = write_all(file.number(), bytes_of(head), 0) &&
-                     ::ftruncate(file.number(), data_offset(2)) == 0;
+  const bool begun =
+      write_at(file.number(), bytes_of(head), 0) && ::ftruncate(file.number(), data_offset(2)) == 0;
   if (!begun) status = failure(std::string("cannot be written: ") + std::strerror(errno));
   if (status.ok()) status = write_slot(file, 0, entry, parts);
   if (status.ok() && ::rename(name.c_str(), path_.c_str()) != 0)

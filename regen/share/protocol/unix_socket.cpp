@@ -61,7 +61,10 @@ ssize_t after_signals(Call call) {
 Result<Descriptor> connect_to(const std::string& path, int type, const Expected& peer) {
   REGEN_ASSIGN(const sockaddr_un address, socket_address(path));
   Descriptor socket(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
-  if (!socket.valid()) return not_connected(path, peer);
+  if (!socket.valid()) {
+    return limit_reached("cannot look for a " + peer.name + " at " + in_quotes(path) + ": " +
+                         std::strerror(errno));
+  }
   const auto* where = reinterpret_cast<const sockaddr*>(&address);
   if (after_signals([&] { return ::connect(socket.number(), where, sizeof address); }) != 0) {
     return not_connected(path, peer);
@@ -100,7 +103,10 @@ ssize_t receive_from(int socket, std::span<char> buffer, std::vector<Descriptor>
   const ssize_t count =
       after_signals([&] { return ::recvmsg(socket, &head, flags | MSG_CMSG_CLOEXEC); });
   if (count >= 0) take_descriptors(head, descriptors);
-  return count;
+  if (count < 0 || (head.msg_flags & MSG_CTRUNC) == 0) return count;
+  descriptors.clear();
+  errno = EMFILE;
+  return -1;
 }
 
 }  // namespace regen::share

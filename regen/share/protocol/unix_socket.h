@@ -29,7 +29,8 @@ Result<Descriptor> connect_to(const std::string& path, int type, const Expected&
 // The process and the user that listened, or connected; all zero where the kernel does not say.
 ucred peer_of(int socket);
 
-// Both go on after a signal, and return what the system call returns (and errno with it).
+// Both go on after a signal, and return what the system call returns (and errno with it). A message whose
+// descriptors did not all arrive is lost: EMFILE.
 ssize_t send_to(int socket, std::string_view bytes, std::span<const int> descriptors, int flags);
 ssize_t receive_from(int socket, std::span<char> buffer, std::vector<Descriptor>& descriptors,
                      int flags);

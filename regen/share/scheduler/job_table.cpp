@@ -1,5 +1,7 @@
 #include "regen/share/scheduler/job_table.h"
 
+#include <filesystem>
+
 #include "regen/base/file.h"
 #include "regen/base/json.h"
 #include "regen/base/json_fields.h"
@@ -57,23 +59,27 @@ Json to_json(const JobTableEntry& entry) {
 
 std::optional<bool> process_lives(const JobTableEntry& entry) {
   if (entry.process <= 0 || entry.process_namespace != process_namespace()) return std::nullopt;
-  return entry.process_start != 0 && process_start(entry.process) == entry.process_start;
+  if (entry.process_start == 0) return std::nullopt;  // it could not be read when the job came
+  const auto start = process_start(entry.process);
+  if (!start) return std::nullopt;
+  return *start == entry.process_start;
 }
 
-void write_job_table(const std::string& path, const std::vector<JobTableEntry>& entries) {
+Status write_job_table(const std::string& path, const std::vector<JobTableEntry>& entries) {
   Json jobs = Json::array();
   for (const JobTableEntry& entry : entries) jobs.push_back(to_json(entry));
   const std::string text = jobs.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  (void)write_file(path, text).ok();
+  return write_file(path, text);
 }
 
-std::vector<JobTableEntry> read_job_table(const std::string& path) {
-  const auto text = read_file(path);
-  if (!text.ok()) return {};
-  const auto document = parse_json(*text, path);
-  if (!document.ok() || !document->is_array()) return {};
-  const JsonCursor list(*document, path);
+Result<std::vector<JobTableEntry>> read_job_table(const std::string& path) {
   std::vector<JobTableEntry> entries;
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return entries;
+  REGEN_ASSIGN(const std::string text, read_file(path));
+  const auto document = parse_json(text, path);
+  if (!document.ok() || !document->is_array()) return entries;
+  const JsonCursor list(*document, path);
   for (std::size_t i = 0; i < document->size(); ++i) {
     const JsonCursor item = list.item(i);
     auto entry = entry_from_json(item);

@@ -30,14 +30,15 @@ struct JobTableEntry {
   bool operator==(const JobTableEntry&) const = default;
 };
 
-// Replaces the file in one step: a reader sees the whole old file or the whole new one. A full disk
-// is no error; the old file then stays.
-void write_job_table(const std::string& path, const std::vector<JobTableEntry>& entries);
+// Replaces the file in one step: a reader sees the whole old file or the whole new one. After an error
+// the old file stays.
+Status write_job_table(const std::string& path, const std::vector<JobTableEntry>& entries);
 
 // Whether the process still lives, as far as its number says; nothing when that means nothing here.
 std::optional<bool> process_lives(const JobTableEntry& entry);
 
-// The entries of processes that are not known to have ended. None if the file is missing or not a job table.
-std::vector<JobTableEntry> read_job_table(const std::string& path);
+// The entries of processes that are not known to have ended. None if the file is missing or not a job table; an error if it is there and
+// cannot be read: the bytes of its jobs would be given to others.
+Result<std::vector<JobTableEntry>> read_job_table(const std::string& path);
 
 }  // namespace regen::share

@@ -39,7 +39,7 @@ struct Patience {
 struct JobOwner {
   // For callers that know no more than a number.
   JobOwner(std::int64_t number)  // NOLINT(google-explicit-constructor)
-      : process(number), process_start(share::process_start(number)) {}
+      : process(number), process_start(share::process_start(number).value_or(0)) {}
   JobOwner(std::int64_t number, std::uint64_t start, std::int64_t its_user, std::int64_t file)
       : process(number), process_start(start), user(its_user), use_file(file) {}
 
