@@ -27,9 +27,9 @@ class FeedFaults : public Feed {
     SCOPED_TRACE(window.what());
     EXPECT_EQ(feed_.board->wrong, 0);
     const std::int64_t all = 2 * 2 * feed_.length;  // consumers and epochs
-    // Who is cut off before its first batch joins where the other one is.
+    // Who is cut off before its first batch joins where the other one is, which may be at the end.
     const bool joins_later = cuts_off(window) || window.failed_with("EAGAIN");
-    EXPECT_GE(feed_.board->taken, joins_later ? all - feed_.length : all);
+    EXPECT_GE(feed_.board->taken, joins_later ? all / 2 : all);
     EXPECT_LE(feed_.board->taken, all);
   }
 };
