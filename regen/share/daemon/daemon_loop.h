@@ -27,7 +27,7 @@
 namespace regen::share {
 
 // One thread; everything happens in its event loop.
-class Daemon : public Connection::Listener {
+class Daemon final : public Connection::Listener {
  public:
   // Throws std::system_error where the system is short of descriptors.
   Daemon(const DaemonOptions& options, const ListenSocket& listen_socket, UseFiles use);
