@@ -41,7 +41,9 @@ TEST(PortfolioTable, FractionsAndRangesMakeSense) {
     EXPECT_GT(row.fraction, 0) << name_of(row);
     EXPECT_LE(row.fraction, 1) << name_of(row);
     EXPECT_LE(row.fewest_ops, row.most_ops) << name_of(row);
-    EXPECT_EQ(row.above > 0, row.round == Round::kRescue) << name_of(row);
+    if (row.round != Round::kOpinion) {  // of which some wait for an expensive plan
+      EXPECT_EQ(row.above > 0, row.round == Round::kRescue) << name_of(row);
+    }
   }
 }
 
