@@ -41,7 +41,7 @@ class LiveSet {
   void apply(const Step& step) {
     switch (step.kind()) {
       case StepKind::kCompute:
-        for (const TensorId t : graph_.outputs(step.op())) set(t, true);
+        run(step.variant(graph_));
         break;
       case StepKind::kRelease:
         set(step.tensor(), false);
@@ -57,6 +57,11 @@ class LiveSet {
   KeptTensors kept() const { return kept_; }
 
  private:
+  // A result that takes the place of an input leaves nothing of it.
+  void run(VariantId variant) {
+    if (graph_.overwrites(variant).valid()) set(graph_.overwrites(variant), false);
+    for (const TensorId t : graph_.makes(variant)) set(t, true);
+  }
   void set(TensorId tensor, bool live) {
     if (live_[tensor] == live) return;
     live_[tensor] = live;

@@ -168,3 +168,16 @@ def test_islands_are_listed_with_the_reason():
     assert len(page["islands"]) == sum(line.startswith("island ") for line in text.splitlines()) == 1
     row = page["islands"][0]
     assert row["name"] in text and row["reason"] in text and row["seconds"] >= 0
+
+
+def test_a_result_that_takes_the_place_of_an_input_is_kept_once():
+    torch.manual_seed(1)
+    model = nn.Sequential(*(part for _ in range(4) for part in (nn.Linear(64, 64), nn.ReLU(inplace=True))), nn.Linear(64, 10))
+    step = regen.step(model, nn.functional.cross_entropy, torch.optim.SGD(model.parameters(), 0.1), BATCH, budget="1GiB", cache=False, improve=False)
+    shown = step.report().data["plans"][0]
+    assert shown["modules"]["kept_bytes"][0] == step.plan.session.report.kept_bytes
+
+
+def test_the_lines_of_python_itself_are_nobodys(step):
+    graph = step.report().data["graph"]
+    assert not [text for text in graph["ops"]["texts"] if text.startswith("contextlib.py")]

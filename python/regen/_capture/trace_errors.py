@@ -1,9 +1,12 @@
 """Where in the user's code something happened."""
 
 import os
+import sysconfig
 import traceback
 
 TORCH_FOLDER = os.sep + os.path.join("site-packages", "torch") + os.sep
+PYTHON_FOLDER = sysconfig.get_paths()["stdlib"] + os.sep
+PACKAGES = os.sep + "site-packages" + os.sep  # below Python's own folder, but a user's own models may be installed there
 REGEN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
@@ -13,7 +16,10 @@ def short_location(path, line):
 
 
 def is_user_file(path):
-    return TORCH_FOLDER not in path and not path.startswith(REGEN_FOLDER) and not path.startswith("<")
+    """Whether a line of this file says more of a model than one of torch's, Python's or regen's own."""
+    if TORCH_FOLDER in path or path.startswith((REGEN_FOLDER, "<")):
+        return False
+    return not path.startswith(PYTHON_FOLDER) or PACKAGES in path
 
 
 def place_in_traceback(error):
