@@ -575,6 +575,29 @@ def test_autocast_around_the_model():
         assert same_bits(mine.grad, other.grad)
 
 
+class LeavesAutocast(Base):
+    def between(self, h, x):
+        with torch.autocast("cpu", enabled=False):
+            weight = self.first.weight.float()
+            return h.float() @ weight @ weight.t()
+
+
+def test_operators_are_measured_outside_of_the_callers_autocast():
+    torch.manual_seed(0)
+    model, data = LeavesAutocast(), batches()
+    plain = copy.deepcopy(model)
+    with torch.autocast("cpu", dtype=torch.bfloat16):  # casts the product above, and those of its backward pass, were it around them
+        wrapped = regen.wrap(model, data[0], 1.0, reserve=RESERVE, **OPTIONS)
+    for batch in data:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            mine, other = wrapped(*batch), plain(*batch)
+        assert same_bits(mine, other)
+        mine.backward()
+        other.backward()
+    for mine, other in zip(wrapped.parameters(), plain.parameters()):
+        assert same_bits(mine.grad, other.grad)
+
+
 class AsksWhetherItIsTraced(Base):
     def between(self, h, x):
         self.answers = (

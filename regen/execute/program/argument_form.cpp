@@ -42,7 +42,7 @@ Status check_object(const JsonCursor& at, const ArgumentRange& range) {
     return at.error("an argument with " + std::to_string(at.value().size()) +
                     " keys found, expected one, as in {\"value\": 0}");
   }
-  const std::string& key = at.value().begin().key();
+  const std::string key = at.value().begin().key();
   const JsonCursor content = at.member(key, *at.value().begin());
   if (key == "value") return check_reference(content, "value", range.values);
   if (key == "scalar") return check_reference(content, "scalar", range.scalars);

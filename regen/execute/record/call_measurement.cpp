@@ -1,14 +1,13 @@
 #include "regen/execute/record/call_measurement.h"
 
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
-#include <c10/core/GradMode.h>
 
 #include <algorithm>
 
 #include "regen/execute/placement/placement.h"
+#include "regen/execute/program/below_autograd.h"
 #include "regen/execute/program/operator_call.h"
 #include "regen/execute/program/operator_facts.h"
 #include "regen/execute/run/warn_once.h"
@@ -70,8 +69,7 @@ Result<CallRecord> CallMeasurement::of(NodeId id, const CallArguments& arguments
                       CallRecord& record) { describe_results(tensors, observed, memory, record); };
   call.time = [&] { return time(call.run); };
   const WarnOnce warnings;
-  const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  const c10::AutoGradMode gradients(runs_with_gradients(program_, program_.nodes[id]));
+  const BelowAutograd below(runs_with_gradients(program_, program_.nodes[id]));
   REGEN_ASSIGN(CallRecord record, measure(id, call, caps));
   record.shorter_seconds = shorter_seconds(id, stack, call);
   REGEN_ASSIGN(
@@ -197,8 +195,7 @@ at::Tensor CallMeasurement::result_of(NodeId id, std::size_t result) const {
     const auto handle = find_operator(program_, id);
     auto stack = make_stack(id, arguments, memory);
     if (!handle.ok() || !stack.ok()) return {};
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    const c10::AutoGradMode gradients(runs_with_gradients(program_, program_.nodes[id]));
+    const BelowAutograd below(runs_with_gradients(program_, program_.nodes[id]));
     handle->callBoxed(*stack);
     const at::Tensor made = take_results(*stack)[result];
     const auto items = static_cast<std::int64_t>(made.storage().nbytes()) / made.element_size();

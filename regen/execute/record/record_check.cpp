@@ -1,11 +1,10 @@
 #include "regen/execute/record/record_check.h"
 
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
-#include <c10/core/GradMode.h>
 
 #include <algorithm>
 
+#include "regen/execute/program/below_autograd.h"
 #include "regen/execute/program/operator_call.h"
 #include "regen/execute/program/operator_facts.h"
 #include "regen/execute/record/call_measurement.h"
@@ -121,8 +120,7 @@ class RecordCheck {
                                 },
                                 scalars, c10::Device(c10::kMeta)};
     REGEN_ASSIGN(torch::jit::Stack stack, make_arguments(program_, id_, handle.schema(), source));
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    const c10::AutoGradMode gradients(runs_with_gradients(program_, node_));
+    const BelowAutograd below(runs_with_gradients(program_, node_));
     handle.callBoxed(stack);
     return take_results(stack);
   }

@@ -1,12 +1,10 @@
 #include "regen/execute/run/direct_step.h"
 
-#include <ATen/core/LegacyTypeDispatch.h>
-#include <c10/core/DispatchKeySet.h>
 #include <c10/core/GradMode.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
 
+#include "regen/execute/program/below_autograd.h"
 #include "regen/execute/program/operator_call.h"
 #include "regen/execute/program/operator_facts.h"
 #include "regen/execute/program/program_values.h"
@@ -89,9 +87,7 @@ void DirectStep::find_last_uses() {
 Status DirectStep::run() {
   try {
     device_->run([&] {
-      const at::AutoDispatchBelowADInplaceOrView below_autograd;
-      const c10::AutoGradMode restore_mode(c10::GradMode::is_enabled());
-      const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+      const BelowAutograd below;
       const WarnOnce warnings;
       values_ = bound_;
       for (const Call& call : calls_) run_call(call);

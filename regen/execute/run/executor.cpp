@@ -1,10 +1,6 @@
 #include "regen/execute/run/executor.h"
 
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
-#include <c10/core/DispatchKeySet.h>
-#include <c10/core/GradMode.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
 
@@ -12,21 +8,12 @@
 #include "regen/execute/device/quietly.h"
 #include "regen/execute/placement/storage_memory.h"
 #include "regen/execute/placement/uninitialized_memory.h"
+#include "regen/execute/program/below_autograd.h"
 #include "regen/execute/program/operator_call.h"
 #include "regen/execute/run/warn_once.h"
 #include "regen/plan/validate.h"
 
 namespace regen::execute {
-namespace {
-
-// A step runs below what PyTorch does around operators; all of that is in the program already.
-struct BelowAutograd {
-  at::AutoDispatchBelowADInplaceOrView autograd;
-  c10::AutoGradMode restore_mode{c10::GradMode::is_enabled()};
-  c10::impl::ExcludeDispatchKeyGuard autocast{c10::autocast_dispatch_keyset};
-};
-
-}  // namespace
 
 Result<std::unique_ptr<Executor>> Executor::compile(std::shared_ptr<const Recording> recording,
                                                     std::shared_ptr<const StepGraph> step,
