@@ -260,6 +260,16 @@ void RuntimeSession::restore() {
   check(own.restore());
 }
 
+void RuntimeSession::take_back(const std::vector<at::Tensor>& tensors, bool through_host) {
+  const py::gil_scoped_release unlocked;
+  check(session_->take_back(tensors, through_host));
+}
+
+void RuntimeSession::stop_lending() {
+  const py::gil_scoped_release unlocked;
+  check(session_->stop_lending());
+}
+
 std::string RuntimeSession::report_json(std::optional<Bytes> measured_peak,
                                         std::optional<double> measured_seconds,
                                         const Islands& islands, const std::string& other) const {

@@ -96,6 +96,8 @@ class RuntimeSession {
   IslandCosts island_costs() const;
   Bytes spill();
   void restore();
+  void take_back(const std::vector<at::Tensor>& tensors, bool through_host);
+  void stop_lending();
 
   // The data of a report page, as JSON. `islands`: name, source, reason, bytes held, bytes worked in,
   // seconds. `other`: the path of a plan file, or empty.

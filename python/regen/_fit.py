@@ -10,6 +10,7 @@ import torch
 from regen import _runtime
 from regen._capture.capture import capture, device_of
 from regen._session.caller_memory import CallerMemory
+from regen._session.lending import may_lend
 from regen._session.wrapped_module import ModuleSession
 from regen._wrap import WrappedModule, plain_view, same_random_numbers
 from regen.errors import BudgetError
@@ -97,7 +98,7 @@ def will_it_fit(
         algorithms=algorithms, cuda_graphs=cuda_graphs, releasable=releasable)
     with torch.enable_grad():
         captured = capture(plain, args, kwargs)
-    caller = CallerMemory(reserve, device_of(model))
+    caller = CallerMemory(reserve, device_of(model), lends=may_lend(options, None))
     with same_random_numbers(model):
         session = ModuleSession(captured, options, caller)
     size = _runtime.format_bytes

@@ -20,6 +20,7 @@ from regen._session import distributed
 from regen._session.admission import admission_of
 from regen._session.budget import check_budget
 from regen._session.caller_memory import CallerMemory
+from regen._session.lending import may_lend
 from regen._session.replay import Replay, changes_inputs
 from regen._session.shape_cache import ShapeCache
 from regen._session.sized_steps import SizedShapes, SizedSteps, allows_sizes
@@ -211,6 +212,7 @@ class ModuleSessions(ShapeCache[ShapedModule]):
         if not self.prepared:
             self.prepare(model, args, kwargs, first_batch=True)
         if self.caller is not None:
+            self.caller.take_back(self.active, begins=True)
             self.caller.end_step()
         self.passes += 1
         if self.shared is not None and distributed.is_meeting(self.passes):
@@ -311,7 +313,7 @@ class ModuleSessions(ShapeCache[ShapedModule]):
     def make_shape(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], group: Any, all_outputs: bool) -> ShapedModule:
         """Captures and records; plans with the ranks of the group. `all_outputs`: gradients may arrive for all, not for the loss alone."""
         if self.caller is None:
-            self.caller = CallerMemory(self.options.reserve, device_of(model), self.turns)
+            self.caller = CallerMemory(self.options.reserve, device_of(model), self.turns, may_lend(self.options, group))
             admission_of(self, adapts=False)  # what the caller holds beside a plan does not follow a limit
         plain = self.plain_of(model)
         warn_of_hooks(plain)

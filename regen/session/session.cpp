@@ -64,6 +64,7 @@ RecordingOptions recording_options(const CapturedStep& captured, const Settings&
   options.algorithms = settings.algorithms;
   options.cuda_graphs = settings.cuda_graphs;
   options.releasable = settings.releasable;
+  options.lends_gradients = settings.lends_gradients;
   options.sample = surroundings.sample;
   options.counts_libraries = true;
   options.scope = surroundings.scope;
@@ -214,12 +215,12 @@ Result<PlannedStep> Session::find() {
   return found;
 }
 
-Result<PlannedStep> Session::given_plan() const {
+Result<PlannedStep> Session::given_plan() {
   const std::string& path = settings_.plan_file;
   REGEN_ASSIGN(const std::string text, read_file(path));
   REGEN_ASSIGN(Plan plan, parse_plan(text, path));
   const PlanOrigin origin{.planner = plan.planner, .lower_bound = recorded_.base_seconds()};
-  auto accepted = recorded_.accept(std::move(plan), origin);
+  auto accepted = accept_given(std::move(plan), origin);
   if (!accepted.ok()) return Error{accepted.error().code, path + ": " + accepted.error().message};
   REGEN_ASSIGN(const auto most, gross_budget());
   const Bytes needed = accepted->peak_bytes() + caller_bytes_;
@@ -229,6 +230,18 @@ Result<PlannedStep> Session::given_plan() const {
                       format_grouped(*most));
   }
   return accepted;
+}
+
+// It may be for gradients that are not lent.
+Result<PlannedStep> Session::accept_given(Plan plan, const PlanOrigin& origin) {
+  auto accepted = recorded_.accept(plan, origin);
+  if (accepted.ok() || !settings_.lends_gradients) return accepted;
+  REGEN_ASSIGN(RecordedStep outside, recorded_.with_lent_gradients(false));
+  auto other = outside.accept(std::move(plan), origin);
+  if (!other.ok()) return accepted;
+  recorded_ = std::move(outside);
+  settings_.lends_gradients = recording_.lends_gradients = false;
+  return other;
 }
 
 Result<PlannedStep> Session::search_for_plan() {
@@ -393,6 +406,37 @@ Status Session::plan_for(RecordedStep recorded) {
 
 void Session::release() {
   compiled_.reset();
+}
+
+Status Session::take_back(const std::vector<at::Tensor>& tensors, bool through_host) {
+  if (!compiled_) return {};
+  compiled_->executor().close_room();
+  std::vector<c10::Storage> storages = compiled_->executor().in_arena(tensors);
+  try {
+    if (!through_host) {
+      execute::move_to_own_memory(storages);
+      return {};
+    }
+    const auto moved = execute::move_to_host(storages);
+    release();
+    execute::move_back(moved);
+  } catch (const c10::Error& error) {
+    return bad_input(error.what_without_backtrace());
+  }
+  return {};
+}
+
+Status Session::stop_lending() {
+  if (!settings_.lends_gradients) return {};
+  REGEN_ASSIGN(RecordedStep outside, recorded_.with_lent_gradients(false));
+  stop_search();
+  release();
+  settings_.lends_gradients = recording_.lends_gradients = false;
+  recorded_ = std::move(outside);
+  planned_.reset();
+  planned_for_.clear();
+  curve_.reset();
+  return make_curve();
 }
 
 std::vector<std::string> Session::take_warnings() {

@@ -124,6 +124,11 @@ class Session {
   void forget_lies();
   // Gives the arena back.
   void release();
+  // Between two steps, what the caller has of the arena (lent gradients, and of these tensors those in lent
+  // room) gets memory of its own. `through_host`: there is no room for both, and the arena is given back.
+  Status take_back(const std::vector<at::Tensor>& tensors, bool through_host);
+  // Gradients are the caller's own from now on. The plan is for others, so there is none until the next plan().
+  Status stop_lending();
   // Runs ask the gate before each quantum of work; null: never. Not while one is under way.
   void set_gate(std::shared_ptr<Gate> gate, double quantum_seconds);
 
@@ -157,6 +162,7 @@ class Session {
   Session(RecordedStep recorded, Settings settings, Surroundings surroundings,
           RecordingOptions recording);
   Result<bool> measure_again();
+  Result<PlannedStep> accept_given(Plan plan, const PlanOrigin& origin);
   Status plan_for(RecordedStep recorded);
   Status make_curve();
   Bytes beside() const;
@@ -164,7 +170,7 @@ class Session {
   Result<PlanKey> key() const;
   const search::Registry& registry() const;
   Result<PlanRequest> request() const;
-  Result<PlannedStep> given_plan() const;
+  Result<PlannedStep> given_plan();
   Result<PlannedStep> find();
   Result<PlannedStep> search_for_plan();
   void note(const PlannedStep& planned);

@@ -38,6 +38,8 @@ struct Settings {
   std::optional<double> improve;  // seconds of search beside the training; absent: on a GPU
   bool cuda_graphs = false;       // launch equal stretches as a whole
   bool releasable = false;        // the arena may leave the device
+  // Of a step in two parts: gradients are the plan's, for a caller that drops them before the next step.
+  bool lends_gradients = false;
   execute::Algorithms algorithms = execute::Algorithms::kDefault;
   Bytes search_bytes = kBackgroundBytes;  // host memory of the search beside the training
 

@@ -1,7 +1,7 @@
 """The optimizer of a step: its state, its update as recipes, and the numbers that change from step to step."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -41,13 +41,18 @@ def check_optimizer(optimizer: Any) -> None:
             "gradient for each step, or regen.wrap, which leaves the optimizer outside")
 
 
+# Hooks of regen itself, which change nothing that a step does.
+OWN_HOOKS: set[Callable[..., Any]] = set()
+
+
 def why_not_recordable(optimizer: torch.optim.Optimizer) -> str:
     """What beside its class and options decides what its step does; empty: nothing."""
     step = optimizer.__dict__.get("step")
     if step is not None and not hasattr(step, "_wrapped_by_lr_sched"):
         return "its step was replaced by another function"
     own_hooks = [getattr(optimizer, name, None) for name in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")]
-    if any(own_hooks) or _global_optimizer_pre_hooks or _global_optimizer_post_hooks:
+    of_all = {*_global_optimizer_pre_hooks.values(), *_global_optimizer_post_hooks.values()}
+    if any(own_hooks) or of_all - OWN_HOOKS:
         return "it has step hooks"
     if not is_torch_optimizer(optimizer) and shared_attribute(optimizer):
         return f"it keeps more than numbers in its attribute '{shared_attribute(optimizer)}'"

@@ -1,10 +1,14 @@
 """What the caller holds beside a plan: its loss, its optimizer's state and scratch, DDP's buckets."""
 
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from regen import _runtime
+from regen._session.lending import Lending
 from regen._session.turns import Turns
+
+if TYPE_CHECKING:
+    from regen._session.wrapped_module import ModuleSession, ShapedModule
 
 # Room for what varies a little from step to step, as a share of what was measured.
 MARGIN = 1 / 256
@@ -17,13 +21,14 @@ class CallerMemory:
     less what the plan accounts for, is the caller's.
     """
 
-    def __init__(self, reserve, device, turns=None):
-        """`turns`: of the threads that run the passes; None: there is one."""
+    def __init__(self, reserve, device, turns=None, lends=False):
+        """`turns`: of the threads that run the passes; None: there is one. `lends`: the arena's memory between two steps."""
         self.turns = turns or Turns("regen.wrap")
+        self.lending = Lending(lends)
         self.device = str(device)
         self.on_cpu = self.device.startswith("cpu")
         self.measured = reserve is None
-        self.sessions: weakref.WeakSet[_runtime.Session] = weakref.WeakSet()  # whose plans leave room for the caller
+        self.sessions: weakref.WeakSet[ModuleSession] = weakref.WeakSet()  # whose plans leave room for the caller
         self.bytes = 0 if reserve is None else as_bytes(reserve)
         self.outside = 0  # in use on a CPU before the model was wrapped, and none of our business
         self.started = False
@@ -51,12 +56,39 @@ class CallerMemory:
         for session in self.sessions:
             session.caller_bytes = size
 
-    def add(self, session: _runtime.Session) -> None:
+    def add(self, session: "ModuleSession") -> None:
         """A step beside which the caller holds its bytes."""
         if self.unplanned is None:
             self.unplanned = session.unplanned_bytes
         self.sessions.add(session)
         session.caller_bytes = self.bytes
+
+    def take_back(self, shaped: "ShapedModule | None", begins: bool) -> None:
+        """What the caller still has of the arena gets memory of its own. `begins`: the next step is about to, so the loop keeps its gradients."""
+        lending = self.lending
+        lending.close_room()
+        if begins:
+            lending.last = None
+        holding = [session for session in self.sessions if lending.held_by(session) > 0]
+        if not holding:
+            return
+        keeps = begins and any(session.lent_bytes > 0 for session in holding)
+        for session in holding:
+            lending.take_back(session, self.room_beside(session))
+        if keeps:
+            lending.lends_gradients = False
+            for session in self.sessions:
+                session.stop_lending()
+        if self.measured and shaped is not None and self.started:
+            self.note(_runtime.memory_use(self.device)["allocated"] - self.outside - shaped.present_bytes())
+
+    def room_beside(self, session: "ModuleSession") -> int | None:
+        """Bytes of the budget that nothing is in now; None: there is no limit."""
+        budget = session.gross_budget
+        if budget is None:
+            return None
+        arena = 0 if self.on_cpu else session.memory().arena_bytes
+        return budget - (_runtime.memory_use(self.device)["reserved"] - self.outside) - arena
 
     def start(self, present):
         """Before the first step, when the `present` bytes that plans account for are on the device."""

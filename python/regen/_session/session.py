@@ -33,6 +33,7 @@ class Session(_runtime.Session):
         admission: Admission | None = None,
         measurements: str | None = None,
         link: Link | None = None,
+        lends_gradients: bool = False,
     ) -> None:
         """Records the step.
 
@@ -43,13 +44,14 @@ class Session(_runtime.Session):
             admission: of a job whose bytes may change between two steps.
             measurements: a file of measurements other than the one in the cache.
             link: in place of the options' one.
+            lends_gradients: as of settings_of().
         """
         if self.needs_budget:
             check_budget(options)
         self.admission = admission
         self.device = str(captured.program["device"])
         self.kind = self.device.split(":")[0]
-        settings = settings_of(options)
+        settings = settings_of(options, lends_gradients)
         settings.link = link or options.link
         self.islands = captured.islands
         with measuring(self.islands):
@@ -94,8 +96,8 @@ class Session(_runtime.Session):
         pathlib.Path(path).write_text(self.plan_json())
 
 
-def settings_of(options: Options) -> _runtime.Settings:
-    """The same for C++."""
+def settings_of(options: Options, lends_gradients: bool = False) -> _runtime.Settings:
+    """The same for C++. `lends_gradients`: they are a part of the plan, for a caller that drops them before the next step."""
     settings = _runtime.Settings()
     settings.budget = as_budget(options.budget)
     settings.planners = options.planner.split(",")
@@ -109,6 +111,7 @@ def settings_of(options: Options) -> _runtime.Settings:
     settings.improve = _runtime.BACKGROUND_SECONDS if options.improve is True else options.improve
     settings.cuda_graphs = options.cuda_graphs
     settings.releasable = options.releasable
+    settings.lends_gradients = lends_gradients
     settings.algorithms = options.algorithms
     return settings
 

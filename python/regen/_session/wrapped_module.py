@@ -44,7 +44,9 @@ class ModuleSession(Session):
     ) -> None:
         """A fraction is of the unplanned peak of the first sample, also for other shapes."""
         self.caller = caller
-        super().__init__(captured, options, fraction_of=caller.unplanned, measurements=measurements, link=link)
+        super().__init__(
+            captured, options, fraction_of=caller.unplanned, measurements=measurements, link=link,
+            lends_gradients=caller.lending.lends_gradients)
         caller.add(self)
 
     def agree(self) -> bool:
@@ -75,6 +77,7 @@ class ShapedModule:
         self.seconds: StepClock | None = None
         self.steps = 0  # forward passes so far
         self.share: Session | None = None  # whose arena is taken
+        self.lent: frozenset[int] = frozenset()  # results that are in the arena
         self.model = weakref.ref(model)
         self.bindings = Bindings(captured, model)
         self.grad_places = {name: place_of(model, name) for _, kind, name in captured.gradient_results if kind == "parameter"}
@@ -110,13 +113,13 @@ class ShapedModule:
         """Gradients that are there already will be added to, or go before new ones come: which of the two, only measuring shows."""
         fresh = 0
         for result, kind, place in self.captured.gradient_results:
-            if kind == "input" or place_value(self.grad_places[place]).grad is None:
+            if result not in self.lent and (kind == "input" or place_value(self.grad_places[place]).grad is None):
                 fresh += self.gradient_bytes[result]
         return Coming(self.output_bytes, self.tangent_bytes, fresh)
 
     def present_bytes(self):
         """Of what the plan accounts for, that which is there between two steps."""
-        if self.session.kind != "cpu":
+        if self.session.kind != "cpu" or not self.session.compiled:
             return self.present
         memory = self.session.memory()
         return self.present + memory.arena_bytes + memory.saved_state_bytes
@@ -136,6 +139,7 @@ class ShapedModule:
     def compile(self):
         self.session.compile(self.share)
         self.session.cut_backward(self.chunk)
+        self.lent = frozenset(self.session.lent_results())
         self.arrange_gradients()
         self.own_bytes = self.session.own_bytes()
 
@@ -148,6 +152,7 @@ class ShapedModule:
         self.caller.plan_changed()
 
     def release(self):
+        self.caller.take_back(self, begins=False)
         self.session.release()
 
     def takes_all_gradients(self):
@@ -191,6 +196,10 @@ class ShapedModule:
         self.needs = tangents_behind(self.captured) if len(self.captured.tangent_values) > 1 else {}
 
     # Running.
+
+    def trained_parameters(self):
+        """That get gradients; none once the model is gone."""
+        return [] if self.model() is None else [place_value(place) for place in self.grad_places.values()]
 
     def awaits_backward(self):
         call = self.caller.last_call()
@@ -263,7 +272,7 @@ class SizedModule(ShapedModule):
 
     def make_ready(self):
         entry = self.holder.make_ready(self.sizes).entry
-        self.session, self.own_bytes, self.parts, self.needs = entry.session, entry.own_bytes, entry.parts, entry.needs
+        self.session, self.own_bytes, self.parts, self.needs, self.lent = entry.session, entry.own_bytes, entry.parts, entry.needs, entry.lent
 
     def make_room(self):
         """The plan of the largest sizes has taken the arena: what has room beside it has room beside those of smaller sizes."""
@@ -407,6 +416,7 @@ class StepCall:
         self.state = "done"
         self.let_go()
         self.shaped.caller.trained = True
+        self.shaped.caller.lending.step_ended(self.shaped)
         self.shaped.seconds = self.clock
         self.shaped.caller.after_backward()
 

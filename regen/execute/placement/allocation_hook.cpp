@@ -21,6 +21,7 @@ constinit thread_local AllocationHook* thread_hook = nullptr;
 AllocationHook::~AllocationHook() = default;
 
 Status enter_hook(AllocationHook& hook) {
+  if (thread_hook != nullptr && thread_hook->is_over()) leave_hook(*thread_hook);
   if (thread_hook != nullptr)
     return bad_input("placement or recording on " + hook.device().str() +
                      ": this thread is inside another one, on " + thread_hook->device().str());

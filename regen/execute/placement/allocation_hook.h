@@ -33,6 +33,10 @@ class AllocationHook {
   virtual void forwarded(const void* address, std::size_t bytes) = 0;
   // True if the address is a placed one, so that there is nothing more to free.
   virtual bool freed(const void* address) = 0;
+  // Whether freed() is to be called for memory that torch's allocator gave.
+  virtual bool sees_ends() const { return true; }
+  // Serves no more, and waits to be left: another hook may take its place.
+  virtual bool is_over() const { return false; }
 
   // See live_bytes_of_call() and outgrow().
   virtual Bytes live_bytes() const = 0;

@@ -74,11 +74,41 @@ class StepGraphMaker {
     for (const ProgramResult& result : program_.results) {
       result_[program_.values[result.value].storage] = true;
     }
+    find_gradients();
+  }
+
+  void find_gradients() {
+    gradient_.resize(program_.storages.size(), false);
+    if (!options_.lends_gradients || !program_.boundary) return;
+    for (const ProgramResult& result : program_.results) {
+      const StorageId storage = program_.values[result.value].storage;
+      gradient_[storage] = maker_[storage].valid() && program_.storages[storage].device.empty();
+    }
+    for (const ProgramResult& result : program_.results) {
+      if (result.kind != ResultKind::kGradient) {
+        gradient_[program_.values[result.value].storage] = false;
+      }
+    }
+    for (std::size_t n = 0; n < program_.nodes.size(); ++n) {
+      const auto handle = find_operator(program_, NodeId(n));
+      if (!handle.ok()) continue;  // refused when its turn comes
+      for (const StorageId s :
+           written_storages(program_, program_.nodes[NodeId(n)], handle->schema())) {
+        gradient_[s] = false;
+      }
+    }
   }
 
   // Results leave the planned memory where the step has two parts.
   bool external(StorageId storage) const {
-    return program_.boundary.has_value() && result_[storage] && maker_[storage].valid();
+    return program_.boundary.has_value() && result_[storage] && maker_[storage].valid() &&
+           !lent(storage);
+  }
+
+  // A gradient of the backward part, whole once it is made, that is no output too.
+  bool lent(StorageId storage) const {
+    return options_.lends_gradients && gradient_[storage] &&
+           maker_[storage].index() >= *program_.boundary;
   }
 
   TensorKind kind(StorageId storage) const {
@@ -303,6 +333,7 @@ class StepGraphMaker {
   IdVector<StorageId, NodeId> maker_;
   IdVector<StorageId, std::vector<NodeId>> readers_;
   IdVector<StorageId, bool> result_;
+  IdVector<StorageId, bool> gradient_;  // may be lent
   IdVector<StorageId, bool> resident_;  // read by shorter second runs
 };
 

@@ -16,6 +16,9 @@ struct StepGraphOptions {
   // that were not foreseen.
   Bytes runtime_bytes = 0;
   std::string attributes = {};  // of the graph: a JSON object as text, or empty
+  // Of a step with a boundary: gradients are planned memory, there at the end, for a caller that drops them before the
+  // next step begins. Else they are the caller's own, as outputs are.
+  bool lends_gradients = false;
 };
 
 // What saved generator states take during a step: one for each random node, and one more while a
@@ -36,7 +39,8 @@ struct StepGraph {
 };
 
 // With a boundary, results are the caller's: their storages are fixed tensors, written by the ops
-// that make them. Without one, they are planned like everything else and on the device at the end.
+// that make them, but for gradients that are lent. Without one, they are planned like everything else
+// and on the device at the end.
 Result<StepGraph> make_step_graph(const Recording& recording, const StepGraphOptions& options);
 
 }  // namespace regen::execute

@@ -163,6 +163,7 @@ Status Executor::run(std::size_t part) {
     return bad_input("the step's memory was spilled, expected restore() before it goes on");
   if (part == 0) {
     REGEN_TRY(check_bound());
+    REGEN_TRY(take_arena_back());
     first_drawn_ = -1;
     kept_.forget();
     shortage_.reset();
@@ -322,7 +323,73 @@ at::Tensor Executor::result(std::size_t index) {
   TORCH_CHECK(!spilled(), "regen: a result of a step whose memory was spilled, expected restore()");
   const c10::Storage& storage =
       list_.last[value.storage] ? list_.last[value.storage] : list_.bound[value.storage];
-  return make_view(value, storage).clone();
+  if (!is_lent(index) || given_[value.storage]) return make_view(value, storage).clone();
+  given_[value.storage] = true;
+  const Bytes offset = static_cast<const std::byte*>(storage.data()) -
+                       static_cast<const std::byte*>(arena_->data());
+  return make_view(value, lent_.lend(arena_, offset, static_cast<Bytes>(storage.nbytes()),
+                                     device_->torch_device()));
+}
+
+bool Executor::is_lent(std::size_t result) const {
+  const Program& program = recording_->program;
+  return program.boundary.has_value() && program.results[result].kind == ResultKind::kGradient &&
+         list_.last[program.values[program.results[result].value].storage];
+}
+
+std::vector<std::size_t> Executor::lent_results() const {
+  std::vector<std::size_t> results;
+  for (std::size_t r = 0; r < recording_->program.results.size(); ++r) {
+    if (is_lent(r)) results.push_back(r);
+  }
+  return results;
+}
+
+// A step is about to begin.
+Status Executor::take_arena_back() {
+  close_room();
+  const Bytes held = lent_.held_bytes() + room_bytes();
+  if (held > 0) {
+    return bad_input(format_grouped(held) +
+                     " bytes of the last step's memory are still in use outside, expected them to be moved or dropped "
+                     "before the next step begins");
+  }
+  lent_.clear();
+  room_.reset();
+  for (const std::size_t result : lent_results()) {
+    given_[recording_->program.values[recording_->program.results[result].value].storage] = false;
+  }
+  return {};
+}
+
+Status Executor::lend_room() {
+  if (spilled() || options_.capture) return {};
+  LentRoom::Ranges free;
+  Bytes begin = 0;
+  for (const auto& [first, last] : lent_.held_ranges()) {
+    if (first > begin) free.emplace_back(begin, first);
+    begin = std::max(begin, last);
+  }
+  if (reserve_offset_ > begin) free.emplace_back(begin, reserve_offset_);
+  if (room_ && room_->held_bytes() > 0) return {};  // something stays there: not again
+  REGEN_ASSIGN(room_, LentRoom::open(arena_, free, device_->torch_device(), device_->alignment()));
+  return {};
+}
+
+void Executor::close_room() {
+  if (room_) room_->close();
+}
+
+std::vector<c10::Storage> Executor::in_arena(const std::vector<at::Tensor>& tensors) const {
+  std::vector<c10::Storage> storages = lent_.held();
+  for (const at::Tensor& tensor : tensors) {
+    if (!room_ || !tensor.has_storage() || !room_->holds(tensor.storage().data())) continue;
+    const bool known = std::ranges::any_of(storages, [&](const c10::Storage& other) {
+      return other.is_alias_of(tensor.storage());
+    });
+    if (!known) storages.push_back(tensor.storage());
+  }
+  return storages;
 }
 
 void Executor::forget() {

@@ -35,6 +35,8 @@
 
 #include "regen/base/preemption_gate.h"
 #include "regen/execute/device/device.h"
+#include "regen/execute/placement/lent_results.h"
+#include "regen/execute/placement/lent_room.h"
 #include "regen/execute/placement/packed_copy.h"
 #include "regen/execute/placement/reserve.h"
 #include "regen/execute/program/step_graph.h"
@@ -128,8 +130,19 @@ class Executor {
   // bound is as before; some, and only a checkpoint helps.
   Status run(std::size_t part);
   // A result of a part that has run in this step. With a boundary its memory is the caller's own
-  // from now on; else it is a copy.
+  // from now on, or, where gradients are lent, until the next step begins; else it is a copy.
   at::Tensor result(std::size_t index);
+  // The program's results that are lent.
+  std::vector<std::size_t> lent_results() const;
+  // Between two steps: what the caller still has of them. The next step is refused while it has any.
+  Bytes lent_bytes() const { return lent_.held_bytes(); }
+  // Between two steps: all of the arena that nobody has serves what this thread asks torch for, until it is
+  // closed or a step begins.
+  Status lend_room();
+  void close_room();
+  Bytes room_bytes() const { return room_ ? room_->held_bytes() : 0; }
+  // What the caller has of the arena: lent results, and of these tensors those that lie in lent room.
+  std::vector<c10::Storage> in_arena(const std::vector<at::Tensor>& tensors) const;
   // Why the last run of the first part failed, if it was for want of unforeseen bytes and before the
   // first update: nothing has changed then, and the step may be run again with more memory.
   const std::optional<Shortage>& shortage() const { return shortage_; }
@@ -211,6 +224,8 @@ class Executor {
   void forget_least_used_sizes();
   void make_parts(const std::vector<std::size_t>& cuts);
   std::size_t completed_at(std::size_t result) const;
+  bool is_lent(std::size_t result) const;
+  Status take_arena_back();
   void cut_quanta_of(Part& part) const;
   Status check_bound() const;
   void find_repeated();
@@ -289,6 +304,8 @@ class Executor {
   bool failed_ = false;  // the part that ran last: its error is the one that counts
   IdVector<StorageId, at::Tensor> external_;  // memory of results, as bytes
   IdVector<StorageId, bool> given_;           // to the caller
+  LentResults lent_;
+  std::shared_ptr<LentRoom> room_;
   std::vector<Deviation> deviations_;
   RepeatedWork repeated_;
   int scalar_changes_ = 0;

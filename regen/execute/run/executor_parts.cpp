@@ -5,12 +5,17 @@
 
 namespace regen::execute {
 
-// The last instruction that makes the result's storage; 0 if no node makes it.
+// The last instruction that makes the result's storage; 0 if no node makes it. One that is lent may have been
+// moved away in between, and is there for good at the end.
 std::size_t Executor::completed_at(std::size_t result) const {
   const Program& program = recording_->program;
   const StorageId storage = program.values[program.results[result].value].storage;
   std::size_t last = 0;
   for (std::size_t i = 0; i < list_.instructions.size(); ++i) {
+    if (list_.instructions[i].kind == InstructionKind::kCopy && is_lent(result)) {
+      const Step& step = plan_.steps[list_.instructions[i].step];
+      if (step_->storages[step.tensor()] == storage) return list_.instructions.size() - 1;
+    }
     if (list_.instructions[i].kind != InstructionKind::kCompute) continue;
     const Node& node = program.nodes[list_.computes[list_.instructions[i].index].node];
     for (const ValueId output : node.outputs) {

@@ -156,6 +156,7 @@ Status RecordedStep::make_graph(const RecordingOptions& options, Bytes library_b
   const auto calls = static_cast<Bytes>(cuda_graphs_ ? captured_.program().nodes.size() : 0);
   execute::StepGraphOptions& made = graph_options_;
   made.alignment = device()->alignment();
+  made.lends_gradients = options.lends_gradients;
   made.runtime_bytes = reserve_.allocations + library_bytes + reserve_.captured_call * calls +
                        options.caller_bytes + saved_state_bytes();
   Json attributes{{"device", device()->name()}};
@@ -171,6 +172,12 @@ Status RecordedStep::make_graph() {
   REGEN_ASSIGN(execute::StepGraph step, execute::make_step_graph(*recording_, graph_options_));
   step_ = std::make_shared<const execute::StepGraph>(std::move(step));
   unplanned_bytes_ = live_bytes_keep_all(graph()).peak_bytes;
+  if (graph_options_.lends_gradients) {
+    execute::StepGraphOptions outside = graph_options_;
+    outside.lends_gradients = false;
+    REGEN_ASSIGN(const execute::StepGraph other, execute::make_step_graph(*recording_, outside));
+    unplanned_bytes_ = live_bytes_keep_all(other.graph).peak_bytes;
+  }
   bound_bytes_ = structural_bound(graph()).bytes;
   return {};
 }
@@ -191,6 +198,13 @@ Result<RecordedStep> RecordedStep::with_more(const execute::Shortage& shortage) 
   grown.recording_ = std::move(recording);
   REGEN_TRY(grown.make_graph());
   return grown;
+}
+
+Result<RecordedStep> RecordedStep::with_lent_gradients(bool lent) const {
+  RecordedStep other = *this;
+  other.graph_options_.lends_gradients = lent;
+  REGEN_TRY(other.make_graph());
+  return other;
 }
 
 Result<Bytes> RecordedStep::unplanned_bytes_at(const execute::StepSizes& sizes) const {

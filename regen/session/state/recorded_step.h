@@ -32,6 +32,7 @@ struct RecordingOptions {
   execute::Algorithms algorithms = execute::Algorithms::kDefault;
   bool cuda_graphs = false;  // equal stretches are launched as a whole
   bool releasable = false;   // the arena may leave the device
+  bool lends_gradients = false;  // as StepGraphOptions::lends_gradients
   // Contents for storages where they matter (indices); an undefined tensor means made-up ones.
   std::function<at::Tensor(execute::StorageId)> sample = {};
   Bytes caller_bytes = 0;  // what a caller holds beside the step, as part of the graph
@@ -62,7 +63,7 @@ class RecordedStep {
 
   bool on_cpu() const { return device()->torch_device().is_cpu(); }
   Bytes fixed_bytes() const { return graph().fixed_bytes(); }
-  // What keeping everything takes, before addresses.
+  // What keeping everything takes, before addresses; with gradients that are there all the time.
   Bytes unplanned_bytes() const { return unplanned_bytes_; }
   // The same for tensors of other sizes, none larger; workspace as it was recorded.
   Result<Bytes> unplanned_bytes_at(const execute::StepSizes& sizes) const;
@@ -79,6 +80,8 @@ class RecordedStep {
   // The same with more memory for a node: scratch for each of the requests, and of an island more of all
   // that depends on values, of its backward pass too.
   Result<RecordedStep> with_more(const execute::Shortage& shortage) const;
+  // The same with gradients that are the plan's, or the caller's own.
+  Result<RecordedStep> with_lent_gradients(bool lent) const;
 
   // A plan that a search of this process has found; it was judged already.
   PlannedStep take(const search::Outcome& outcome) const;
