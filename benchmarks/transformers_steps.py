@@ -3,7 +3,7 @@
     python benchmarks/transformers_steps.py llama gpt2 --ways eager checkpoint compile wrap step --budgets none checkpoint
 
 For every way: milliseconds of a step (median), bytes that the driver counts beyond an idle context (at the end, and at most since the first step), seconds
-until the first step, and the losses of the first steps, which regen's must equal bit for bit. A budget is bytes (22.9GiB), `none`, or `checkpoint`: what
+until the first step, and the losses of the first steps, which regen's must equal bit for bit where `again` does. A budget is bytes (22.9GiB), `none`, or `checkpoint`: what
 the row of that way took, or a fraction of it (`0.7checkpoint`). With --kernels the names and the order of the kernels of a step are compared with
 eager's. Models have random weights; AdamW. With --csv rows are added to a file.
 """
@@ -48,7 +48,8 @@ def llama_model():
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    config = LlamaConfig(num_hidden_layers=16, hidden_size=2048, intermediate_size=8192, num_attention_heads=32, num_key_value_heads=8, vocab_size=128256)
+    config = LlamaConfig(num_hidden_layers=16, hidden_size=2048, intermediate_size=8192, num_attention_heads=32, num_key_value_heads=8, vocab_size=128256,
+                         tie_word_embeddings=True)
     ids = torch.randint(0, 128256, (4, 2048), device="cuda")
     with made_on_device(torch.bfloat16):
         return LlamaForCausalLM(config), {"input_ids": ids, "labels": ids}
@@ -99,7 +100,7 @@ def vit():
 
 
 WORKLOADS = {"llama": llama, "gpt2": gpt2, "bert": bert, "vit": vit, "lora": lora}
-WAYS = ("eager", "checkpoint", "compile", "wrap", "step")
+WAYS = ("eager", "again", "checkpoint", "compile", "wrap", "step")  # again: eager once more, to see whether it repeats its bits
 
 
 class UsedBytes:
@@ -178,7 +179,8 @@ def measure(workload, way, budget, options):
 
     def step():
         if way == "step":
-            return session(**batch)
+            with casts:
+                return session(**batch)
         optimizer.zero_grad(set_to_none=True)
         with casts:
             loss = model(**batch).loss
