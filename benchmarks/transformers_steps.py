@@ -2,15 +2,16 @@
 
     python benchmarks/transformers_steps.py llama gpt2 --ways eager checkpoint compile wrap step --budgets none checkpoint
 
-For every way: milliseconds of a step (median), bytes that the driver counts beyond an idle context (at the end, and at most since the first step), seconds
-until the first step, and the losses of the first steps, which regen's must equal bit for bit where `again` does. A budget is bytes (22.9GiB), `none`, or `checkpoint`: what
-the row of that way took, or a fraction of it (`0.7checkpoint`). With --kernels the names and the order of the kernels of a step are compared with
-eager's. Models have random weights; AdamW. With --csv rows are added to a file.
+For every way: milliseconds of a step (median), bytes that the driver counts beyond an idle context (at the end, and at most since the first
+step), seconds until the first step, and the losses of the first steps, which regen's must equal bit for bit where `again` does. A budget is
+bytes (22.9GiB), `none`, or `checkpoint`: what the row of that way took, or a fraction of it (`0.7checkpoint`). With --kernels the names and
+the order of the kernels of a step are compared with eager's. Models have random weights; AdamW. With --csv rows are added to a file.
 """
 
 import argparse
 import contextlib
 import csv
+import datetime
 import itertools
 import json
 import pathlib
@@ -26,7 +27,8 @@ sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / "python"), str
 STEPS = 3  # whose losses are compared
 NO_LIMIT = "130GiB"
 GIB = float(1 << 30)
-COLUMNS = ["workload", "way", "budget_gib", "ms", "gib", "peak_gib", "over_eager", "over_checkpoint", "first_step_s", "predicted_ms", "gap", "losses_equal", "kernels"]
+COLUMNS = ["workload", "way", "budget_gib", "ms", "gib", "peak_gib", "over_eager", "over_checkpoint", "first_step_s", "predicted_ms", "gap",
+           "losses_equal", "kernels", "commit", "machine", "date", "command"]
 
 
 @contextlib.contextmanager
@@ -139,7 +141,7 @@ class UsedBytes:
 def kernels_of(step):
     """Names of the kernels of one step, in the order in which they began; copies and fills left out."""
     import torch
-    from torch.autograd import DeviceType
+    from torch.autograd import DeviceType  # pyright: ignore[reportPrivateImportUsage]
 
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         step()
@@ -226,7 +228,8 @@ def budget_of(text, rows):
 
 def same_kernels(folder, row):
     """Whether a step with everything kept launches eager's kernels in eager's order."""
-    ours, theirs = (json.loads(pathlib.Path(folder, f"{row['workload']}-{name}.json").read_text()) for name in (f"{row['way']}-{row['budget_gib']}", "eager-none"))
+    names = (f"{row['way']}-{row['budget_gib']}", "eager-none")
+    ours, theirs = (json.loads(pathlib.Path(folder, f"{row['workload']}-{name}.json").read_text()) for name in names)
     if ours == theirs:
         return f"equal ({len(ours)})"
     first = next((i for i, (a, b) in enumerate(zip(ours, theirs)) if a != b), min(len(ours), len(theirs)))
@@ -287,11 +290,13 @@ def run_all(options, arguments, folder):
     if options.csv:
         path = pathlib.Path(options.csv)
         new = not path.exists()
+        origin = {"commit": options.commit, "machine": options.machine, "date": datetime.date.today().isoformat(),
+                  "command": f"python benchmarks/transformers_steps.py {' '.join(options.workloads)}" + (" --fixed" if options.fixed else "")}
         with path.open("a", newline="") as file:
             writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore", restval="")
             if new:
                 writer.writeheader()
-            writer.writerows(written)
+            writer.writerows(row | origin for row in written)
 
 
 def main():
@@ -307,6 +312,8 @@ def main():
     parser.add_argument("--kernels", action="store_true", help="compare the kernels with eager's")
     parser.add_argument("--kernel-folder", dest="folder", help=argparse.SUPPRESS)
     parser.add_argument("--csv", help="file that rows are added to")
+    parser.add_argument("--commit", default="unknown", help="for the columns of the file")
+    parser.add_argument("--machine", default="unknown")
     parser.add_argument("--verbose", action="store_true", help="print plans")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()

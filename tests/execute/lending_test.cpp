@@ -30,8 +30,8 @@ class LendingFixture : public StepFixture {
  public:
   explicit LendingFixture(const ChainOptions& chain = kChain, bool lends = true)
       : StepFixture(make_chain(chain)) {
-    auto step = make_step_graph(*recording_,
-                                {.alignment = device_->alignment(), .lends_gradients = lends});
+    auto step =
+        make_step_graph(*recording_, {.alignment = device_->alignment(), .lends_gradients = lends});
     EXPECT_TRUE(step.ok()) << step.error().message;
     step_ = std::make_shared<const StepGraph>(std::move(*step));
   }
@@ -45,10 +45,9 @@ class LendingFixture : public StepFixture {
   }
 
   std::size_t gradients() const {
-    return static_cast<std::size_t>(
-        std::ranges::count_if(program().results, [](const ProgramResult& result) {
-          return result.kind == ResultKind::kGradient;
-        }));
+    return static_cast<std::size_t>(std::ranges::count_if(
+        program().results,
+        [](const ProgramResult& result) { return result.kind == ResultKind::kGradient; }));
   }
 };
 
@@ -67,6 +66,7 @@ std::vector<at::Tensor> gradients_of(Executor& executor) {
 
 std::vector<at::Tensor> copies(const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> all;
+  all.reserve(tensors.size());
   for (const at::Tensor& tensor : tensors) all.push_back(tensor.contiguous().clone());
   return all;
 }
@@ -83,7 +83,8 @@ TEST(LentGradients, ArePlannedAndNothingElseIs) {
   };
   EXPECT_EQ(fixed(own.step()) - fixed(lent.step()), lent.gradients());
   EXPECT_LT(lent.graph().fixed_bytes(), own.graph().fixed_bytes());
-  EXPECT_LE(live_bytes_keep_all(lent.graph()).peak_bytes, live_bytes_keep_all(own.graph()).peak_bytes);
+  EXPECT_LE(live_bytes_keep_all(lent.graph()).peak_bytes,
+            live_bytes_keep_all(own.graph()).peak_bytes);
 }
 
 TEST(LentGradients, AStepInOnePartHasNone) {

@@ -13,7 +13,8 @@ void let_go(void* arena) {
 
 at::Tensor bytes_of(const c10::Storage& storage) {
   const auto options = at::TensorOptions().dtype(at::kByte).device(storage.device());
-  return at::empty({0}, options).set_(storage, 0, {static_cast<std::int64_t>(storage.nbytes())}, {1});
+  return at::empty({0}, options)
+      .set_(storage, 0, {static_cast<std::int64_t>(storage.nbytes())}, {1});
 }
 
 at::Tensor new_memory(const c10::Storage& storage) {
@@ -22,8 +23,8 @@ at::Tensor new_memory(const c10::Storage& storage) {
 }
 
 // What the storage had is free then.
-void give_memory_of(at::Tensor tensor, const c10::Storage& storage) {
-  const c10::Storage from = tensor.storage();
+void give_memory_of(const at::Tensor& tensor, const c10::Storage& storage) {
+  const c10::Storage& from = tensor.storage();
   storage.unsafeGetStorageImpl()->set_data_ptr_noswap(
       from.unsafeGetStorageImpl()->set_data_ptr(c10::DataPtr(nullptr, storage.device())));
 }
@@ -68,7 +69,7 @@ void move_to_own_memory(const std::vector<c10::Storage>& storages) {
   for (const c10::Storage& storage : storages) {
     at::Tensor memory = new_memory(storage);
     memory.copy_(bytes_of(storage));
-    give_memory_of(std::move(memory), storage);
+    give_memory_of(memory, storage);
   }
 }
 
@@ -90,7 +91,7 @@ void move_back(const std::vector<MovedContents>& moved) {
   for (const MovedContents& each : moved) {
     at::Tensor memory = new_memory(each.storage);
     memory.copy_(each.contents);
-    give_memory_of(std::move(memory), each.storage);
+    give_memory_of(memory, each.storage);
   }
 }
 

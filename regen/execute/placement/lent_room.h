@@ -28,8 +28,9 @@ class LentRoom {
   // Serves this thread's requests from the free ranges of the arena (begin and end), first fit, as far as they have
   // room; all else is torch's as before. What it asks for on another stream than the present one is torch's too.
   // An error where this thread is inside a step.
-  static Result<std::shared_ptr<LentRoom>> open(std::shared_ptr<MemoryBlock> arena, const Ranges& free,
-                                                c10::Device device, Bytes alignment);
+  static Result<std::shared_ptr<LentRoom>> open(std::shared_ptr<MemoryBlock> arena,
+                                                const Ranges& free, c10::Device device,
+                                                Bytes alignment);
   ~LentRoom();
   LentRoom(const LentRoom&) = delete;
   LentRoom& operator=(const LentRoom&) = delete;
@@ -42,7 +43,8 @@ class LentRoom {
 
  private:
   friend class LentRoomHook;
-  LentRoom(std::shared_ptr<MemoryBlock> arena, const Ranges& free, c10::Device device, Bytes alignment);
+  LentRoom(std::shared_ptr<MemoryBlock> arena, const Ranges& free, c10::Device device,
+           Bytes alignment);
   void* take(Bytes bytes);
 
   std::shared_ptr<MemoryBlock> arena_;

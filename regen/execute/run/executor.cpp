@@ -325,8 +325,8 @@ at::Tensor Executor::result(std::size_t index) {
       list_.last[value.storage] ? list_.last[value.storage] : list_.bound[value.storage];
   if (!is_lent(index) || given_[value.storage]) return make_view(value, storage).clone();
   given_[value.storage] = true;
-  const Bytes offset = static_cast<const std::byte*>(storage.data()) -
-                       static_cast<const std::byte*>(arena_->data());
+  const Bytes offset =
+      static_cast<const std::byte*>(storage.data()) - static_cast<const std::byte*>(arena_->data());
   return make_view(value, lent_.lend(arena_, offset, static_cast<Bytes>(storage.nbytes()),
                                      device_->torch_device()));
 }
@@ -351,7 +351,8 @@ Status Executor::take_arena_back() {
   const Bytes held = lent_.held_bytes() + room_bytes();
   if (held > 0) {
     return bad_input(format_grouped(held) +
-                     " bytes of the last step's memory are still in use outside, expected them to be moved or dropped "
+                     " bytes of the last step's memory are still in use outside, expected them to "
+                     "be moved or dropped "
                      "before the next step begins");
   }
   lent_.clear();
@@ -384,9 +385,8 @@ std::vector<c10::Storage> Executor::in_arena(const std::vector<at::Tensor>& tens
   std::vector<c10::Storage> storages = lent_.held();
   for (const at::Tensor& tensor : tensors) {
     if (!room_ || !tensor.has_storage() || !room_->holds(tensor.storage().data())) continue;
-    const bool known = std::ranges::any_of(storages, [&](const c10::Storage& other) {
-      return other.is_alias_of(tensor.storage());
-    });
+    const bool known = std::ranges::any_of(
+        storages, [&](const c10::Storage& other) { return other.is_alias_of(tensor.storage()); });
     if (!known) storages.push_back(tensor.storage());
   }
   return storages;

@@ -30,8 +30,8 @@ struct RecordingOptions {
   // Called with a line on what is wrong with a file that a user has named.
   std::function<void(const std::string&)> warn = {};
   execute::Algorithms algorithms = execute::Algorithms::kDefault;
-  bool cuda_graphs = false;  // equal stretches are launched as a whole
-  bool releasable = false;   // the arena may leave the device
+  bool cuda_graphs = false;      // equal stretches are launched as a whole
+  bool releasable = false;       // the arena may leave the device
   bool lends_gradients = false;  // as StepGraphOptions::lends_gradients
   // Contents for storages where they matter (indices); an undefined tensor means made-up ones.
   std::function<at::Tensor(execute::StorageId)> sample = {};
