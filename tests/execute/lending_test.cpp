@@ -249,9 +249,11 @@ TEST_F(Room, WhatIsLeftKeepsTheArena) {
   EXPECT_TRUE(room->holds(left.storage().data()));
   room->close();
   room.reset();
+  const std::weak_ptr<MemoryBlock> arena = arena_;
   arena_.reset();
   EXPECT_TRUE(left.eq(7).all().item<bool>());
   std::thread([&] { left.reset(); }).join();
+  EXPECT_TRUE(arena.expired());
 }
 
 TEST_F(Room, IsRefusedInsideAStep) {

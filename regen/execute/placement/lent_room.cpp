@@ -3,7 +3,6 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
-#include <mutex>
 
 #include "regen/execute/placement/allocation_hook.h"
 
@@ -14,34 +13,10 @@ c10::Stream present_stream(c10::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
-// Of rooms that are gone and had blocks left: the arena stays while they do. Never destroyed, as tensors
-// may be freed at the very end.
-struct Leftover {
-  std::shared_ptr<MemoryBlock> arena;
-  std::vector<std::unique_ptr<Reserve>> ranges;
-};
-
-struct Leftovers {
-  std::mutex mutex;
-  std::vector<Leftover> all;
-};
-
-Leftovers& leftovers() {
-  static auto* all = new Leftovers;
-  return *all;
-}
-
 Bytes live_bytes(const std::vector<std::unique_ptr<Reserve>>& ranges) {
   Bytes sum = 0;
   for (const auto& range : ranges) sum += range->live_bytes();
   return sum;
-}
-
-void keep_while_held(Leftover leftover) {
-  Leftovers& all = leftovers();
-  const std::lock_guard lock(all.mutex);
-  std::erase_if(all.all, [](const Leftover& known) { return live_bytes(known.ranges) == 0; });
-  if (live_bytes(leftover.ranges) > 0) all.all.push_back(std::move(leftover));
 }
 
 }  // namespace
@@ -94,7 +69,7 @@ LentRoom::LentRoom(std::shared_ptr<MemoryBlock> arena, const Ranges& free, c10::
 }
 
 LentRoom::~LentRoom() {
-  keep_while_held({std::move(arena_), std::move(ranges_)});
+  for (auto& range : ranges_) Reserve::leave(std::move(range), arena_);
 }
 
 Result<std::shared_ptr<LentRoom>> LentRoom::open(std::shared_ptr<MemoryBlock> arena,

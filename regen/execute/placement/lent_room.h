@@ -20,7 +20,7 @@ namespace regen::execute {
 inline constexpr Bytes kLeastLent = Bytes{1} << 20;
 inline constexpr Bytes kLeastLentOnCpu = Bytes{1} << 12;
 
-// Blocks that are not freed when the room closes keep the arena; they are found by room_of().
+// Blocks that are not freed when the room goes keep the arena until they are.
 class LentRoom {
  public:
   using Ranges = std::vector<std::pair<Bytes, Bytes>>;

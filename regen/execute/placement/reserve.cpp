@@ -1,14 +1,31 @@
 #include "regen/execute/placement/reserve.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace regen::execute {
 namespace {
 
 // All reserves of the process: a deleter knows nothing but an address.
+struct Left {
+  std::shared_ptr<void> memory;
+  std::unique_ptr<Reserve> reserve;
+};
+
 struct Register {
   std::mutex mutex;
   std::vector<Reserve*> reserves;
+  std::vector<Left> left;
+
+  // The one with that reserve, if it has no blocks any more.
+  std::optional<Left> take_if_empty(const Reserve* reserve) {
+    const auto at = std::ranges::find_if(
+        left, [&](const Left& other) { return other.reserve.get() == reserve; });
+    if (at == left.end() || reserve->live_blocks() > 0) return std::nullopt;
+    Left taken = std::move(*at);
+    left.erase(at);
+    return taken;
+  }
 };
 
 Register& all_reserves() {
@@ -68,12 +85,24 @@ Bytes Reserve::peak_bytes() const {
 }
 
 bool Reserve::give(void* address) {
+  std::optional<Left> gone;  // outlives the lock, which its end takes
   Register& all = all_reserves();
   const std::lock_guard lock(all.mutex);
   for (Reserve* reserve : all.reserves) {
-    if (reserve->give_block(address)) return true;
+    if (!reserve->give_block(address)) continue;
+    gone = all.take_if_empty(reserve);
+    return true;
   }
   return false;
+}
+
+void Reserve::leave(std::unique_ptr<Reserve> reserve, std::shared_ptr<void> memory) {
+  std::optional<Left> gone;
+  Register& all = all_reserves();
+  const std::lock_guard lock(all.mutex);
+  const Reserve* const known = reserve.get();
+  all.left.push_back({std::move(memory), std::move(reserve)});
+  gone = all.take_if_empty(known);
 }
 
 bool Reserve::give_block(void* address) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -36,6 +37,9 @@ class Reserve {
   // that is gone nothing is left to free. `release` is the same in the form of a deleter.
   static bool give(void* address);
   static void release(void* address) { give(address); }
+
+  // Nobody takes from it any more: it goes with its last block, and lets go of the memory under it then.
+  static void leave(std::unique_ptr<Reserve> reserve, std::shared_ptr<void> memory);
 
  private:
   struct Block {
