@@ -98,7 +98,8 @@ def will_it_fit(
         algorithms=algorithms, cuda_graphs=cuda_graphs, releasable=releasable)
     with torch.enable_grad():
         captured = capture(plain, args, kwargs)
-    caller = CallerMemory(reserve, device_of(model), lends=may_lend(options, None))
+    device = device_of(model)
+    caller = CallerMemory(reserve, device, lends=may_lend(options, None, device))
     with same_random_numbers(model):
         session = ModuleSession(captured, options, caller)
     size = _runtime.format_bytes

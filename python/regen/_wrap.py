@@ -313,7 +313,8 @@ class ModuleSessions(ShapeCache[ShapedModule]):
     def make_shape(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], group: Any, all_outputs: bool) -> ShapedModule:
         """Captures and records; plans with the ranks of the group. `all_outputs`: gradients may arrive for all, not for the loss alone."""
         if self.caller is None:
-            self.caller = CallerMemory(self.options.reserve, device_of(model), self.turns, may_lend(self.options, group))
+            device = device_of(model)
+            self.caller = CallerMemory(self.options.reserve, device, self.turns, may_lend(self.options, group, device))
             admission_of(self, adapts=False)  # what the caller holds beside a plan does not follow a limit
         plain = self.plain_of(model)
         warn_of_hooks(plain)

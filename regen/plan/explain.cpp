@@ -223,9 +223,11 @@ Infeasibility explain_infeasible(const Graph& graph, Bytes budget) {
   const std::string need = to_text(graph, result.bound);
   if (result.proven) {
     const Bytes lacking = result.bound.bytes - budget;
-    result.message = "no plan fits into " + format_grouped(budget) + " bytes: " + need + ", " +
-                     format_grouped(lacking) + (lacking == 1 ? " byte" : " bytes") +
-                     " over the budget";
+    const std::string room = budget < 0 ? "what is left of the budget: it is exceeded by " +
+                                              format_grouped(-budget) + " bytes without the plan"
+                                        : format_grouped(budget) + " bytes";
+    result.message = "no plan fits into " + room + ": " + need + ", " + format_grouped(lacking) +
+                     (lacking == 1 ? " byte" : " bytes") + " over the budget";
   } else {
     result.message = "a budget of " + format_grouped(budget) + " bytes is not ruled out: " + need;
   }

@@ -11,8 +11,16 @@ from torch.nn import functional as F
 import regen
 from regen import _runtime
 from regen._check import same_bits
+from regen._session import lending
 from regen._session.lending import tensors_in
 from small_training import assert_same, gradients, make, wrap
+
+
+@pytest.fixture(autouse=True)
+def lent_on_the_host(monkeypatch, request):
+    """As on a GPU."""
+    if request.node.get_closest_marker("as_on_the_host") is None:
+        monkeypatch.setattr(lending, "LENDS_ON_HOST", True)
 
 
 class Wide(nn.Module):
@@ -309,6 +317,21 @@ def test_a_plan_file_for_either_kind_of_gradients(tmp_path):
     for name, lends in (("lent", True), ("kept", False)):
         again = wrap(copy.deepcopy(plain), (batch()[0],), "1GiB", plan_file=tmp_path / f"{name}.json")
         assert bool(session_of(again).lent_results()) == lends
+
+
+@pytest.mark.as_on_the_host
+def test_arrays_of_gradients_on_the_host_stay_what_they_were():
+    plain, wrapped = pair(budget="4MiB")
+    arrays = {id(model): [] for model in (plain, wrapped)}
+    optimizers = [adam(model) for model in (plain, wrapped)]
+    for seed in range(4):
+        for model, optimizer in zip((plain, wrapped), optimizers):
+            optimizer.zero_grad()
+            backward(model, seed=seed)
+            arrays[id(model)] += [p.grad.numpy() for p in model.parameters()]
+            optimizer.step()
+    assert not session_of(wrapped).lent_results()
+    assert all((ours == theirs).all() for ours, theirs in zip(arrays[id(wrapped)], arrays[id(plain)], strict=True))
 
 
 def test_the_optimizers_of_planned_steps_are_recorded_as_ever():

@@ -22,10 +22,15 @@ if TYPE_CHECKING:
     from regen._session.wrapped_module import ModuleSession, ShapedModule
 
 
-def may_lend(options: Options, group: Any) -> bool:
-    """Whether the arena stays where it is between two steps, and no other process depends on what is in it."""
+# A NumPy array knows its memory by address alone, so on the host nothing that may have one can move. Tests switch it on.
+LENDS_ON_HOST = False
+
+
+def may_lend(options: Options, group: Any, device: torch.device) -> bool:
+    """Whether the arena stays where it is between two steps, no other process depends on what is in it, and nobody but torch knows its addresses."""
     alone = group is None and not (torch.distributed.is_available() and torch.distributed.is_initialized())
-    return alone and not options.releasable and not options.cuda_graphs and job() is None
+    moves = device.type != "cpu" or LENDS_ON_HOST
+    return alone and moves and not options.releasable and not options.cuda_graphs and job() is None
 
 
 class Lending:

@@ -15,6 +15,10 @@ std::string to_text(const Refusal& refusal) {
   if (refusal.caller_bytes > 0) {
     text += "; to all of these add " + format_grouped(refusal.caller_bytes) +
             " bytes that the caller holds (loss, optimizer, buckets)";
+    if (refusal.least_budget) {
+      text += ": a budget of " + format_grouped(*refusal.least_budget + refusal.caller_bytes) +
+              " bytes or more";
+    }
   }
   return text;
 }
