@@ -5,12 +5,14 @@ how the search without it compares: worse, equal, better, by how much at most, p
 row that never makes a final plan, and without which no case is worse, should leave the table (regen/search/portfolio/table.cpp).
 
 Work is counted (--work), so that a row says the same on every machine. Networks for development and for the record are apart:
-SPLIT says which; --set names the one to run. Rows go into the CSV as they finish; --resume goes on with the missing ones.
+split() says which; --set names the one to run. Rows and parts that are for tight budgets (--shares 0 0.03) or for graphs whose ops have
+several variants (--random FIRST:COUNT) show what they are worth only there. Rows go into the CSV as they finish; --resume goes on with the missing ones.
 """
 
 import csv
 import datetime
 import subprocess
+import tempfile
 from collections import Counter, defaultdict
 
 import common
@@ -36,10 +38,10 @@ def names_to_ablate():
     return [name for name in names if "@" not in name and name not in rounds]
 
 
-def solve(case, arguments):
+def solve(case, graph, arguments):
     without = ["--ablate", case["without"]] if case["without"] else []
     device = ["--device", arguments.device] if arguments.device else []
-    answer, refusal = common.run("plan", f"zoo:{case['network']}", "--budget", case["budget_bytes"], "--work-limit", arguments.work,
+    answer, refusal = common.run("plan", graph, "--budget", case["budget_bytes"], "--work-limit", arguments.work,
                                  "--explain-search", *device, *without)
     if answer is None:
         return case | {"status": refusal[:80]}
@@ -51,12 +53,19 @@ def solve(case, arguments):
                    "first_work": work}
 
 
-def budgets_of(network, nodes, arguments):
+def graphs_of(arguments, folder):
+    """name: (what the program plans, ops)."""
+    if arguments.random:
+        return common.random_graphs(arguments.random, folder)
+    zoo = zoo_networks(arguments.most_nodes)
+    return {name: (f"zoo:{name}", zoo.get(name)) for name in arguments.networks or split(zoo)[arguments.set]}
+
+
+def budgets_of(network, graph, nodes, arguments):
     device = ["--device", arguments.device] if arguments.device else []
-    whole = common.regen("plan", f"zoo:{network}", "--planner", "keep_all", *device)
+    whole = common.regen("plan", graph, "--planner", "keep_all", *device)
     low, width = whole["structural_bound_bytes"], max(0, whole["peak_bytes"] - whole["structural_bound_bytes"])
-    for k in range(arguments.budgets):
-        share = (k + 1) / (arguments.budgets + 1)
+    for share in arguments.shares or [(k + 1) / (arguments.budgets + 1) for k in range(arguments.budgets)]:
         yield {"network": network, "nodes": nodes, "budget_bytes": low + int(width * share), "budget_share": f"{share:.3f}"}
 
 
@@ -98,27 +107,40 @@ def report(rows):
 def provenance(arguments):
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=common.ROOT, capture_output=True, text=True, check=False)
     return {"commit": commit.stdout.strip() or "unknown", "machine": arguments.machine, "date": datetime.date.today().isoformat(),
-            "command": f"experiments/ablation.py --set {arguments.set} --work {arguments.work} --budgets {arguments.budgets}"
-                       + (f" --device {arguments.device}" if arguments.device else "")}
+            "command": command_of(arguments)}
+
+
+def command_of(arguments):
+    chosen = f"--random {arguments.random}" if arguments.random else f"--set {arguments.set} --most-nodes {arguments.most_nodes}"
+    options = [chosen, f"--work {arguments.work}"]
+    options.append(f"--shares {' '.join(map(str, arguments.shares))}" if arguments.shares else f"--budgets {arguments.budgets}")
+    if arguments.device:
+        options.append(f"--device {arguments.device}")
+    return "experiments/ablation.py " + " ".join(options)
 
 
 def main():
     parser = common.parser(__doc__, None)
     parser.add_argument("--set", choices=["development", "record", "all"], default="development", help="of networks (development)")
     parser.add_argument("--networks", nargs="+", metavar="NAME", help="these instead")
+    parser.add_argument("--random", metavar="FIRST:COUNT", help="random graphs with these seeds instead; below 1,000,000 for development")
     parser.add_argument("--most-nodes", type=int, default=200, metavar="N", help="of the networks (200)")
     parser.add_argument("--names", nargs="*", metavar="NAME", help="to switch off (default: every planner and part); none: only the whole search")
     parser.add_argument("--budgets", type=int, default=4, metavar="N", help="for each network (4)")
+    parser.add_argument("--shares", nargs="+", type=float, metavar="PART", help="budgets at these parts of the way from the least to everything kept instead")
     parser.add_argument("--work", type=int, default=1_000_000, metavar="N", help="counted, of each search (1,000,000)")
     parser.add_argument("--device", help="whose roofline and link count (default: flop, and nothing moves)")
     parser.add_argument("--machine", default="unknown", help="for the column of the CSV")
     parser.add_argument("--resume", action="store_true", help="go on with the CSV of a run that was ended")
     common.add_jobs(parser, 1)
     arguments = parser.parse_args()
-    zoo = zoo_networks(arguments.most_nodes)
-    networks = arguments.networks or split(zoo)[arguments.set]
     names = names_to_ablate() if arguments.names is None else arguments.names
-    budgets = [case for network in networks for case in budgets_of(network, zoo.get(network), arguments)]
+    with tempfile.TemporaryDirectory() as folder:
+        run_all(arguments, graphs_of(arguments, folder), names)
+
+
+def run_all(arguments, graphs, names):
+    budgets = [case for name, (graph, nodes) in graphs.items() for case in budgets_of(name, graph, nodes, arguments)]
     cases = [case | {"without": name} for name in ["", *names] for case in budgets]
     arguments.out.mkdir(parents=True, exist_ok=True)
     path = arguments.out / "ablation.csv"
@@ -133,7 +155,7 @@ def main():
         writer.writeheader()
         writer.writerows(done)
         missing = [case for case in cases if key(case) not in known]
-        for _, row in common.in_parallel(lambda case: solve(case, arguments), missing, arguments):
+        for _, row in common.in_parallel(lambda case: solve(case, graphs[case["network"]][0], arguments), missing, arguments):
             writer.writerow(row | origin)
             file.flush()
             done.append(row)

@@ -24,8 +24,6 @@ between builds mean something only beyond these.
 
 import csv
 import datetime
-import itertools
-import json
 import pathlib
 import subprocess
 import tempfile
@@ -40,8 +38,6 @@ COLUMNS = ["network", "nodes", "budget_share", "budget_bytes", "device", "before
 FIRST_COLUMNS = ["network", "nodes", "budget_share", "budget_bytes", "device", "before_first_s", "after_first_s", "commit", "machine", "date",
                  "command"]
 LIMITS = [0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10]  # seconds in which a first plan is asked for
-RANDOM_LINK = {"to_host": 4, "to_device": 2, "both": 4}  # bytes in one unit of cost
-WRITER = common.ROOT / "build" / "tests" / "write_random_graphs"
 
 
 def run(binary, *arguments):
@@ -71,26 +67,9 @@ def first_plans(case, arguments):
     return {"before_first_s": first(arguments.before), "after_first_s": first(arguments.after)}
 
 
-def random_graphs(arguments, folder):
-    """name: (its file, nodes), of the first COUNT seeds from FIRST on whose graphs can keep everything: that is the largest budget."""
-    first, count = map(int, arguments.random.split(":"))
-    graphs = {}
-    for seed in itertools.count(first):
-        if len(graphs) == count:
-            return graphs
-        subprocess.run([WRITER, folder, str(seed), "1"], check=True)
-        path = pathlib.Path(folder) / f"random_{seed}.json"
-        document = json.loads(path.read_text())
-        if seed // 2 % 2:
-            # Bytes per second: a graph whose costs are FLOPs has no use for a link.
-            path.write_text(json.dumps(document | {"cost_unit": "second", "attributes": {"link": RANDOM_LINK}}))
-        if run(arguments.after, "plan", path, "--planner", "keep_all")[0].get("peak_bytes"):
-            graphs[path.stem] = (str(path), len(document["ops"]))
-
-
 def graphs_of(arguments, folder):
     if arguments.random:
-        return random_graphs(arguments, folder)
+        return common.random_graphs(arguments.random, folder, arguments.after)
     zoo = zoo_networks(arguments.most_nodes)
     return {name: (f"zoo:{name}", zoo.get(name)) for name in arguments.networks or split(zoo)[arguments.set]}
 

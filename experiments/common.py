@@ -16,6 +16,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 REGEN = pathlib.Path(os.environ.get("REGEN_BIN", ROOT / "build" / "regen")).resolve()
+WRITER = ROOT / "build" / "tests" / "write_random_graphs"
 DATA = pathlib.Path(os.environ.get("REGEN_REFERENCE_DATA", ROOT.parent / "shared" / "reference" / "data"))
 
 sys.path.insert(0, str(ROOT / "python"))
@@ -110,6 +111,25 @@ def graph_document(graph):
         path = pathlib.Path(folder) / "graph.json"
         subprocess.run([REGEN, "convert", graph, "-o", path], check=True)
         return json.loads(path.read_text())
+
+
+def random_graphs(seeds, folder, program=REGEN):
+    """name: (its file, ops), of the first COUNT seeds from FIRST (`FIRST:COUNT`) on whose graphs can keep everything; every other two over a link."""
+    first, count = map(int, seeds.split(":"))
+    link = {"to_host": 4, "to_device": 2, "both": 4}  # bytes in one unit of cost
+    graphs = {}
+    for seed in itertools.count(first):
+        if len(graphs) == count:
+            return graphs
+        subprocess.run([WRITER, folder, str(seed), "1"], check=True)
+        path = pathlib.Path(folder) / f"random_{seed}.json"
+        document = json.loads(path.read_text())
+        if seed // 2 % 2:
+            # Bytes per second: a graph whose costs are FLOPs has no use for a link.
+            path.write_text(json.dumps(document | {"cost_unit": "second", "attributes": {"link": link}}))
+        status, output, errors, _ = measured([program, "plan", path, "--planner", "keep_all", "--json"])
+        if (answer_of(status, output, errors)[0] or {}).get("peak_bytes"):
+            graphs[path.stem] = (str(path), len(document["ops"]))
 
 
 def available(planners):
