@@ -335,10 +335,9 @@ class ImplementationPlans {
     search::Proposal result = std::move(best_).proposal("no choice of implementations has a plan");
     if (!result.plan) return result;
     const bool in_order = keeps_order(*result.plan);
-    const double bound =
-        in_order ? bound_ : search::bound_of_every_order(graph_, problem_, 1, effort_);
+    const double bound = in_order ? bound_ : search::least_cost(graph_);
     result.bound_kind = in_order ? search::BoundKind::kOrder : search::BoundKind::kEveryPlan;
-    result.lower_bound = std::min(std::max(bound, search::least_cost(graph_)), best_cost);
+    result.lower_bound = std::min(bound, best_cost);
     if (found && at_most(best_cost, result.lower_bound)) {
       result.status = search::PlanStatus::kOptimal;
     }

@@ -167,12 +167,11 @@ Result<Proposal> decide_in_orders(const Problem& problem, bool unlimited, Effort
   if (!other_is_better) return own;
   other.note += ", in another order";
   other.bound_kind = BoundKind::kEveryPlan;
-  other.lower_bound = bound_of_every_order(*problem.graph, problem, 1, effort);
+  other.lower_bound = least_cost(*problem.graph);
   if (other.status == PlanStatus::kOptimal) other.status = PlanStatus::kFeasible;
   REGEN_ASSIGN(const Simulation simulation,
                simulate(*problem.graph, *other.plan, {.link = problem.link}));
-  const double bound = std::max(other.lower_bound, least_cost(*problem.graph));
-  const bool proven = at_most(simulation.cost, bound);
+  const bool proven = at_most(simulation.cost, other.lower_bound);
   if (proven && within_limits(problem, simulation)) other.status = PlanStatus::kOptimal;
   return other;
 }

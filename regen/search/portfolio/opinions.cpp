@@ -113,8 +113,7 @@ bool is_asked(const Row& row, const Graph& graph) {
   return row.round == Round::kOpinion && graph.num_ops() <= row.most_ops;
 }
 
-Result<Proposal> better_of(const Problem& problem, Proposal proposal, Opinions& others,
-                           Effort& effort) {
+Result<Proposal> better_of(const Problem& problem, Proposal proposal, Opinions& others) {
   const Graph& graph = *problem.graph;
   if (proposal.plan) REGEN_TRY(others.add(*proposal.plan, proposal.note));
   const double before = others.cost();
@@ -125,7 +124,7 @@ Result<Proposal> better_of(const Problem& problem, Proposal proposal, Opinions& 
   proposal.note = others.best()->note;
   if (!keeps_order(*proposal.plan)) {
     proposal.bound_kind = BoundKind::kEveryPlan;
-    proposal.lower_bound = bound_of_every_order(graph, problem, 1, effort);
+    proposal.lower_bound = least_cost(graph);
   }
   const bool proven = at_most(cost, std::max(proposal.lower_bound, least_cost(graph)));
   proposal.status = proven ? PlanStatus::kOptimal : PlanStatus::kFeasible;
@@ -157,7 +156,7 @@ std::size_t number_of_opinions(const Graph& graph) {
 Result<Proposal> with_opinions(const Problem& problem, Proposal proposal, Effort& effort) {
   if (!are_worth_asking(problem, proposal)) return proposal;
   Opinions others(problem, effort);
-  return better_of(problem, std::move(proposal), others, effort);
+  return better_of(problem, std::move(proposal), others);
 }
 
 Result<Proposal> with_opinions_of(std::int64_t work, const Problem& problem, Proposal proposal,
@@ -165,7 +164,7 @@ Result<Proposal> with_opinions_of(std::int64_t work, const Problem& problem, Pro
   if (!are_worth_asking(problem, proposal)) return proposal;
   Opinions others(problem, effort);
   others.set_work(work);
-  return better_of(problem, std::move(proposal), others, effort);
+  return better_of(problem, std::move(proposal), others);
 }
 
 }  // namespace regen::search
