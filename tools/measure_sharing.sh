@@ -22,8 +22,8 @@ measure() {
 for part in $parts; do
   case $part in
     tests)
-      measure tests 300 "$python" -m pytest -q tests/runtime/state_cuda_test.py tests/runtime/cuda_test.py \
-        tests/runtime/feed_cuda_test.py
+      measure tests 300 "$python" -m pytest -q tests/runtime/share/state_cuda_test.py tests/runtime/step/cuda_test.py \
+        tests/runtime/share/feed_cuda_test.py
       measure execute 120 build-gpu/tests/execute_test --gtest_filter='*Cuda*:*Pages*' ;;
     preemption) measure preemption 150 "$python" benchmarks/preempted_training.py --device cuda --batch 64 --preemptions 10000 ;;
     latency)

@@ -23,7 +23,7 @@
 #include "regen/search/services/least_budget.h"
 #include "small_program.h"
 #include "step_fixture.h"
-#include "tests/support/planners_by_name.h"
+#include "tests/support/planners/planners_by_name.h"
 
 namespace regen::execute {
 namespace {

@@ -16,10 +16,10 @@
 #include "regen/plan/validate.h"
 #include "regen/search/build/sequence.h"
 #include "regen/search/registry.h"
-#include "tests/support/implementation_oracle.h"
-#include "tests/support/planners_by_name.h"
-#include "tests/support/random_graph.h"
-#include "tests/support/seeds.h"
+#include "tests/support/graphs/random_graph.h"
+#include "tests/support/graphs/seeds.h"
+#include "tests/support/oracles/implementation_oracle.h"
+#include "tests/support/planners/planners_by_name.h"
 
 namespace regen::published {
 namespace {

@@ -9,9 +9,9 @@
 #include "regen/published/monet/monet_solver.h"
 #include "regen/search/judge.h"
 #include "tests/graph/format_test_data.h"
-#include "tests/support/monet_oracle.h"
-#include "tests/support/planners_by_name.h"
-#include "tests/support/random_graph.h"
+#include "tests/support/graphs/random_graph.h"
+#include "tests/support/oracles/monet_oracle.h"
+#include "tests/support/planners/planners_by_name.h"
 
 namespace regen::published {
 namespace {

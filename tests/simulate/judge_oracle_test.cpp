@@ -12,10 +12,10 @@
 #include "regen/plan/plan_json.h"
 #include "regen/plan/validate.h"
 #include "regen/simulate/simulate.h"
-#include "tests/support/damage.h"
-#include "tests/support/naive_interpreter.h"
-#include "tests/support/random_graph.h"
-#include "tests/support/random_plan.h"
+#include "tests/support/graphs/random_graph.h"
+#include "tests/support/oracles/naive_interpreter.h"
+#include "tests/support/plans/damage.h"
+#include "tests/support/plans/random_plan.h"
 
 namespace regen {
 namespace {
