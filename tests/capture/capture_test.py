@@ -1,6 +1,6 @@
 """A captured program computes, bit for bit, what eager PyTorch computes.
 
-The programs run in tests/support/program_interpreter.py, which calls PyTorch's operators one by one and knows nothing of
+The programs run in tests/support/program_interpreter.py, which calls PyTorch's operators one by one, without
 plans. Both sides start from copies of one model and the same seed; after two passes everything must agree: loss, outputs,
 gradients, buffers and the state of the generator."""
 
@@ -184,7 +184,7 @@ class Windows(nn.Module):
 
 
 class DeadDraws(nn.Module):
-    """Random numbers that nobody uses still move the generator."""
+    """Random numbers that are not used still move the generator."""
 
     def __init__(self):
         super().__init__()

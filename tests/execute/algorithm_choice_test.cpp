@@ -1,5 +1,5 @@
 // Algorithms found by refusing scratch memory, chosen by plans and taken at run time: the numbers
-// that come out tell which algorithm made them.
+// that come out show which algorithm made them.
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -342,7 +342,7 @@ TEST(AlgorithmChoice, EachStepTakesItsOwnWhateverWasChosenBefore) {
   }
 }
 
-// A step that was recorded without alternatives knows nothing to refuse: it gets a new thread.
+// A step that was recorded without alternatives has nothing to refuse: it gets a new thread.
 TEST(AlgorithmChoice, AStepOfDefaultsIsNotTouchedByChoicesOfOthers) {
   Chain chain(choosy_chain(3), Algorithms::kAny, {.run_on_worker = true});
   const std::vector<at::Tensor> by_default = chain.run_directly();

@@ -1,6 +1,6 @@
 // Four readings of docs/reference/plan-semantics.md, three of them here: on thousands of random
 // training steps with random plans the simulator, the validator and the naive interpreter agree,
-// and the validator finds every kind of damage that we know how to do.
+// and the validator finds every known kind of damage.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -17,7 +17,7 @@
 namespace regen::published {
 namespace {
 
-constexpr std::size_t kMaxNodes = 8192;  // ancestors and wants are bits for each pair
+constexpr std::size_t kMaxNodes = 8192;  // ancestors and needs are bits for each pair
 constexpr std::size_t kMaxSinks = 15;
 // Up to here every transition is tried, so that the best is proven.
 constexpr std::size_t kMaxSetsForAll = 1024;

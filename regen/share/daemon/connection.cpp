@@ -64,7 +64,7 @@ void Connection::pause(Nanoseconds time) {
   });
 }
 
-// Who has gone need not be answered, and gives its place back at once.
+// A client that has gone needs no answer, and gives its place back at once.
 void Connection::watch_for_hang_up() {
   socket_.async_wait(Socket::wait_error, [self = shared_from_this()](asio::error_code failed) {
     if (failed || !self->paused_ || self->over()) return;

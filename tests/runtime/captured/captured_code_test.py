@@ -328,7 +328,7 @@ class Result:
 
 
 class Cache:
-    """As a model's cache of keys and values: no container that anybody knows."""
+    """As a model's cache of keys and values: no container that PyTorch knows."""
 
     def __init__(self):
         self.layers = []

@@ -74,7 +74,7 @@ def test_ddp():
     train(plain)
     train(planned)
     equal = same(plain, planned)
-    # The last batch of one rank is smaller: it plans alone, and nobody waits.
+    # The last batch of one rank is smaller: it plans alone, and no rank waits.
     sizes = (512, 512, 512 if dist.get_rank() == 0 else 200)
     train(plain, sizes=sizes)
     train(planned, sizes=sizes)

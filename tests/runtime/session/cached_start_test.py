@@ -29,7 +29,7 @@ def test_processes_share_a_cache(kind, tmp_path):
     again, uncached = map(result, [start(kind, tmp_path), start(kind, "")])
     later = result(start(kind, tmp_path))
     assert first["program"] == beside["program"] == again["program"] == later["program"]
-    # Two that measure at the same time: times and link of whoever writes first stay in the files, and are what the other plans with as
+    # Two that measure at the same time: times and link of the first writer stay in the files, and are what the other plans with as
     # well. All of them run the same calls, and a search of counted work makes the same plan of the same numbers: so all have one plan.
     assert first["plan"] == beside["plan"] == again["plan"] == later["plan"]
     assert first["bits"] == beside["bits"] == again["bits"] == later["bits"] == uncached["bits"]

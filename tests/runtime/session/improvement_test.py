@@ -1,6 +1,6 @@
-"""A better plan found beside the training takes the place of the first between two steps; whatever happens meanwhile, nobody notices.
+"""A better plan found beside the training takes the place of the first between two steps; whatever happens meanwhile, the training is the same.
 
-The first plan is replaced by a dear one, so that there is something to improve on every machine."""
+The first plan is replaced by an expensive one, so that there is something to improve on every machine."""
 
 import copy
 import gc
@@ -31,10 +31,10 @@ def sgd(model):
     return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
 
-def pair(depth=6, budget=0.7, dear=True, **options):
+def pair(depth=6, budget=0.7, expensive=True, **options):
     plain = make(Net, depth=depth)
     wrapped = regen.wrap(copy.deepcopy(plain), (batch()[0],), budget, **{**OPTIONS, "reserve": 40_000, **options})
-    if dear:
+    if expensive:
         take_expensive_plan(wrapped.regen.active)
     return plain, wrapped
 
@@ -152,7 +152,7 @@ def test_not_while_a_backward_pass_is_to_come():
     wrapped.zero_grad()
     pending = wrapped(x)
     session.search.wait()
-    wrapped(x).sum().backward()  # whoever waits for the other's backward pass is told as always
+    wrapped(x).sum().backward()  # a pass that waits for the other's backward pass ends with the usual error
     assert session.report is first
     with pytest.raises(RuntimeError, match="another forward pass of the same wrapped model ran since"):
         pending.sum().backward()
@@ -180,14 +180,14 @@ def test_memory_is_where_it_was():
 
 
 def test_a_plan_that_cannot_be_better_is_left_alone():
-    _, wrapped = pair(budget=1.0, dear=False)
+    _, wrapped = pair(budget=1.0, expensive=False)
     wrapped(batch()[0]).sum().backward()
     assert wrapped.regen.active.session.search is None
     assert "improved" not in str(wrapped.regen.plan)
 
 
 def test_a_search_that_finds_nothing_is_not_repeated():
-    _, wrapped = pair(planner="chain", dear=False)  # which has no more to say
+    _, wrapped = pair(planner="chain", expensive=False)  # which has no more to say
     session = wrapped.regen.active.session
     first = session.report
     for number in range(1, 4):
@@ -222,7 +222,7 @@ def test_the_better_plan_is_kept_for_the_next_process(tmp_path):
     wrapped(batch()[0]).sum().backward()
     found = wrapped.regen.active.session.report
     assert found.cost < first.cost
-    again = pair(cache=tmp_path, dear=False)[1]
+    again = pair(cache=tmp_path, expensive=False)[1]
     again(batch()[0]).sum().backward()
     assert again.regen.active.session.report.cost == found.cost
     assert "improved    by an earlier process" in str(again.regen.plan)

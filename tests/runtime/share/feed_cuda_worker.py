@@ -1,10 +1,10 @@
 """A consumer of a shared input on a device, which does what comes on its standard input, one word a line:
 
-next   takes a batch, keeps the device busy, copies the batch behind that, and lets go of it at once; tells the copy's hash
-hold   takes a batch and keeps it; tells its hash
-held   tells the hash of what it keeps
+next   takes a batch, keeps the device busy, copies the batch behind that, and lets go of it at once; prints the copy's hash
+hold   takes a batch and keeps it; prints its hash
+held   prints the hash of what it keeps
 drop   lets go of it
-free   tells the free bytes of the device
+free   prints the free bytes of the device
 """
 
 import hashlib
@@ -24,7 +24,7 @@ BUSY_CYCLES = 30_000_000  # some 15 ms
 
 
 class Noise:
-    """Pictures that tell their index."""
+    """Pictures that hold their index."""
 
     def __len__(self):
         return LENGTH

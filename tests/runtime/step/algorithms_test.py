@@ -1,5 +1,5 @@
 """Other algorithms, on an op that chooses as cuDNN's convolutions do: the first of its list that gets its scratch memory, which
-it then remembers for the shape on the thread that called. Its results tell which one made them."""
+it then remembers for the shape on the thread that called. Its results show which one made them."""
 
 import threading
 import time

@@ -33,7 +33,7 @@ def made(name):
 
 
 def repeats_itself(name):
-    """Some kernels do not give the same bits twice, whoever calls them."""
+    """Some kernels do not give the same bits twice, also in plain PyTorch."""
     first, second = (one_step(*made(name), {}, seed=0) for _ in range(2))
     return all(same_bits(first[key], second[key]) for key in first)
 

@@ -62,7 +62,7 @@ TEST_F(SmallStep, AllCheckpointsRecomputeNothing) {
   EXPECT_THAT(sequence({0, 1, 2, 3}), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8));
 }
 
-// Segments {a, b} and {c, d}; b is kept, a is recomputed when gb wants it.
+// Segments {a, b} and {c, d}; b is kept, a is recomputed when gb reads it.
 TEST_F(SmallStep, ADroppedValueIsRecomputedWhenItIsNeeded) {
   EXPECT_THAT(sequence({1}), ElementsAre(0, 1, 2, 3, 4, 5, 6, 0, 7, 8));
 }

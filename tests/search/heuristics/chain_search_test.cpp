@@ -1,5 +1,5 @@
 // The planner `chain` against a search over machine states on chains of up to 9 layers. The search
-// knows nothing of ranges: it goes through the step from its beginning to its end, at every sweep
+// has no ranges: it goes through the step from its beginning to its end, at every sweep
 // decides for each value whether to keep it and for what, and adds up what lies in memory.
 #include <gtest/gtest.h>
 

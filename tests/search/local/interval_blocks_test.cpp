@@ -15,17 +15,17 @@
 namespace regen::search {
 namespace {
 
-Bytes share_of_peak(const Graph& graph, double share) {
+Bytes fraction_of_peak(const Graph& graph, double fraction) {
   const Bytes fixed = graph.fixed_bytes();
   return fixed + static_cast<Bytes>(
-                     share * static_cast<double>(live_bytes_keep_all(graph).peak_bytes - fixed));
+                     fraction * static_cast<double>(live_bytes_keep_all(graph).peak_bytes - fixed));
 }
 
 class LongGraph : public ::testing::TestWithParam<double> {};
 
 TEST_P(LongGraph, BlocksFitAndCostLessThanAnotherForwardPass) {
   const Graph graph = testing::recurrent_graph(300);
-  const Problem problem{.graph = &graph, .budget = share_of_peak(graph, GetParam())};
+  const Problem problem{.graph = &graph, .budget = fraction_of_peak(graph, GetParam())};
   const IntervalSpace space(problem);
   Effort effort;
   IntervalRepair repair(space, effort);
@@ -45,7 +45,7 @@ TEST_P(LongGraph, AStartIsFoundInWorkThatGrowsWithTheGraph) {
   std::int64_t work = 0;
   for (const int steps : {500, 1'000}) {
     const Graph graph = testing::recurrent_graph(steps);
-    const Problem problem{.graph = &graph, .budget = share_of_peak(graph, GetParam())};
+    const Problem problem{.graph = &graph, .budget = fraction_of_peak(graph, GetParam())};
     Effort effort({.work = 4'000'000});
     LocalSearch search(problem, effort);
     search.start_in_blocks();
@@ -66,7 +66,7 @@ INSTANTIATE_TEST_SUITE_P(Budgets, LongGraph, ::testing::Values(0.3, 0.5, 0.7));
 
 TEST(IntervalBlocks, NothingIsFoundWhereNoBlocksFit) {
   const Graph graph = testing::recurrent_graph(50);
-  const Problem problem{.graph = &graph, .budget = share_of_peak(graph, 0.5)};
+  const Problem problem{.graph = &graph, .budget = fraction_of_peak(graph, 0.5)};
   const IntervalSpace space(problem);
   Effort effort;
   IntervalRepair repair(space, effort);
@@ -76,7 +76,7 @@ TEST(IntervalBlocks, NothingIsFoundWhereNoBlocksFit) {
 
 TEST(IntervalBlocks, WhatIsPreferredIsDroppedFirst) {
   const Graph graph = testing::recurrent_graph(100);
-  const Problem problem{.graph = &graph, .budget = share_of_peak(graph, 0.6)};
+  const Problem problem{.graph = &graph, .budget = fraction_of_peak(graph, 0.6)};
   const IntervalSpace space(problem);
   Effort effort;
   IntervalRepair repair(space, effort);
@@ -107,8 +107,8 @@ TEST(IntervalBlocks, DecisionsAlwaysGiveAValidPlan) {
     const Graph graph =
         testing::random_training_graph(random, {.min_layers = 15, .max_layers = 40});
     if (!check_sequences_possible(graph).ok()) continue;
-    for (const double share : {0.6, 0.75, 0.9}) {
-      const Problem problem{.graph = &graph, .budget = share_of_peak(graph, share)};
+    for (const double fraction : {0.6, 0.75, 0.9}) {
+      const Problem problem{.graph = &graph, .budget = fraction_of_peak(graph, fraction)};
       const IntervalSpace space(problem);
       Effort effort;
       IntervalRepair repair(space, effort);

@@ -64,7 +64,7 @@ TEST(IntervalModel, WhatIsMissingRunsAgainOnceAndThenStays) {
   EXPECT_EQ(ops_of(sequence), (std::vector<std::size_t>{0, 1, 2, 0, 3, 1, 4}));
   EXPECT_EQ(sequence.stage, (std::vector<std::uint32_t>{0, 1, 2, 3, 3, 4, 4}));
   EXPECT_EQ(sequence.returned[model.intervals_of(TensorId(0))[1]], 3);
-  // b wants a too: dropped between gb and ga as well, it is made once for both.
+  // b reads a too: dropped between gb and ga as well, it is made once for both.
   holdings[model.intervals_of(TensorId(0))[2]] = Holding::kDropped;
   EXPECT_EQ(ops_of(model.sequence(holdings)), (std::vector<std::size_t>{0, 1, 2, 0, 3, 0, 1, 4}));
 }

@@ -24,7 +24,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t kMostWork = 20'000'000;
-constexpr double kSame = 1e-9;
+constexpr double kTolerance = 1e-9;
 constexpr int kPercents[] = {0, 25, 50, 100};
 
 bool claims(const Outcome& outcome) {
@@ -42,7 +42,7 @@ void expect_within_both_budgets(const Problem& problem, const Outcome& outcome) 
   EXPECT_TRUE(validation.ok()) << validation.error().message;
 }
 
-// A tiny network over one link, at a budget at which a plan that may move all it wants does move.
+// A tiny network over one link, at a budget at which a plan that may move without limit does move.
 struct Case {
   explicit Case(std::uint64_t seed) {
     Random random(testing::first_seed() + seed);
@@ -100,7 +100,7 @@ TEST(HostBudget, TheBestPlanOfTinyGraphsAtEveryShareOfTheNeed) {
       const double bound = covering_bound(*problem.graph, problem.link, *problem.budget, effort,
                                           *problem.host_budget)
                                .cost;
-      EXPECT_LE(bound, cost * (1 + kSame));
+      EXPECT_LE(bound, cost * (1 + kTolerance));
       if (percent == 0) first = cost;
       between += percent == 50 && cost < first && cost > unlimited.simulation.cost;
       last = cost;
@@ -136,7 +136,7 @@ TEST_P(HostBudgetAgainstAll, IsNeverWorseAndNeverOver) {
         const auto other = solve(entry.name, problem, {.work = 100'000});
         if (!other.ok() || !claims(*other)) continue;
         ++compared;
-        EXPECT_LE(cost_of(mine), other->simulation.cost * (1 + kSame)) << entry.name;
+        EXPECT_LE(cost_of(mine), other->simulation.cost * (1 + kTolerance)) << entry.name;
       }
     }
   }

@@ -197,7 +197,7 @@ TEST(VariantChoice, ManyGroupsFitWhereTheSmallestWaysDo) {
   EXPECT_GT(feasible, 8);
 }
 
-// Planners that know of one way for each op, and those that choose for each op by itself.
+// Planners that take one way for each op, and those that choose for each op by itself.
 TEST(VariantChoice, EveryPlannerKeepsGroupsTogether) {
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
     Random random(seed);

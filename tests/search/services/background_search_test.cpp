@@ -72,16 +72,16 @@ TEST(BackgroundSearch, OnlyACheaperPlanWithinTheLimitsIsBetter) {
   const Problem problem = half_way(*graph);
   Problem tight = problem;
   tight.budget = (structural_bound(*graph).bytes + *problem.budget) / 2;
-  const auto dear = solve_addressed("auto", tight, kOptions, {.work = 50'000});
+  const auto expensive = solve_addressed("auto", tight, kOptions, {.work = 50'000});
   const auto cheap = solve_addressed("auto", problem, kOptions, {.work = 50'000});
-  ASSERT_TRUE(dear.ok() && cheap.ok() && has_plan(*dear) && has_plan(*cheap));
-  ASSERT_LT(cheap->simulation.cost, dear->simulation.cost);
-  EXPECT_TRUE(*is_better(problem, *cheap, *dear->plan));
-  EXPECT_FALSE(*is_better(problem, *dear, *cheap->plan));
+  ASSERT_TRUE(expensive.ok() && cheap.ok() && has_plan(*expensive) && has_plan(*cheap));
+  ASSERT_LT(cheap->simulation.cost, expensive->simulation.cost);
+  EXPECT_TRUE(*is_better(problem, *cheap, *expensive->plan));
+  EXPECT_FALSE(*is_better(problem, *expensive, *cheap->plan));
   EXPECT_FALSE(*is_better(problem, *cheap, *cheap->plan));
   Problem smaller = problem;
   smaller.budget = cheap->simulation.peak_bytes - 1;
-  EXPECT_FALSE(*is_better(smaller, *cheap, *dear->plan));
+  EXPECT_FALSE(*is_better(smaller, *cheap, *expensive->plan));
 }
 
 }  // namespace

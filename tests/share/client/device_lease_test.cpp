@@ -44,7 +44,7 @@ TEST(DeviceLease, KeepsTheDeviceBetweenUsesWhileNobodyWaits) {
   EXPECT_EQ(holder->returns(), 0);
 }
 
-// A job that rests does not notice by itself: nothing is called here while the other one asks.
+// A job that rests sees nothing by itself: nothing is called here while the other one asks.
 TEST(DeviceLease, GivesAKeptDeviceBackOnlyAfterTheDeviceHasFinished) {
   TemporaryFolder folder;
   const Process daemon = start_daemon(test_daemon(folder));

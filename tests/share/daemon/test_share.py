@@ -231,7 +231,7 @@ def hears_ctrl_c():
 
 def test_watch_shows_again_until_ctrl_c(daemon):
     command = [str(BINARY), "share", "status", "--socket", daemon.socket, "--watch", "--interval", "0.05"]
-    # Whoever runs the tests in the background has it ignored, which programs inherit.
+    # A shell that runs the tests in the background ignores it, which programs inherit.
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=hears_ctrl_c) as watch:
         for _ in range(4):  # two devices, twice
             assert "admitted" in watch.stdout.readline()

@@ -1,4 +1,4 @@
-// Jobs that compute in one place of a pretended device, so that each notices when another one uses the
+// Jobs that compute in one place of a pretended device, so that each detects when another one uses the
 // device or its bytes at the same time.
 #pragma once
 

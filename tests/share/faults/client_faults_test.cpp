@@ -29,7 +29,7 @@ DaemonOptions options_of(const TemporaryFolder& folder) {
   return options;
 }
 
-// A daemon, and a job that wants the device all the time.
+// A daemon, and a job that asks for the device all the time.
 class ClientFaults : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -55,7 +55,7 @@ class ClientFaults : public ::testing::Test {
   void expect_good(InjectedProcess& job, const FailureWindow& window) const {
     const int status = job.wait();
     SCOPED_TRACE(window.what());
-    // Who is cut off may find that its memory was given to others.
+    // A job that is cut off may find that its memory was given to others.
     EXPECT_TRUE(status == 0 || (cuts_off(window) && status == 11)) << status << job.found().text;
     if (cuts_off(window)) device_.overfull = 0;
     if (job.found().text[0] != '\0') {

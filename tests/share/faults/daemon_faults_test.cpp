@@ -113,7 +113,7 @@ int ask_all(const std::string& socket) {
   return 0;
 }
 
-// Nobody is left, and nothing of what was granted. A report may be some milliseconds old.
+// No job is left, and nothing of what was granted. A report may be some milliseconds old.
 int look_for_remains(const std::string& socket) {
   const Json first = report(socket);
   const double before = first.is_object() ? first["age_seconds"].get<double>() : 0;
@@ -140,7 +140,7 @@ void expect_no_harm(const Device& device, const FailureWindow& window) {
   EXPECT_EQ(device.overfull, 0) << "more bytes on the device than it has";
 }
 
-// Who is cut off may find that its memory was given to others.
+// A job that is cut off may find that its memory was given to others.
 void expect_jobs_done(const int (&statuses)[3], const FailureWindow& window) {
   SCOPED_TRACE(window.what());
   for (const int status : statuses) {
@@ -186,7 +186,7 @@ void live(FailureWindow& window, const TemporaryFolder& folder) {
   expect_no_harm(device, window);
 }
 
-// As a user does who starts it again.
+// As a user does that starts it again.
 void expect_another_life(const TemporaryFolder& folder) {
   const DaemonOptions options = options_of(folder);
   const Process daemon = start_daemon(options);
@@ -244,7 +244,7 @@ JobSpec movable(const std::string& name, Bytes memory) {
   return {.name = name, .memory = memory, .deepest = Depth::kLeave};
 }
 
-// It computes for longer than the new daemon settles, and only then notices.
+// It computes for longer than the new daemon settles, and only then reads its messages.
 int run_former_job(Restart& restart) {
   auto client = connect_movable(restart.device, 0, restart.options.socket, movable("former", 700));
   if (!client.ok()) return 10;

@@ -116,7 +116,7 @@ inline Process in_time(const std::function<int()>& body) {
   });
 }
 
-// A connection breaks although both ends live, which the kernel does not do by itself: whoever was cut off
+// A connection breaks although both ends live, which the kernel does not do by itself: a process that was cut off
 // is taken for gone.
 inline bool cuts_off(const FailureWindow& window) {
   return window.failed_with("EPIPE") || window.failed_with("ECONNRESET");

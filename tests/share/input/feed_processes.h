@@ -57,7 +57,7 @@ int read_all(const TestFeed& feed, const FeedRequest& request = {}, int pause_mi
 // Descriptors that the process has: of memory called regen-feed, and of anything.
 int feeds_left(pid_t process);
 std::size_t open_files(pid_t process);
-// Whoever is dead but not yet buried does not count.
+// A process that has ended but was not yet waited for does not count.
 bool lives(int process);
 
 class Feed : public ::testing::Test {

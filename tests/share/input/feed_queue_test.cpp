@@ -224,9 +224,9 @@ TEST(FeedQueue, WhoKeepsAllSlotsAndWantsMoreIsStuck) {
   give_back(queue, id(2), take(queue, id(2)));
   EXPECT_TRUE(queue.stuck());
   queue.fail_stuck("full");
-  const auto told = items_of(queue, id(1));
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_EQ(told[0].text, "full");
+  const auto items = items_of(queue, id(1));
+  ASSERT_EQ(items.size(), 1u);
+  EXPECT_EQ(items[0].text, "full");
 }
 
 TEST(FeedQueue, WhoIsBehindDoesNotWaitForThoseAheadToRead) {
@@ -293,23 +293,23 @@ TEST(FeedQueue, RandomHistories) {
     for (int step = 0; step < 200; ++step) {
       const auto action = random.between(0, 9);
       if (action == 0 && seen.size() < 4) {
-        const ConsumerId who = id(ids++);
+        const ConsumerId consumer = id(ids++);
         const auto policy = random.between(0, 1) == 0 ? SlowPolicy::kWait : SlowPolicy::kSkip;
         Seen entry{policy, {}};
         if (random.between(0, 3) == 0) {
           entry.next = Position{random.between(0, 3), random.between(0, length - 1)};
-          queue.add(who, policy, *entry.next);
+          queue.add(consumer, policy, *entry.next);
         } else {
-          queue.add(who, policy, random.between(0, 1) == 0 ? Join::kNow : Join::kEpoch);
+          queue.add(consumer, policy, random.between(0, 1) == 0 ? Join::kNow : Join::kEpoch);
         }
-        seen.emplace(who, entry);
+        seen.emplace(consumer, entry);
       } else if (action == 1 && !seen.empty() && random.between(0, 3) == 0) {
         queue.remove(seen.begin()->first);
         seen.erase(seen.begin());
       } else if (action <= 4) {
         if (!filling) filling = queue.begin();
         if (!filling) continue;
-        for (const auto& [who, entry] : seen) {
+        for (const auto& [consumer, entry] : seen) {
           for (const FeedItem& item : entry.held) EXPECT_NE(item.slot, filling->slot);
         }
         memory[filling->slot] = filling->position;
@@ -330,8 +330,8 @@ TEST(FeedQueue, RandomHistories) {
         entry->second.held.pop_back();
         ASSERT_TRUE(queue.give_back(entry->first, item.slot, item.serial).ok());
       }
-      for (const auto& [who, item] : queue.take_deliveries()) {
-        Seen& entry = seen.at(who);
+      for (const auto& [consumer, item] : queue.take_deliveries()) {
+        Seen& entry = seen.at(consumer);
         ASSERT_TRUE(entry.wanting);
         entry.wanting = false;
         if (entry.next) {

@@ -34,7 +34,7 @@ def folder(monkeypatch):
 
 
 class Images:
-    """Items that tell their index; every reading leaves a byte in a file."""
+    """Items that hold their index; every reading leaves a byte in a file."""
 
     def __init__(self, folder, length=20, width=1000, fails_at=None):
         self.reads = folder / "reads"
@@ -72,7 +72,7 @@ def checksum(batch):
 
 
 def job(queue, dataset, arguments, epochs=1, pause=0.0, limit=None):
-    """What a training script would do; tells the checksums of each epoch, or the error."""
+    """What a training script would do; gives the checksums of each epoch, or the error."""
     try:
         with regen.share.loader(dataset, "images", **arguments) as loader:
             seen = []

@@ -1,5 +1,5 @@
 """Trainings that share a device's memory under a real daemon: each in a process of its own, re-planned into the bytes that are left,
-spilled, sent away and killed. Who is not killed ends with the bits of plain PyTorch."""
+spilled, sent away and killed. A job that is not killed ends with the bits of plain PyTorch."""
 
 import atexit
 import json
@@ -63,7 +63,7 @@ class Device:
 
 
 class Watch:
-    """Looks at a device all the time: nobody is ever over its bytes."""
+    """Looks at a device all the time: no job is ever over its bytes."""
 
     def __init__(self, device):
         self.device, self.faults, self.limits, self.ending = device, [], {}, False
@@ -246,7 +246,7 @@ def keep_stepping(running, stop):
 
 
 def test_an_idle_job_makes_room_too(tmp_path, trainings, curves):
-    """Nobody calls anything there: the job waits for a line of its input."""
+    """No code runs there: the job waits for a line of its input."""
     name = "resnet"
     size = int(whole(curves, name) * 1.75)
     with Device(tmp_path, size) as device, Watch(device) as watch:

@@ -37,7 +37,7 @@ def alone(tmp_path, monkeypatch):
     monkeypatch.setenv("REGEN_CACHE", str(tmp_path / "cache"))
 
 
-# --- gates in this process: at every window, and at random ones
+# --- gates in this process: at every quantum, and at random ones
 
 def gate(opens):
     counts = {"asked": 0, "waits": 0}
@@ -411,7 +411,7 @@ def has_served(daemon, name):
 
 def test_jobs_survive_each_other_and_their_daemon(daemon, tmp_path):
     """Three trainings of two priorities and two weights; two are killed at random moments and one of them started again, the daemon is
-    killed and started again: who is not killed ends as if it had been alone."""
+    killed and started again: a job that is not killed ends as if it had been alone."""
     draw = random.Random(20)
     steps = 120
     workers = [
@@ -427,7 +427,7 @@ def test_jobs_survive_each_other_and_their_daemon(daemon, tmp_path):
         workers.append(Worker(daemon, tmp_path, "again", "wrap", steps, "--priority", "1"))
         heavy.reach(draw.randrange(1, steps // 4))
         for worker in (light, workers[3]):
-            worker.reach(1)  # who has not met a daemon would not wait for one
+            worker.reach(1)  # a job that has not met a daemon would not wait for one
         daemon.stop(signal.SIGKILL)
         again = Daemon(tmp_path, "--device", "gpu0:16GiB")
         try:

@@ -22,11 +22,11 @@ TEST(Arrange, GivesEverybodyTheMostWhereItFits) {
 
 TEST(Arrange, ShrinksWhereItCostsLeast) {
   const Demand cheap{.choices = {{300, 5}, {100, 6}}};
-  const Demand dear{.choices = {{300, 5}, {100, 50}}};
-  EXPECT_EQ(*arrange({cheap, dear}, 400), (Places{{100}, {300}}));
+  const Demand expensive{.choices = {{300, 5}, {100, 50}}};
+  EXPECT_EQ(*arrange({cheap, expensive}, 400), (Places{{100}, {300}}));
   Demand urgent = cheap;
   urgent.priority = 1;
-  EXPECT_EQ(*arrange({urgent, dear}, 400), (Places{{300}, {100}})) << "priorities go first";
+  EXPECT_EQ(*arrange({urgent, expensive}, 400), (Places{{300}, {100}})) << "priorities go first";
 }
 
 // Sizes near 80 GiB are counted in parts; the least bytes must still fit to the byte.

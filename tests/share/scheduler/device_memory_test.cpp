@@ -228,7 +228,7 @@ struct World {
     bool admitted = false;
     Bytes uses = 0;  // really on the device
     Bytes plan = 0;  // what it takes when resident
-    ByteLimit told;
+    ByteLimit sent_limit;
     std::optional<Depth> asked;
     std::optional<ByteLimit> sent;  // a confirmation on its way
   };
@@ -247,13 +247,13 @@ struct World {
       for (const Order& order : orders) {
         Actor& actor = actors[order.job.index()];
         ASSERT_TRUE(actor.known) << "an order for nobody";
-        if (order.kind == Kind::kLimit) actor.told = order.limit;
+        if (order.kind == Kind::kLimit) actor.sent_limit = order.limit;
         if (order.kind == Kind::kAdmit) {
           actor.admitted = true;
           const JobSpec& spec = specs[order.job.index()];
           const bool spills = spec.deepest >= Depth::kSpill;
-          actor.uses = spills ? spec.persistent_bytes : actor.told.bytes;
-          actor.plan = actor.told.bytes;
+          actor.uses = spills ? spec.persistent_bytes : actor.sent_limit.bytes;
+          actor.plan = actor.sent_limit.bytes;
         }
         if (order.kind == Kind::kMakeRoom) {
           ASSERT_NE(holder, order.job.index()) << "a holder is never asked";
@@ -317,8 +317,8 @@ class Exhaustive {
     if (world.holder != at) return false;
     arrive(world, at);
     auto& actor = world.actors[at];
-    actor.plan = actor.uses = actor.told.bytes;
-    actor.sent = actor.told;
+    actor.plan = actor.uses = actor.sent_limit.bytes;
+    actor.sent = actor.sent_limit;
     return true;
   }
   bool arrive(World& world, std::size_t at) {
@@ -368,8 +368,8 @@ class Exhaustive {
       const auto& actor = world.actors[at];
       if (!actor.admitted) continue;
       really += actor.uses;
-      ASSERT_GE(actor.told.bytes, least_bytes(specs_[at])) << "asked for less than its least";
-      ASSERT_LE(actor.told.bytes, specs_[at].memory);
+      ASSERT_GE(actor.sent_limit.bytes, least_bytes(specs_[at])) << "asked for less than its least";
+      ASSERT_LE(actor.sent_limit.bytes, specs_[at].memory);
     }
     ASSERT_LE(really, capacity_) << "more on the device than it has";
     ASSERT_LE(world.memory.held(), capacity_);

@@ -12,7 +12,7 @@
 
 namespace regen::share {
 
-// A raw connection that sends what it likes.
+// A raw connection that sends any bytes.
 class Stranger {
  public:
   explicit Stranger(const std::string& path) : socket_(::socket(AF_UNIX, SOCK_STREAM, 0)) {

@@ -1,4 +1,4 @@
-// Whose process is at the other end, who is ended, and what the other side may send. See docs/explanation/trust.md, "Sharing".
+// Whose process is at the other end, which processes are ended, and what the other side may send. See docs/explanation/trust.md, "Sharing".
 #include "tests/share/trust/trust_fixture.h"
 
 namespace regen::share {
@@ -32,7 +32,7 @@ TEST(Trust, TwoRegistersOfOneConnectionWhileTheDaemonSettles) {
   }));
 }
 
-// --- Who is ended
+// --- Which processes are ended
 
 TEST(Trust, AProcessThatEndedBeforeItsRegistrationIsNoJob) {
   TemporaryFolder folder;
@@ -173,7 +173,7 @@ TEST(Trust, AJobThatCannotMakeRoomIsNotAskedWithoutEnd) {
   EXPECT_EQ(waiter.wait(), 0);
 }
 
-// --- Who listens, and what it sends
+// --- Which process listens, and what it sends
 
 // A daemon that answers one register with a page of its own making.
 Process false_daemon(const std::string& path, const std::function<Descriptor()>& page) {
@@ -237,7 +237,7 @@ TEST(Trust, ADaemonOfAnotherUserAtTheUsualPathIsRefused) {
     const auto refused = Client::connect({.socket = default_socket()}, {.name = "a"});
     if (refused.ok() || refused.error().message.find("is of user 65534") == std::string::npos)
       return 1;
-    // Who names the path knows whose it is.
+    // A caller that names the path knows whose it is.
     ::setenv("XDG_RUNTIME_DIR", "/nowhere", 1);
     return refusal(path, asked(MessageType::kStatus), MessageType::kReport).find("of user") ==
                    std::string::npos

@@ -66,7 +66,7 @@ std::optional<Tradeoff> run_stage(const Tiny& tiny, std::size_t stage, Mask befo
     if ((tiny.reads[i] & ~live) != 0) std::abort();
     live |= Mask{1} << i;
     Bytes memory = tiny.workspace[i];
-    // A value that nothing wants any more left after its last use.
+    // A value that nothing reads any more left after its last use.
     const Mask later = i + 1 >= 32 ? 0 : run & ~((Mask{2} << i) - 1);
     for (std::size_t v = 0; v <= stage; ++v) {
       if (!(live >> v & 1)) continue;

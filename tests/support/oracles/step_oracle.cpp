@@ -263,7 +263,7 @@ class Oracle {
     return fine(a.to_host, b.to_host) && fine(a.to_device, b.to_device);
   }
 
-  // Values that no op can want any more leave, unless a copy of them is under way.
+  // Values that no op can read any more leave, unless a copy of them is under way.
   void forget_dead(State& state) const {
     Set wanted = nodes_.outputs;
     for (std::size_t i = 0; i < nodes_.ops.size(); ++i) {

@@ -1,4 +1,4 @@
-// Every way we could think of to spoil a valid plan: each kind breaks one rule of
+// Every known way to damage a valid plan: each kind breaks one rule of
 // docs/reference/plan-semantics.md for certain, and says what the validator should complain about.
 #pragma once
 

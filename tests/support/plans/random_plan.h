@@ -1,5 +1,5 @@
 // Random valid plans: a walk that runs the ops in a random order, drops, recomputes and moves
-// whatever it likes on the way, and brings back what it needs.
+// what it draws on the way, and brings back what it needs.
 #pragma once
 
 #include <optional>

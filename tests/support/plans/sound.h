@@ -1,4 +1,4 @@
-// A valid plan, seen from the outside: who is where at each step, for those who want to spoil it.
+// A valid plan, seen from the outside: what is where at each step, for tests that damage it.
 #pragma once
 
 #include <cstddef>
