@@ -86,7 +86,7 @@ void Daemon::on_register(Connection& connection, const Message& message) {
   if (!spec.ok()) return connection.refuse(spec.error());
   if (settling_ && !spec->again) {
     newcomers_.push_back({connection.weak_from_this(), *spec});
-    return connection.set_registered();  // it waits for us
+    return connection.set_registered();  // it waits for the daemon
   }
   register_job(connection, *spec);
 }
