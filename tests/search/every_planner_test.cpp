@@ -64,6 +64,29 @@ TEST_P(EveryPlanner, IsSoundOnRandomGraphs) {
   EXPECT_GT(feasible, 300);  // the budgets are not all too small to say anything
 }
 
+// Ranks that plan alone must come to the same plan, and experiments to the same rows.
+TEST_P(EveryPlanner, TheSameWorkGivesTheSamePlan) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Random random(seed);
+    const Graph graph = testing::random_training_graph(
+        random, {.min_layers = 8, .max_layers = 30, .max_bytes = 50});
+    Problem problem{.graph = &graph, .budget = structural_bound(graph).bytes + 100};
+    if (seed % 2 != 0) problem.link = {.to_host = 4, .to_device = 2, .both = 4};
+    const auto first = solve(GetParam(), problem, {.work = 60'000});
+    const auto second = solve(GetParam(), problem, {.work = 60'000});
+    ASSERT_EQ(first.ok(), second.ok());
+    if (!first.ok()) continue;
+    EXPECT_EQ(first->status, second->status);
+    EXPECT_EQ(first->work, second->work);
+    EXPECT_EQ(first->lower_bound, second->lower_bound);
+    ASSERT_EQ(first->plan.has_value(), second->plan.has_value());
+    if (first->plan) {
+      EXPECT_EQ(first->plan->steps, second->plan->steps);
+    }
+  }
+}
+
 TEST_P(EveryPlanner, IsSoundOnRealNetworksInBothBackwardStyles) {
   for (const char* name : {"MobileNet", "vgg_unet", "ResNet50", "bert_base"}) {
     for (const BackwardStyle style : {BackwardStyle::kCheckmate, BackwardStyle::kExact}) {

@@ -94,12 +94,19 @@ Limits Solver::share(double part, double of_work) const {
   return limits;
 }
 
-// Both get the same time and half of the work; a finished proof ends the search.
+// Both get the same time and half of the work; a finished proof ends the search. Where work is
+// counted, one follows the other: when a proof would end a search beside it is chance, and the same
+// work has to give the same plan.
 void Solver::side_by_side(double part, const std::function<void(Effort&)>& search,
                           const std::function<void(Effort&)>& prove) {
   Effort searching(share(part, 0.5)), proving(share(part, 0.5));
   searching_ = &searching;
-  parallel_for(2, 2, [&](std::size_t i) { i == 0 ? search(searching) : prove(proving); });
+  if (effort_.limits().work == Limits{}.work) {
+    parallel_for(2, 2, [&](std::size_t i) { i == 0 ? search(searching) : prove(proving); });
+  } else {
+    prove(proving);
+    search(searching);
+  }
   searching_ = nullptr;
   effort_.add(searching.work() + proving.work());
   if (schedules_.best() || !relaxation_) report_progress();
