@@ -6,7 +6,7 @@
 #include <set>
 
 #include "regen/graph/builder.h"
-#include "tests/support/forward_graphs.h"
+#include "tests/support/graphs/forward_graphs.h"
 
 namespace regen {
 namespace {

@@ -9,9 +9,9 @@
 #include "regen/published/checkmate/artifact_accounting.h"
 #include "regen/published/planner_list.h"
 #include "regen/search/registry.h"
-#include "tests/support/naive_interpreter.h"
-#include "tests/support/planners_by_name.h"
-#include "tests/support/random_graph.h"
+#include "tests/support/graphs/random_graph.h"
+#include "tests/support/oracles/naive_interpreter.h"
+#include "tests/support/planners/planners_by_name.h"
 
 namespace regen::search {
 namespace {
