@@ -17,23 +17,6 @@ function setScales(report) {
   }
 }
 
-function followTheme() {
-  const toggle = document.getElementById("theme");
-  const wish = window.matchMedia("(prefers-color-scheme: dark)");
-  const root = document.documentElement;
-  const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : wish.matches);
-  const show = () => {
-    toggle.setAttribute("aria-pressed", String(isDark()));
-    theme.changed();
-  };
-  toggle.addEventListener("click", () => {
-    root.dataset.theme = isDark() ? "light" : "dark";
-    show();
-  });
-  wish.addEventListener("change", show);
-  show();
-}
-
 function start() {
   const main = document.getElementById("main");
   followTheme();
