@@ -5,12 +5,12 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <string_view>
 #include <utility>
 
@@ -26,6 +26,22 @@ constexpr std::string_view kEnter = "\x1b[?1049h\x1b[?25l";
 constexpr std::string_view kLeave = "\x1b[?25h\x1b[?1049l";
 
 constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH};
+
+constexpr char kStop = '\x1a';  // Ctrl-Z
+constexpr std::array<std::pair<std::string_view, Event>, 12> kKeys{{
+    {"q", Event::kQuit},
+    {"Q", Event::kQuit},
+    {"\x03", Event::kQuit},
+    {"\x1c", Event::kQuit},
+    {"k", Event::kUp},
+    {"j", Event::kDown},
+    {"\x1b[A", Event::kUp},
+    {"\x1b[B", Event::kDown},
+    {"\x1bOA", Event::kUp},
+    {"\x1bOB", Event::kDown},
+    {"\x1b[5~", Event::kPageUp},
+    {"\x1b[6~", Event::kPageDown},
+}};
 
 bool is_ignored(int number) {
   struct sigaction action {};
@@ -107,6 +123,7 @@ Status TerminalScreen::show(const std::vector<std::string>& lines) const {
 }
 
 Event TerminalScreen::wait(double seconds, int descriptor) {
+  if (!keys_.empty()) return next_key();
   std::array<pollfd, 3> asked{{{STDIN_FILENO, POLLIN, 0},
                                {.fd = signals_, .events = POLLIN, .revents = 0},
                                {.fd = descriptor, .events = POLLIN, .revents = 0}}};
@@ -140,18 +157,26 @@ Event TerminalScreen::on_keys() {
   const ssize_t count = ::read(STDIN_FILENO, buffer.data(), buffer.size());
   if (count < 0 && (errno == EINTR || errno == EAGAIN)) return Event::kRedraw;
   if (count <= 0) return Event::kQuit;
-  static const std::map<std::string_view, Event> kKeys{
-      {"q", Event::kQuit},         {"Q", Event::kQuit},           {"\x03", Event::kQuit},
-      {"\x1c", Event::kQuit},      {"k", Event::kUp},             {"j", Event::kDown},
-      {"\x1b[A", Event::kUp},      {"\x1b[B", Event::kDown},      {"\x1bOA", Event::kUp},
-      {"\x1bOB", Event::kDown},    {"\x1b[5~", Event::kPageUp},   {"\x1b[6~", Event::kPageDown},
-  };
-  const std::string_view keys(buffer.data(), static_cast<std::size_t>(count));
-  if (keys == "\x1a") return stop_and_go_on();
-  if (const auto key = kKeys.find(keys); key != kKeys.end()) return key->second;
-  // Several at once, typed or held down.
-  const bool quits = keys.find_first_of("qQ\x03\x1c") != std::string_view::npos && keys[0] != '\x1b';
-  return quits ? Event::kQuit : Event::kRedraw;
+  keys_.append(buffer.data(), static_cast<std::size_t>(count));
+  return next_key();
+}
+
+// Keys that mean nothing here are left out.
+Event TerminalScreen::next_key() {
+  for (const auto& [bytes, event] : kKeys) {
+    if (!keys_.starts_with(bytes)) continue;
+    keys_.erase(0, bytes.size());
+    return event;
+  }
+  if (keys_[0] == kStop) {
+    keys_.erase(0, 1);
+    return stop_and_go_on();
+  }
+  const bool sequence = keys_.starts_with("\x1b[");
+  const auto ends = [](char c) { return c >= '@' && c <= '~'; };
+  const auto end = sequence ? std::find_if(keys_.begin() + 2, keys_.end(), ends) : keys_.begin();
+  keys_.erase(keys_.begin(), end == keys_.end() ? end : end + 1);
+  return Event::kRedraw;
 }
 
 }  // namespace regen::cli

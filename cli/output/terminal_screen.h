@@ -50,12 +50,14 @@ class TerminalScreen {
   Event stop_and_go_on() const;
   Event on_signal();
   Event on_keys();
+  Event next_key();
 
   bool open_ = false;
   termios before_{};
   sigset_t mask_before_{};
   int signals_ = -1;
   int signal_ = 0;
+  std::string keys_;  // that were read and not looked at
 };
 
 }  // namespace regen::cli

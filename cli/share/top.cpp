@@ -94,7 +94,7 @@ class Reports {
 class Window {
  public:
   void move(Event event, std::size_t rows) {
-    const std::size_t page = std::max<std::size_t>(rows, 4) - 3;
+    const std::size_t page = std::max<std::size_t>(rows, 3) - 2;
     if (event == Event::kUp || event == Event::kPageUp) {
       first_ -= std::min(first_, event == Event::kUp ? 1 : page);
     }
@@ -102,15 +102,16 @@ class Window {
     if (event == Event::kPageDown) first_ += page;
   }
   std::vector<std::string> shown(const std::string& head, const std::vector<std::string>& lines,
-                                 std::size_t rows) {
+                                 const TerminalScreen::Size& size) {
     std::vector<std::string> shown{head};
-    const std::size_t room = rows > 1 ? rows - 1 : 0;
+    const std::size_t room = size.rows > 1 ? size.rows - 1 : 0;
     first_ = std::min(first_, lines.size() - std::min(lines.size(), room));
     const std::size_t end = std::min(lines.size(), first_ + room);
     for (std::size_t i = first_; i < end; ++i) shown.push_back(lines[i]);
     const std::size_t hidden = lines.size() - (end - first_);
     if (hidden > 0 && room > 1) {
-      shown.back() = "  " + format_count(hidden + 1, "line") + " more: arrow keys";
+      const std::string more = "  " + format_count(hidden + 1, "line") + " more: arrow keys";
+      shown.back() = in_columns(more, std::min(size.columns, more.size()));
     }
     return shown;
   }
@@ -134,8 +135,8 @@ Status run_live(TopView& view, Reports& reports, TerminalScreen& screen) {
     reports.ask_if_due();
     const auto size = TerminalScreen::size();
     const TopShape shape{.columns = size.columns, .utf8 = utf8_wanted()};
-    REGEN_TRY(screen.show(window.shown(head_line(view, reports, size.columns), view.lines(shape),
-                                       size.rows)));
+    REGEN_TRY(screen.show(
+        window.shown(head_line(view, reports, size.columns), view.lines(shape), size)));
     const Event event = screen.wait(reports.seconds_to_next(), reports.descriptor());
     if (event == Event::kQuit) return {};
     window.move(event, size.rows);

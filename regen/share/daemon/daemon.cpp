@@ -46,15 +46,15 @@ Result<std::unique_ptr<Daemon>> make_daemon(const DaemonOptions& options,
 
 Status serve(const DaemonOptions& options, const std::function<void()>& ready) {
   REGEN_TRY(check_options(options));
+  std::unique_ptr<PageServer> page;
+  if (options.page) {
+    REGEN_ASSIGN(page, PageServer::start(*options.page));
+  }
   REGEN_ASSIGN(const ListenSocket listen_socket,
                ListenSocket::open(options.socket, options.mode,
                                   {.name = "a daemon", .expected = "another --socket"}));
   REGEN_ASSIGN(UseFiles use, UseFiles::open(options.socket + ".use.d"));
   raise_descriptor_limit();
-  std::unique_ptr<PageServer> page;
-  if (options.page) {
-    REGEN_ASSIGN(page, PageServer::start(*options.page));
-  }
   REGEN_ASSIGN(const auto daemon, make_daemon(options, listen_socket, std::move(use)));
   if (page) daemon->publish_to([&](DaemonStatus now) { page->publish(std::move(now)); });
   REGEN_TRY(daemon->begin());

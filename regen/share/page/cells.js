@@ -45,6 +45,15 @@ function formatRate(value) {
   return `${value >= 100 ? value.toFixed(0) : value.toFixed(1)}/s`;
 }
 
+// A name that a job chose: what could not be seen, or would turn what stands beside it, is written as its number.
+function jobName(text) {
+  return nameText(visibleName(text));
+}
+
+function visibleName(text) {
+  return text.replace(/[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu, (character) => `\\u{${character.codePointAt(0).toString(16)}}`);
+}
+
 // Terms and numbers that keep their places.
 function factList(facts) {
   return element("dl", {class: "facts"}, ...facts.map(([term, ...nodes]) => element("div", {}, element("dt", {}, term), element("dd", {}, ...nodes))));

@@ -3,7 +3,8 @@
 class DeviceSection {
   constructor(name) {
     this.name = name;
-    this.chosen = null;
+    this.chosen = null;  // identity of a job
+    this.history = null;
     this.holder = element("p", {class: "verdict", "data-key": "holder"});
     this.cells = Object.fromEntries(["used_bytes", "bytes", "utilisation", "turns_per_second", "turns", "jobs", "newcomers", "finished_jobs"].map((key) => [key, new Cell(key)]));
     this.memory = element("meter", {min: 0, max: 1, value: 0, "aria-label": "memory that counts as some job's"});
@@ -17,11 +18,11 @@ class DeviceSection {
     this.newcomers = element("ul", {class: "newcomers"});
     this.none = element("p", {class: "note"}, "No job is registered here.");
     const {cells} = this;
-    this.node = element("section", {"data-device": name, "aria-label": name}, element("h2", {}, nameText(name)), this.holder,
+    this.node = element("section", {"data-device": name, "aria-label": name}, element("h2", {}, jobName(name)), this.holder,
       factList([
-        ["memory", cells.used_bytes.node, " of ", cells.bytes.node, this.memory], ["utilisation", cells.utilisation.node],
-        ["turns", cells.turns.node, " (", cells.turns_per_second.node, ")"],
-        ["jobs", cells.jobs.node, ", ", cells.newcomers.node, " wait for memory, ", cells.finished_jobs.node, " have left"]]),
+        ["memory", cells.used_bytes.node, " / ", cells.bytes.node, this.memory], ["utilisation", cells.utilisation.node],
+        ["turns", cells.turns.node, " (", cells.turns_per_second.node, ")"], ["jobs", cells.jobs.node],
+        ["waiting for memory", cells.newcomers.node], ["have left", cells.finished_jobs.node]]),
       element("div", {class: "charts"}, ...this.charts.map((chart) => chart.node)), this.none, this.table.node, this.newcomers, this.detail.node);
   }
 
@@ -48,34 +49,41 @@ class DeviceSection {
     const holder = device.jobs.find((job) => job.state === "holding");
     const more = [device.in_turns ? "jobs take turns with their memory" : null, device.closed ? "closed: a former holder is still in its last quantum" : null,
       holder?.asked_to_give_way ? `asked to give way for ${formatCost(device.asked_to_give_way_seconds, "second")}` : null].filter((text) => text !== null);
-    const text = (holder === undefined ? "free" : `held by ${holder.name}`) + more.map((part) => `; ${part}`).join("");
+    const text = (holder === undefined ? "free" : `held by ${visibleName(holder.name)}`) + more.map((part) => `; ${part}`).join("");
     if (this.holder.textContent !== text) this.holder.textContent = text;
   }
 
   showJobs() {
     const {device} = this;
     const chosen = device.jobs.find((job) => job.identity === this.chosen) ?? device.jobs[0] ?? null;
+    const changed = this.chosen !== (chosen?.identity ?? null);
     this.chosen = chosen?.identity ?? null;
     this.none.hidden = device.jobs.length > 0;
     this.table.node.hidden = device.jobs.length === 0;
     this.table.show(device, this.rates, this.chosen);
     this.detail.showJob(chosen);
+    if (changed && this.history) this.showDetail();
   }
 
   showNewcomers(newcomers) {
-    const lines = newcomers.map((job) => element("li", {}, nameText(job.name), ` waits for memory: ${formatBytes(job.memory_bytes)}, at least ${formatBytes(job.least_bytes)}, for ${formatCost(job.waited_seconds, "second")}`));
+    const lines = newcomers.map((job) => element("li", {}, jobName(job.name), ` waits for memory: ${formatBytes(job.memory_bytes)}, at least ${formatBytes(job.least_bytes)}, for ${formatCost(job.waited_seconds, "second")}`));
     this.newcomers.replaceChildren(...lines);
   }
 
   choose(identity) {
     this.chosen = identity;
     this.showJobs();
-    this.showHistory(this.history);
+    this.showDetail();
+  }
+
+  showDetail() {
+    const {history} = this;
+    this.detail.showHistory(this.chosen === null ? null : history.job(this.name, this.chosen), history.stepSeconds);
   }
 
   showHistory(history) {
     this.history = history;
     for (const chart of this.charts) chart.show(history.device(this.name), history.stepSeconds);
-    this.detail.showHistory(this.chosen === null ? null : history.job(this.name, this.chosen), history.stepSeconds);
+    this.showDetail();
   }
 }

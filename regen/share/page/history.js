@@ -1,11 +1,12 @@
 // The last hour as the daemon keeps it, in steps; only new steps are asked for.
 
 const HISTORY_POINTS = 720;
+const STEP_SECONDS = 5;  // until the daemon says it
 
 class DaemonHistory {
   constructor() {
     this.lastStep = -1;
-    this.stepSeconds = 5;
+    this.stepSeconds = STEP_SECONDS;
     this.devices = new Map();
     this.jobs = new Map();
   }

@@ -1,15 +1,16 @@
-// A small chart of the last hour: one or two lines over time, now at the right end.
+// A small chart of the last hour, or of less while there is less: one or two lines over time, now at the right end.
 
 const CHART_HEIGHT = 96;
 const CHART_FOOT_HEIGHT = 16;
 const CHART_SCALE_WIDTH = 58;
+const CHART_RANGES = [5, 15, 60];  // minutes
 
 class HistoryChart {
   // lines: [{name, colour, key}]; format: of a value; most: the value at the top, or null: the largest.
   constructor(title, lines, format, most = null) {
     Object.assign(this, {title, lines, format, most});
     this.points = null;
-    this.stepSeconds = 5;
+    this.stepSeconds = STEP_SECONDS;
     this.place = null;  // of the point that the keyboard or the pointer is at, from the right end
     this.canvas = new Canvas(title, CHART_HEIGHT, (context, width, height) => this.draw(context, width, height));
     this.readout = element("p", {class: "reading"});
@@ -31,6 +32,12 @@ class HistoryChart {
     return this.points === null ? 0 : this.points[this.lines[0].key].length;
   }
 
+  // How many points the chart is wide: the least range that holds all.
+  range() {
+    const counts = CHART_RANGES.map((minutes) => (minutes * 60) / this.stepSeconds);
+    return counts.find((count) => count >= this.size()) ?? counts.at(-1);
+  }
+
   followPointer() {
     const node = this.canvas.node;
     const steps = {ArrowLeft: 1, ArrowRight: -1, PageUp: 60, PageDown: -60, Home: HISTORY_POINTS, End: -HISTORY_POINTS};
@@ -47,7 +54,7 @@ class HistoryChart {
     node.addEventListener("pointermove", (event) => {
       const box = node.getBoundingClientRect();
       const right = (box.right - event.clientX) / Math.max(1, box.width - CHART_SCALE_WIDTH);
-      moveTo(right > 1 ? null : Math.round(right * (HISTORY_POINTS - 1)));
+      moveTo(right > 1 ? null : Math.round(right * (this.range() - 1)));
     });
     node.addEventListener("pointerleave", () => moveTo(null));
     node.addEventListener("blur", () => moveTo(null));
@@ -57,7 +64,7 @@ class HistoryChart {
   write() {
     const size = this.size();
     const place = this.place ?? 0;
-    let text = "nothing yet: a point comes each 5 seconds";
+    let text = `nothing yet; a point comes each ${this.stepSeconds} seconds`;
     if (size > 0) {
       const when = place === 0 ? "now" : `${formatAgo(place * this.stepSeconds)} ago`;
       const values = this.lines.map((line) => `${line.name} ${this.text(this.points[line.key][size - 1 - place])}`);
@@ -80,7 +87,8 @@ class HistoryChart {
   draw(context, width, height) {
     const foot = height - CHART_FOOT_HEIGHT;
     const top = this.most ?? (this.size() > 0 ? this.largest() : 0);
-    const x = (place) => width - 1 - ((width - CHART_SCALE_WIDTH - 2) * place) / (HISTORY_POINTS - 1);
+    const range = this.range();
+    const x = (place) => width - 1 - ((width - CHART_SCALE_WIDTH - 2) * place) / (range - 1);
     const y = (value) => foot - 1 - ((foot - 8) * value) / (top > 0 ? top : 1);
     this.drawScale(context, width, foot, top, x, y);
     if (this.size() === 0) return;
@@ -99,12 +107,13 @@ class HistoryChart {
       context.fillText(this.format(value), CHART_SCALE_WIDTH - 6, Math.max(11, y(value) + 3));
     }
     context.textAlign = "center";
-    for (const minutes of [15, 30, 45]) {
-      const at = x((minutes * 60) / this.stepSeconds);
+    for (const quarter of [1, 2, 3]) {
+      const place = (this.range() * quarter) / 4;
+      const at = x(place);
       context.fillStyle = theme.colour("grid");
       context.fillRect(Math.round(at), 0, 1, foot);
       context.fillStyle = theme.colour("faint");
-      context.fillText(`-${minutes} min`, at, foot + 13);
+      context.fillText(`-${formatAgo(place * this.stepSeconds)}`, at, foot + 13);
     }
     context.textAlign = "left";
   }
@@ -131,5 +140,6 @@ class HistoryChart {
 
 function formatAgo(seconds) {
   const minutes = Math.floor(seconds / 60);
-  return minutes === 0 ? `${seconds} s` : `${minutes} min ${seconds % 60} s`;
+  const rest = seconds % 60 === 0 ? "" : ` ${seconds % 60} s`;
+  return minutes === 0 ? `${seconds} s` : `${minutes} min${rest}`;
 }

@@ -20,7 +20,7 @@ class JobDetail {
     this.node.hidden = job === null;
     if (job === null || this.shown === job.identity) return;
     this.shown = job.identity;
-    this.title.replaceChildren("The last hour of ", nameText(job.name));
+    this.title.replaceChildren("The last hour of ", jobName(job.name));
   }
 
   showHistory(points, stepSeconds) {

@@ -27,7 +27,7 @@ class JobRow {
   constructor(device, job, choose) {
     this.identity = job.identity;
     this.button = button("", () => choose(job.identity), {class: "job", "aria-pressed": "false"});
-    this.button.append(nameText(job.name));
+    this.button.append(jobName(job.name));
     this.state = element("span", {"data-key": "state"});
     const keys = ["fraction", "held_bytes", "limit_bytes", "priority", "weight", "grants", "preemptions", "wait_p50_seconds", "wait_p95_seconds",
       "request_p50_seconds", "request_p95_seconds"];

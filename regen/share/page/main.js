@@ -20,7 +20,7 @@ class LivePage {
       this.show(await this.daemon.ask("/status.json"));
       if (this.rates.now.age_seconds - this.historyAge >= this.history.stepSeconds) await this.refreshHistory();
       this.heardAt = Date.now();
-      this.say("good", `live; the daemon (process ${this.rates.now.process}) has run for ${formatAge(this.rates.now.age_seconds)}`);
+      this.say("good", `live, up ${formatAge(this.rates.now.age_seconds)}`);
       document.documentElement.dataset.ready = "yes";
     } catch (error) {
       this.sayGone(error);

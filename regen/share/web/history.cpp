@@ -9,7 +9,7 @@ namespace {
 
 constexpr float kUnknown = std::numeric_limits<float>::quiet_NaN();
 
-float seconds_of(const std::optional<Percentiles>& times, Nanoseconds Percentiles::* which) {
+float seconds_of(const std::optional<Percentiles>& times, Nanoseconds Percentiles::*which) {
   return times ? static_cast<float>(to_seconds((*times).*which)) : kUnknown;
 }
 
@@ -33,7 +33,7 @@ Json rounded(Bytes value) {
 
 // A list of one value of each point from `first` on.
 template <typename Points, typename Point, typename Value>
-Json list(const Points& points, std::size_t first, Value Point::* value) {
+Json list(const Points& points, std::size_t first, Value Point::*value) {
   Json values = Json::array();
   for (std::size_t i = first; i < points.size(); ++i) values.push_back(rounded(points[i].*value));
   return values;
@@ -80,9 +80,8 @@ Json job_json(const std::string& device, const std::string& identity, const std:
 void History::add(const DaemonStatus& status) {
   const std::int64_t step = status.age / kStep;
   if (at_ >= 0 && step <= step_) return;
-  const Span span{
-      .seconds = to_seconds(status.age - at_),
-      .steps = at_ < 0 ? 0 : std::min(static_cast<std::size_t>(step - step_), kPoints)};
+  const Span span{.seconds = to_seconds(status.age - at_),
+                  .steps = at_ < 0 ? 0 : std::min(static_cast<std::size_t>(step - step_), kPoints)};
   devices_.resize(status.devices.size());
   for (auto& [key, job] : jobs_) job.seen = false;
   jobs_left_out_ = 0;
@@ -114,7 +113,8 @@ void History::add_job(const JobKey& key, const JobStatus& status, const Span& sp
     jobs_.erase(found);
     found = jobs_.end();
   }
-  if (found == jobs_.end()) {
+  const bool is_new = found == jobs_.end();
+  if (is_new) {
     if (jobs_.size() >= kMostJobs) {
       ++jobs_left_out_;
       return;
@@ -123,7 +123,6 @@ void History::add_job(const JobKey& key, const JobStatus& status, const Span& sp
   }
   Job& job = found->second;
   const JobCounts& counts = status.counts;
-  const bool is_new = job.series.size() == 0;
   const bool came_now = to_seconds(status.age) <= span.seconds;
   const JobPoint point{
       .fraction = static_cast<float>(to_seconds(counts.used - job.counts.used) / span.seconds),
@@ -134,7 +133,9 @@ void History::add_job(const JobKey& key, const JobStatus& status, const Span& sp
       .request_p95 = seconds_of(status.request_times, &Percentiles::p95),
       .held_bytes = status.held_bytes};
   // One that came in this step was not here in those before; of another one the counts at its beginning are not known.
-  const std::size_t steps = !is_new ? span.steps : came_now ? std::min<std::size_t>(span.steps, 1) : 0;
+  const std::size_t steps = !is_new    ? span.steps
+                            : came_now ? std::min<std::size_t>(span.steps, 1)
+                                       : 0;
   for (std::size_t i = 0; i < steps; ++i) job.series.add(point);
   job.name = status.name;
   job.counts = counts;
@@ -148,8 +149,8 @@ Json History::json(std::int64_t after) const {
   }
   Json jobs = Json::array();
   for (const auto& [key, job] : jobs_) {
-    jobs.push_back(job_json(devices_[key.first].name, key.second, job.name, job.series,
-                            last_step(), after));
+    jobs.push_back(
+        job_json(devices_[key.first].name, key.second, job.name, job.series, last_step(), after));
   }
   return {{"step_seconds", to_seconds(kStep)},
           {"last_step", last_step()},

@@ -55,7 +55,7 @@ void HttpConnection::read() {
 
 void HttpConnection::respond(const HttpAnswer& answer) {
   answering_ = true;
-  welcome_ = answer.status == HttpStatus::kOk;
+  busy_ = answer.status == HttpStatus::kOk;
   body_ = answer.body ? answer.body : std::make_shared<const std::string>();
   head_ = "HTTP/1.1 " + std::to_string(static_cast<int>(answer.status)) + " ";
   head_ += reason(answer.status);
@@ -73,6 +73,7 @@ void HttpConnection::send() {
                     [self = shared_from_this()](asio::error_code failed, std::size_t) {
                       if (self->closed_) return;
                       if (failed) return self->close();
+                      self->busy_ = false;
                       self->body_.reset();
                       self->linger();
                     });
@@ -88,13 +89,13 @@ void HttpConnection::linger() {
 }
 
 void HttpConnection::drain() {
-  socket_.async_read_some(
-      asio::buffer(buffer_), [self = shared_from_this()](asio::error_code failed, std::size_t count) {
-        if (self->closed_) return;
-        self->drained_ += count;
-        if (failed || self->drained_ > kMostDrained) return self->close();
-        self->drain();
-      });
+  socket_.async_read_some(asio::buffer(buffer_),
+                          [self = shared_from_this()](asio::error_code failed, std::size_t count) {
+                            if (self->closed_) return;
+                            self->drained_ += count;
+                            if (failed || self->drained_ > kMostDrained) return self->close();
+                            self->drain();
+                          });
 }
 
 }  // namespace regen::share

@@ -43,8 +43,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   void start();
   void close();
-  // Whether its request was one that is answered with more than a status.
-  bool welcome() const { return welcome_; }
+  // Whether it has brought the token, and has not been sent all of its answer.
+  bool busy() const { return busy_; }
 
  private:
   void wait_at_most(std::chrono::nanoseconds time);
@@ -68,7 +68,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::shared_ptr<const std::string> body_;
   std::size_t drained_ = 0;
   bool answering_ = false;
-  bool welcome_ = false;
+  bool busy_ = false;
   bool closed_ = false;
 };
 

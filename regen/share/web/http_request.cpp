@@ -115,8 +115,7 @@ HttpStatus HttpReader::read_head(std::string_view head) {
   const std::string_view version = line.substr(last_space + 1);
   if (version.size() != 8 || !version.starts_with("HTTP/")) return kBadRequest;
   if (version != "HTTP/1.1" && version != "HTTP/1.0") return kVersion;
-  const HttpStatus target =
-      read_target(line.substr(first_space + 1, last_space - first_space - 1));
+  const HttpStatus target = read_target(line.substr(first_space + 1, last_space - first_space - 1));
   if (target != kOk) return target;
   while (!head.empty()) {
     const std::size_t end = std::min(head.find(kLineEnd), head.size());

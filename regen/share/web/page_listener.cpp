@@ -12,7 +12,7 @@
 namespace regen::share {
 namespace {
 
-constexpr int kWaiting = 16;  // connections that are not accepted yet
+constexpr int kWaiting = 128;  // connections that are not accepted yet; the next ones would have to try again
 
 Error page_error(const PageAddress& address, const char* call) {
   return bad_input("cannot serve the page at " + in_quotes(to_string(address)) + ": " + call +
@@ -48,9 +48,9 @@ Result<PageListener> PageListener::open(const PageAddress& address) {
   if (address.path.empty()) {
     REGEN_ASSIGN(listener.tcp_, listen_at_port(listener.address_));
   } else {
-    REGEN_ASSIGN(ListenSocket opened, ListenSocket::open(address.path, 0600,
-                                                         {.name = "a page",
-                                                          .expected = "another --page"}));
+    REGEN_ASSIGN(
+        ListenSocket opened,
+        ListenSocket::open(address.path, 0600, {.name = "a page", .expected = "another --page"}));
     listener.unix_.emplace(std::move(opened));
   }
   return listener;

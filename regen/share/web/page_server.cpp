@@ -152,7 +152,7 @@ void PageServer::admit(HttpConnection::Socket socket) {
 
 bool PageServer::make_place() {
   for (const auto& connection : connections_) {
-    if (connection->welcome()) continue;
+    if (connection->busy()) continue;
     const auto gone = connection;
     gone->close();
     return true;

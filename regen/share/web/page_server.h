@@ -34,7 +34,8 @@ namespace regen::share {
 
 class PageServer {
  public:
-  // When one more comes, the oldest goes that has not brought the token; where all have, the new one does.
+  // When one more comes, the oldest goes that has not brought the token, or has its answer; where there is none, the new
+  // one does.
   static constexpr std::size_t kMostConnections = 16;
 
   // Answers from now on, in a thread of its own.
