@@ -20,8 +20,8 @@ class DeviceSection {
     const {cells} = this;
     this.node = element("section", {"data-device": name, "aria-label": name}, element("h2", {}, jobName(name)), this.holder,
       factList([
-        ["memory", cells.used_bytes.node, " / ", cells.bytes.node, this.memory], ["utilisation", cells.utilisation.node],
-        ["turns", cells.turns.node, " (", cells.turns_per_second.node, ")"], ["jobs", cells.jobs.node],
+        ["held by jobs", cells.used_bytes.node, this.memory], ["memory", cells.bytes.node], ["utilisation", cells.utilisation.node],
+        ["turns", cells.turns.node], ["turns in a second", cells.turns_per_second.node], ["jobs", cells.jobs.node],
         ["waiting for memory", cells.newcomers.node], ["have left", cells.finished_jobs.node]]),
       element("div", {class: "charts"}, ...this.charts.map((chart) => chart.node)), this.none, this.table.node, this.newcomers, this.detail.node);
   }
