@@ -10,6 +10,7 @@ the 99th percentile of each in microseconds, and the ratio of the medians, which
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -140,10 +141,8 @@ class Watchers:
 
     def signal(self, number):
         for process in self.processes():
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(process, number)
-            except ProcessLookupError:
-                pass
 
     def stop(self):
         self.watching.clear()

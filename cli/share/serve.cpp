@@ -133,9 +133,10 @@ void add_share_serve(CLI::App& share, Action& action) {
                   "What users other than this one may have: administrators, and limits of "
                   "priority, weight, memory and jobs (default: priority 0, weight 1, 64 jobs)")
       ->type_name("FILE");
-  add_parsed(verb, "--page", arguments->page, share::parse_page_address, "ADDRESS",
-             "Serve a live page for a browser at 127.0.0.1:PORT (0: any free port) or unix:PATH, and "
-             "print its URL with a token that each request takes (default: none)");
+  add_parsed(
+      verb, "--page", arguments->page, share::parse_page_address, "ADDRESS",
+      "Serve a live page for a browser at 127.0.0.1:PORT (0: any free port) or unix:PATH, and "
+      "print its URL with a token that each request takes (default: none)");
   verb.add_flag("--quiet", arguments->quiet, "No line on standard error for each event");
   add_parsed(verb, "--max-connections", arguments->max_connections, whole_number(1, 2000), "N",
              "Refuse more (default 1024)");

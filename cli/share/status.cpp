@@ -9,7 +9,7 @@
 #include "cli/share/share_verbs.h"
 #include "cli/share/status_table.h"
 #include "regen/share/client/channel.h"
-#include "regen/share/protocol/prometheus.h"
+#include "regen/share/report/prometheus.h"
 
 namespace regen::cli {
 namespace {

@@ -135,8 +135,8 @@ Status run_live(TopView& view, Reports& reports, TerminalScreen& screen) {
     reports.ask_if_due();
     const auto size = TerminalScreen::size();
     const TopShape shape{.columns = size.columns, .utf8 = utf8_wanted()};
-    REGEN_TRY(screen.show(
-        window.shown(head_line(view, reports, size.columns), view.lines(shape), size)));
+    REGEN_TRY(
+        screen.show(window.shown(head_line(view, reports, size.columns), view.lines(shape), size)));
     const Event event = screen.wait(reports.seconds_to_next(), reports.descriptor());
     if (event == Event::kQuit) return {};
     window.move(event, size.rows);
@@ -178,9 +178,8 @@ Status run_top(const ShareTopArguments& arguments) {
 }  // namespace
 
 void add_share_top(CLI::App& share, Action& action) {
-  CLI::App& verb =
-      add_verb(share, "top", "Show devices and jobs live in the terminal",
-               "  regen share top --interval 0.5\n  regen share top --once");
+  CLI::App& verb = add_verb(share, "top", "Show devices and jobs live in the terminal",
+                            "  regen share top --interval 0.5\n  regen share top --once");
   auto arguments = std::make_shared<ShareTopArguments>();
   add_socket(verb, arguments->socket);
   add_interval(verb, arguments->interval);

@@ -86,20 +86,13 @@ enum TopField : std::size_t {
   kHistoryLine,
 };
 constexpr std::array kColumns{
-    TopColumn{"job", 12, Side::kLeft, 0},
-    TopColumn{"state", 7, Side::kLeft, 0},
-    TopColumn{"time", 7, Side::kRight, 0},
-    TopColumn{"held", 8, Side::kRight, 1},
-    TopColumn{"limit", 8, Side::kRight, 3},
-    TopColumn{"prio", 4, Side::kRight, 4},
-    TopColumn{"weight", 6, Side::kRight, 9},
-    TopColumn{"turns/s", 7, Side::kRight, 7},
-    TopColumn{"pauses", 6, Side::kRight, 5},
-    TopColumn{"wait p50", 8, Side::kRight, 2},
-    TopColumn{"wait p95", 8, Side::kRight, 2},
-    TopColumn{"req p50", 7, Side::kRight, 8},
-    TopColumn{"req p95", 7, Side::kRight, 8},
-    TopColumn{"history", kSparkline, Side::kLeft, 6},
+    TopColumn{"job", 12, Side::kLeft, 0},      TopColumn{"state", 7, Side::kLeft, 0},
+    TopColumn{"time", 7, Side::kRight, 0},     TopColumn{"held", 8, Side::kRight, 1},
+    TopColumn{"limit", 8, Side::kRight, 3},    TopColumn{"prio", 4, Side::kRight, 4},
+    TopColumn{"weight", 6, Side::kRight, 9},   TopColumn{"turns/s", 7, Side::kRight, 7},
+    TopColumn{"pauses", 6, Side::kRight, 5},   TopColumn{"wait p50", 8, Side::kRight, 2},
+    TopColumn{"wait p95", 8, Side::kRight, 2}, TopColumn{"req p50", 7, Side::kRight, 8},
+    TopColumn{"req p95", 7, Side::kRight, 8},  TopColumn{"history", kSparkline, Side::kLeft, 6},
 };
 using TopRow = std::array<std::string, kColumns.size()>;
 
@@ -126,9 +119,10 @@ std::vector<std::size_t> columns_for(const TopShape& shape, bool requests) {
   }
   const auto leaves = [](std::size_t field) { return kColumns[field].leaves; };
   while (shape.columns > 0 && total_of(fields) > shape.columns) {
-    const int next = leaves(*std::max_element(
-        fields.begin(), fields.end(),
-        [&](std::size_t a, std::size_t b) { return leaves(a) < leaves(b); }));
+    const int next =
+        leaves(*std::max_element(fields.begin(), fields.end(), [&](std::size_t a, std::size_t b) {
+          return leaves(a) < leaves(b);
+        }));
     if (next == 0) break;
     std::erase_if(fields, [&](std::size_t field) { return leaves(field) == next; });
   }
@@ -208,9 +202,8 @@ std::map<TopView::Key, TopView::Count> TopView::counts_of(const Json& report) {
 
 void TopView::add(Json report) {
   const bool again = report_.is_object() && report_["process"] == report["process"];
-  const double seconds = again ? report["age_seconds"].get<double>() -
-                                     report_["age_seconds"].get<double>()
-                               : 0;
+  const double seconds =
+      again ? report["age_seconds"].get<double>() - report_["age_seconds"].get<double>() : 0;
   if (again && seconds <= 0) return;
   const auto before = again ? counts_of(report_) : std::map<Key, Count>();
   std::map<Key, Rate> rates;
@@ -267,18 +260,17 @@ std::vector<std::string> TopView::job_lines(const Json& device, const TopShape& 
   const Json& jobs = device["jobs"];
   if (jobs.empty()) return {};
   std::vector<TopRow> rows(1);
-  for (std::size_t field = 0; field < kColumns.size(); ++field) rows[0][field] = kColumns[field].head;
+  for (std::size_t field = 0; field < kColumns.size(); ++field)
+    rows[0][field] = kColumns[field].head;
   for (const Json& job : jobs) {
     const Rate now = rate(device, job["identity"].get<std::string>());
-    rows.push_back({visible_text(job["name"].get<std::string>(), shape.utf8), state_of(job),
-                    percentage(now.fraction), bytes_text(job, "held_bytes"),
-                    bytes_text(job, "limit_bytes"), job["priority"].dump(),
-                    format_exact(job["weight"].get<double>()), rate_text(now.turns),
-                    job["preemptions"].dump(), time_text(number(job, "wait_p50_seconds")),
-                    time_text(number(job, "wait_p95_seconds")),
-                    time_text(number(job, "request_p50_seconds")),
-                    time_text(number(job, "request_p95_seconds")),
-                    sparkline(now.history, shape.utf8)});
+    rows.push_back(
+        {visible_text(job["name"].get<std::string>(), shape.utf8), state_of(job),
+         percentage(now.fraction), bytes_text(job, "held_bytes"), bytes_text(job, "limit_bytes"),
+         job["priority"].dump(), format_exact(job["weight"].get<double>()), rate_text(now.turns),
+         job["preemptions"].dump(), time_text(number(job, "wait_p50_seconds")),
+         time_text(number(job, "wait_p95_seconds")), time_text(number(job, "request_p50_seconds")),
+         time_text(number(job, "request_p95_seconds")), sparkline(now.history, shape.utf8)});
   }
   const auto fields = columns_for(shape, knows_requests(jobs));
   const auto widths = widths_for(fields, rows, shape);

@@ -116,7 +116,8 @@ def test_history_and_keys(page, served):
     page.wait_for("document.querySelector('section[data-device=gpu0] .reading').textContent.startsWith('now: utilisation')")
     assert eventually(lambda: served.json("/history.json")["last_step"] >= 2)
     page.wait_for("document.querySelectorAll('section[data-device=gpu0] .reading')[1].textContent === 'now: held by jobs 9.00 GiB'")
-    drawn = "(() => { const c = document.querySelector('section[data-device=gpu0] canvas'); return new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size; })()"
+    drawn = ("(() => { const c = document.querySelector('section[data-device=gpu0] canvas');"
+             " return new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size; })()")
     assert page.evaluate(drawn) > 2
     page.evaluate("document.querySelector('section[data-device=gpu0] canvas').focus()")
     page.press("ArrowLeft")

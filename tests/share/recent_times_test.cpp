@@ -1,5 +1,5 @@
 // Percentiles of a histogram of fixed size, beside all times kept and sorted.
-#include "regen/share/protocol/recent_times.h"
+#include "regen/share/report/recent_times.h"
 
 #include <gtest/gtest.h>
 

@@ -130,6 +130,11 @@ def jobs(daemon):
     return train, infer, idle, blocked, newcomer
 
 
+def fits(columns, rows=None):
+    """Whether a screen has this size."""
+    return lambda frame: all(width(line) <= columns for line in frame) and (len(frame) == rows if rows else any(line.startswith("job ") for line in frame))
+
+
 def row(frame, name):
     return next((line.split() for line in frame if line.startswith(name)), None)
 
@@ -160,18 +165,13 @@ LEAVING = [["weight"], ["req p50", "req p95"], ["turns/s"], ["history"], ["pause
 
 def test_columns_leave_in_the_stated_order(top, jobs):
     terminal = top(170)
-    everything = set(sum(LEAVING, []))
+    everything = {head for group in LEAVING for head in group}
     left = 0
     for columns in range(165, 20, -6):
         terminal.resize(columns, 40, terminal.process)
-        limit = columns
-
-        def fits(frame):
-            return any(line.startswith("job ") for line in frame) and all(width(line) <= limit for line in frame)
-
-        frame = terminal.wait_for(fits)
+        frame = terminal.wait_for(fits(columns))
         shown = {head.strip() for head in heads(frame)} & everything
-        gone = next(count for count in range(len(LEAVING) + 1) if set(sum(LEAVING[count:], [])) == shown)
+        gone = next(count for count in range(len(LEAVING) + 1) if {head for group in LEAVING[count:] for head in group} == shown)
         assert gone >= left
         left = gone
     assert left == len(LEAVING)
@@ -223,7 +223,7 @@ def test_it_follows_the_size(top, jobs):
     terminal.wait_for(lambda f: f[1].startswith("gpu0"))
     for rows in (1, 2, 3):
         terminal.resize(20, rows, terminal.process)
-        terminal.wait_for(lambda f: len(f) == rows and all(width(line) <= 20 for line in f))
+        terminal.wait_for(fits(20, rows))
     terminal.type("q")
     terminal.end()
 

@@ -26,7 +26,7 @@
 #include "regen/share/client/device_use.h"
 #include "regen/share/protocol/job.h"
 #include "regen/share/protocol/page.h"
-#include "regen/share/protocol/request_times.h"
+#include "regen/share/report/request_times.h"
 
 namespace regen::share {
 

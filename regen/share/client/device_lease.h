@@ -122,7 +122,7 @@ class DeviceLease final : public Gate {
   // no work. So the call of open() in a Run has no concurrent writer.
   Client client_;
   int users_ = 0;
-  std::uint64_t uses_ = 0;  // beginnings so far
+  std::uint64_t uses_ = 0;    // beginnings so far
   Nanoseconds asked_at_ = 0;  // of the present work
   Nanoseconds rest_began_ = 0;
   Nanoseconds work_began_ = 0;  // later by what was waited for in the middle of it

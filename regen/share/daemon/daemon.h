@@ -31,8 +31,9 @@ struct DaemonOptions {
   // How long the bytes of a job of the former daemon are kept for it where the kernel does not say whether it lives.
   Nanoseconds absence = 60'000'000'000;
   Rights rights = {};
-  std::optional<PageAddress> page = {};                  // none: no page
-  std::function<void(const std::string&)> show_page = {};  // its URL, with the token, before `ready`
+  std::optional<PageAddress> page = {};  // none: no page
+  std::function<void(const std::string&)> show_page =
+      {};                                            // its URL, with the token, before `ready`
   std::function<void(const std::string&)> log = {};  // one line for each event, without its end
 };
 

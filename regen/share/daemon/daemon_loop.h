@@ -22,7 +22,7 @@
 #include "regen/share/protocol/listen_socket.h"
 #include "regen/share/protocol/page.h"
 #include "regen/share/protocol/process_end.h"
-#include "regen/share/protocol/prometheus.h"
+#include "regen/share/report/prometheus.h"
 
 namespace regen::share {
 

@@ -5,7 +5,7 @@
 #include "regen/base/json_fields.h"
 #include "regen/base/text.h"
 #include "regen/share/daemon/daemon_loop.h"
-#include "regen/share/protocol/request_times.h"
+#include "regen/share/report/request_times.h"
 #include "regen/share/scheduler/job_table.h"
 
 namespace regen::share {

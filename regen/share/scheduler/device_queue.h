@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "regen/share/protocol/order.h"
-#include "regen/share/protocol/recent_times.h"
+#include "regen/share/report/recent_times.h"
 #include "regen/share/scheduler/device_memory.h"
 
 namespace regen::share {

@@ -12,8 +12,8 @@
 
 #include "regen/base/result.h"
 #include "regen/share/protocol/job.h"
-#include "regen/share/protocol/request_times.h"
-#include "regen/share/protocol/status.h"
+#include "regen/share/report/request_times.h"
+#include "regen/share/report/status.h"
 #include "regen/share/scheduler/device_memory.h"
 #include "regen/share/scheduler/device_queue.h"
 #include "regen/share/scheduler/job_table.h"

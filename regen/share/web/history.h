@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "regen/base/json.h"
-#include "regen/share/protocol/status.h"
+#include "regen/share/report/status.h"
 #include "regen/share/web/series.h"
 
 namespace regen::share {

@@ -23,7 +23,8 @@ struct HttpAnswer {
 
 // How long each part may take.
 struct HttpPatience {
-  std::chrono::nanoseconds head = std::chrono::seconds(5);     // until the head of the request is whole
+  std::chrono::nanoseconds head =
+      std::chrono::seconds(5);  // until the head of the request is whole
   std::chrono::nanoseconds answer = std::chrono::seconds(10);  // until the answer is sent
   std::chrono::nanoseconds end = std::chrono::seconds(1);      // until the other side closes, too
 };

@@ -85,7 +85,8 @@ bool HttpReader::append(std::string_view bytes) {
     status_ = read_head(std::string_view(buffer_).substr(0, end));
     done_ = true;
   } else {
-    status_ = buffer_.size() > kMostHead ? kHeadTooLarge : read_start();
+    status_ = read_start();
+    if (status_ == kOk && buffer_.size() > kMostHead) status_ = kHeadTooLarge;
     done_ = status_ != kOk;
   }
   if (done_) buffer_ = {};

@@ -12,7 +12,8 @@
 namespace regen::share {
 namespace {
 
-constexpr int kWaiting = 128;  // connections that are not accepted yet; the next ones would have to try again
+constexpr int kWaiting =
+    128;  // connections that are not accepted yet; the next ones would have to try again
 
 Error page_error(const PageAddress& address, const char* call) {
   return bad_input("cannot serve the page at " + in_quotes(to_string(address)) + ": " + call +

@@ -11,7 +11,7 @@
 
 #include "regen/base/text.h"
 #include "regen/share/page_template.h"
-#include "regen/share/protocol/prometheus.h"
+#include "regen/share/report/prometheus.h"
 #include "regen/share/web/page_access.h"
 
 namespace regen::share {

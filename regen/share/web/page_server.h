@@ -23,7 +23,7 @@
 
 #include "regen/base/result.h"
 #include "regen/share/daemon/expenses.h"
-#include "regen/share/protocol/status.h"
+#include "regen/share/report/status.h"
 #include "regen/share/web/history.h"
 #include "regen/share/web/http_connection.h"
 #include "regen/share/web/page_address.h"
@@ -90,7 +90,7 @@ class PageServer {
   };
   HistoryText history_text_;
 
-  std::mutex mutex_;                   // of what follows
+  std::mutex mutex_;                    // of what follows
   std::optional<DaemonStatus> report_;  // that the thread has not taken yet
 
   std::thread thread_;

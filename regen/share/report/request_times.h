@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "regen/base/json.h"
-#include "regen/share/protocol/recent_times.h"
+#include "regen/share/report/recent_times.h"
 
 namespace regen::share {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "regen/base/json.h"
-#include "regen/share/protocol/recent_times.h"
+#include "regen/share/report/recent_times.h"
 #include "regen/share/scheduler/device_queue.h"
 
 namespace regen::share {
@@ -31,7 +31,7 @@ struct JobStatus {
   bool asked_to_give_way = false;
   Nanoseconds age = 0;
   JobCounts counts;
-  std::optional<Percentiles> waits;  // for its last grants
+  std::optional<Percentiles> waits;          // for its last grants
   std::optional<std::int64_t> requests;      // answered, as it says
   std::optional<Percentiles> request_times;  // of its last ones
 

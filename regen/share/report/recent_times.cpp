@@ -1,4 +1,4 @@
-#include "regen/share/protocol/recent_times.h"
+#include "regen/share/report/recent_times.h"
 
 #include <algorithm>
 #include <bit>
@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kUnitBits = 10;     // 1.024 microseconds
 constexpr int kPerOctave = 16;    // so that the middle of a bucket is off by at most 1/32
-constexpr int kFirstBits = 5;    // of the 32 first buckets, of one unit each
+constexpr int kFirstBits = 5;     // of the 32 first buckets, of one unit each
 constexpr int kMostOctaves = 29;  // what is longer counts as the longest
 constexpr std::uint64_t kMostUnits = (std::uint64_t{2 * kPerOctave} << kMostOctaves) - 1;
 static_assert(kPerOctave * kMostOctaves + 2 * kPerOctave == RecentTimes::kBuckets);

@@ -1,4 +1,4 @@
-#include "regen/share/protocol/status.h"
+#include "regen/share/report/status.h"
 
 namespace regen::share {
 namespace {

@@ -1,4 +1,4 @@
-#include "regen/share/protocol/prometheus.h"
+#include "regen/share/report/prometheus.h"
 
 #include <array>
 

@@ -1,4 +1,4 @@
-#include "regen/share/protocol/request_times.h"
+#include "regen/share/report/request_times.h"
 
 #include "regen/base/json_fields.h"
 
