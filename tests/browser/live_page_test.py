@@ -3,16 +3,13 @@
 import importlib.util
 import json
 import pathlib
-import sys
 import urllib.request
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "share"))
-
 import wire
 from eventually import eventually
-from test_page import HOSTILE, Page
+from share_page import HOSTILE, Page
 
 GIB = 2**30
 READY = "document.documentElement.dataset.ready === 'yes'"

@@ -20,11 +20,11 @@ constexpr std::size_t kMostConnections = 2000;
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 constexpr std::chrono::microseconds kFirstLook{200};
 constexpr std::chrono::microseconds kLongestLook{250'000};
-constexpr std::int64_t kAcceptShare = 4;
+constexpr std::int64_t kAcceptParts = 4;
 // Reports for the page, and the part of the time that they may take: one in so many.
 constexpr Nanoseconds kPublishPause = 1'000'000'000;
-constexpr Nanoseconds kPublishShare = 200;
-// So that those who wait for the same debt do not all come back at one moment.
+constexpr Nanoseconds kPublishParts = 200;
+// So that connections that wait for the same debt do not all come back at one moment.
 constexpr Nanoseconds kPlaceInLine = 20'000;
 // Before a stranger that says nothing gives its place to another one, as a part of the patience with it.
 constexpr Nanoseconds kStaleParts = 10;
@@ -183,7 +183,7 @@ void Daemon::stop() {
 void Daemon::publish() {
   const Nanoseconds began = time_used();
   publish_(status());
-  const Nanoseconds pause = std::max(kPublishPause, kPublishShare * (time_used() - began));
+  const Nanoseconds pause = std::max(kPublishPause, kPublishParts * (time_used() - began));
   publish_pause_.expires_after(std::chrono::nanoseconds(pause));
   publish_pause_.async_wait([this](asio::error_code cancelled) {
     if (!cancelled && !stopping_) publish();
@@ -249,7 +249,7 @@ void Daemon::accept() {
     const Nanoseconds began = time_used();
     admit_connection(std::move(socket));
     const Nanoseconds now = clock_now();
-    accepts_.spend(time_used() - began, kAcceptShare, now);
+    accepts_.spend(time_used() - began, kAcceptParts, now);
     accept_after(accepts_.debt(now));
   });
 }

@@ -19,7 +19,7 @@ namespace {
 
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 // Strangers may take one in so many parts of the time of one core.
-constexpr std::int64_t kAcceptShare = 4;
+constexpr std::int64_t kAcceptParts = 4;
 
 Nanoseconds clock_now() {
   return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -128,7 +128,7 @@ void PageServer::accept() {
     admit(std::move(socket));
     const Nanoseconds used = thread_time();
     const Nanoseconds now = clock_now();
-    allowance_.spend(used - std::exchange(used_, used), kAcceptShare, now);
+    allowance_.spend(used - std::exchange(used_, used), kAcceptParts, now);
     accept_after(allowance_.debt(now));
   });
 }
