@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "regen/base/file.h"
+#include "regen/base/progress/progress.h"
 #include "regen/base/text.h"
 #include "regen/cost/cost_model.h"
 #include "regen/graph/cost_range.h"
@@ -38,7 +39,9 @@ Result<Graph> load_file_graph(const GraphArgument& argument) {
                      "', expected zoo:NAME: a file says itself what its backward pass is");
   }
   const std::string path = argument.text == "-" ? "/dev/stdin" : argument.text;
+  Progress progress({.stage = "read", .subject = "the graph"});
   REGEN_ASSIGN(const std::string content, read_file(path, kMaxFileBytes));
+  progress.say(format_bytes(static_cast<Bytes>(content.size())));
   return published::read_graph(content, argument.text);
 }
 

@@ -68,6 +68,7 @@ RecordingOptions recording_options(const CapturedStep& captured, const Settings&
   options.sample = surroundings.sample;
   options.counts_libraries = true;
   options.scope = surroundings.scope;
+  options.interrupt = surroundings.interrupt;
   options.link = link_source(captured, settings, surroundings, cache);
   return options;
 }
@@ -123,9 +124,9 @@ Status Session::make_curve() {
   REGEN_ASSIGN(const auto planners, registry().find_all(settings_.planners));
   search::Problem problem = recorded_.problem(most, host, link);
   problem.registry = surroundings_.registry;
-  REGEN_ASSIGN(curve_, search::PlanCurve::make(planners, problem, quick,
-                                               settings_.limits_within(kCurveSeconds)));
-  return {};
+  const Limits limits = interruptible(settings_.limits_within(kCurveSeconds));
+  REGEN_ASSIGN(curve_, search::PlanCurve::make(planners, problem, quick, limits));
+  return expect_uninterrupted(limits);
 }
 
 // --- bytes
@@ -189,9 +190,14 @@ Result<PlanRequest> Session::request() const {
   request.registry = surroundings_.registry;
   REGEN_ASSIGN(request.budget, budget());
   REGEN_ASSIGN(request.host_budget, host_budget());
-  request.limits = settings_.first_limits(recorded_.on_cpu());
-  request.least_limits = settings_.limits_within(kLeastSeconds);
+  request.limits = interruptible(settings_.first_limits(recorded_.on_cpu()));
+  request.least_limits = interruptible(settings_.limits_within(kLeastSeconds));
   return request;
+}
+
+Limits Session::interruptible(Limits limits) const {
+  limits.interrupt = surroundings_.interrupt;
+  return limits;
 }
 
 Status Session::plan() {
@@ -292,7 +298,7 @@ Result<bool> Session::take_least_plan() {
 Result<bool> Session::plan_by(const std::vector<std::string>& planners, const Limits& limits) {
   REGEN_ASSIGN(PlanRequest wanted, request());
   REGEN_ASSIGN(wanted.planners, registry().find_all(planners));
-  wanted.limits = limits;
+  wanted.limits = interruptible(limits);
   REGEN_ASSIGN(const search::Outcome found, search_plan(recorded_, wanted));
   if (!search::has_plan(found)) return false;
   release();

@@ -22,6 +22,7 @@ from regen._capture.traced.output_recipes import OutputRecipe, add_output_result
 from regen._capture.traced.passes import Trace, trace
 from regen._capture.traced.symbols import Symbols
 from regen._islands.call import IslandCall
+from regen._progress.work import watched_capture
 from regen.errors import CaptureError
 from regen.options import Cache
 
@@ -120,6 +121,7 @@ class Captured:
         return view if recipe.requires_grad else view.detach()
 
 
+@watched_capture
 @without_collection()
 def capture(
     model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | None = None, name: str | None = None, cache: Cache = False,
@@ -225,6 +227,7 @@ class Update(NamedTuple):
     scaled: bool = False
 
 
+@watched_capture
 @without_collection()
 def capture_training(
     model: torch.nn.Module, loss_fn: Callable[[Any, Any], torch.Tensor] | None, optimizer: torch.optim.Optimizer, args: Any,
@@ -274,6 +277,7 @@ def capture_training(
     return captured
 
 
+@watched_capture
 @without_collection()
 def capture_inference(
     model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | None = None, name: str | None = None

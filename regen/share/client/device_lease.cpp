@@ -55,7 +55,7 @@ Status DeviceLease::begin() {
   if (users_ == 0) {
     ++uses_;  // a device that is about to be given back is kept
     if (rest_began_ > 0) idle_predictor_.rested(clock_now() - rest_began_);
-    if (!client_.keep_going()) REGEN_TRY(acquire());
+    if (!client_.keep_going()) REGEN_TRY(acquire(/*in_step=*/false));
     REGEN_TRY(come_back());
     work_began_ = clock_now();
   }
@@ -63,9 +63,9 @@ Status DeviceLease::begin() {
   return {};
 }
 
-Status DeviceLease::acquire() {
+Status DeviceLease::acquire(bool in_step) {
   refused_ = false;
-  Status status = client_.acquire();
+  Status status = client_.acquire(in_step);
   wake_watcher();
   return status;
 }
@@ -89,7 +89,7 @@ Status DeviceLease::wait() {
   const std::lock_guard lock(mutex_);
   ++pauses_;
   const Nanoseconds asked = clock_now();
-  REGEN_TRY(acquire());
+  REGEN_TRY(acquire(/*in_step=*/true));
   work_began_ += clock_now() - asked;
   return come_back();
 }

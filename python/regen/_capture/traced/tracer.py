@@ -21,6 +21,7 @@ from regen._capture.traced.symbols import plain
 from regen._capture.traced.tensor import TracedTensor
 from regen._capture.traced.writes import Writes
 from regen._islands.places import NeedsIsland, Place, running_functions
+from regen._progress.work import current_capture
 from regen.errors import CaptureError
 
 aten = torch.ops.aten
@@ -54,6 +55,7 @@ class Tracer(TorchDispatchMode):
         self.refused_in: list[Place] = []  # functions of the model that were running then
         self.reasons: dict[Any, str] = {}  # Place.key() -> why it is an island
         self.samples: list[Any] = []  # flat inputs, then what is derived from them
+        self.progress = current_capture()
 
     # What exists before the step.
 
@@ -225,6 +227,7 @@ class Tracer(TorchDispatchMode):
 
     def add_node(self, node: dict[str, Any]) -> None:
         self.builder.nodes.append(node)
+        self.progress.reach(len(self.builder.nodes))
         self.decisions.note_node(node)
 
     def next_name(self, op: Any) -> str:
