@@ -39,6 +39,7 @@ TEST(ProgressText, SaysWhatIsKnown) {
             "capturing 7 ops, 12 s");
   EXPECT_EQ(progress_text({.stage = "sweep", .pieces = "points", .total = 4}, 30),
             "sweep 0/4 points, 0.0 s");
+  EXPECT_EQ(progress_text({.stage = "sweep", .pieces = "points", .total = 4}, 15), "sweep 0/4");
   EXPECT_EQ(progress_text({.stage = "wait",
                            .subject = "for admission",
                            .note = "place 2 of 3",

@@ -54,7 +54,7 @@ bool complete(const ProgressState& state) {
   return state.done >= state.total && (!searches(state) || state.best);
 }
 
-std::string what(const ProgressState& state) {
+std::string what(const ProgressState& state, bool with_pieces) {
   const auto* words = std::ranges::find(kWords, state.stage, &Words::stage);
   const bool known = words != kWords.end();
   const bool over = state.ended && complete(state);
@@ -62,7 +62,8 @@ std::string what(const ProgressState& state) {
   if (!state.subject.empty()) text += " " + state.subject;
   if (state.done > 0 || state.total > 0) text += " " + std::to_string(state.done);
   if (state.total > 0) text += "/" + std::to_string(state.total);
-  if ((state.done > 0 || state.total > 0) && !state.pieces.empty()) text += " " + state.pieces;
+  const bool counts = state.done > 0 || state.total > 0;
+  if (with_pieces && counts && !state.pieces.empty()) text += " " + state.pieces;
   if (state.ended && !over) text += " ended";
   return text;
 }
@@ -75,8 +76,9 @@ std::string bar(const ProgressState& state) {
   return "[" + text + "]";
 }
 
-std::vector<std::string> parts_of(const ProgressState& state) {
-  std::vector<std::string> parts{what(state), duration(state.seconds)};
+std::vector<std::string> parts_of(const ProgressState& state, std::size_t width) {
+  std::vector<std::string> parts{what(state, /*with_pieces=*/true), duration(state.seconds)};
+  if (parts[0].size() > width) parts[0] = what(state, /*with_pieces=*/false);
   if (!state.note.empty()) parts.push_back(state.note);
   if (searches(state) && !state.best) parts.emplace_back("no plan yet");
   if (state.best) parts.push_back("best " + format_cost(*state.best, state.unit));
@@ -94,7 +96,7 @@ std::vector<std::string> parts_of(const ProgressState& state) {
 
 std::string progress_text(const ProgressState& state, std::size_t width) {
   std::string text;
-  for (const std::string& part : parts_of(state)) {
+  for (const std::string& part : parts_of(state, width)) {
     const std::string longer = text.empty() ? part : text + ", " + part;
     if (longer.size() > width && !text.empty()) break;
     text = longer;

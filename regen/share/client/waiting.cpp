@@ -90,7 +90,7 @@ std::string queue_text(const Json& report, const std::string& identity) {
 }
 
 Waiting::Waiting(const ClientOptions& options, const JobSpec& job, WaitFor what)
-    : options_(options), job_(job), what_(what), last_look_(Clock::now()) {}
+    : options_(options), job_(job), what_(what), last_look_(Clock::now() - kLook) {}
 
 bool Waiting::attended() const {
   return options_.interrupt != nullptr || ProgressBoard::of_process().watched();
