@@ -68,10 +68,9 @@ void bind_progress(py::module_& module) {
       .def_readonly("seconds", &ProgressState::seconds)
       .def_readonly("background", &ProgressState::background)
       .def_readonly("ended", &ProgressState::ended)
-      .def_property_readonly(
-          "text", [](const ProgressState& s) { return progress_text(s, kLongestText); });
-  module.def("read_progress",
-             [](bool reads) { ProgressBoard::of_process().read_events(reads); });
+      .def_property_readonly("text",
+                             [](const ProgressState& s) { return progress_text(s, kLongestText); });
+  module.def("read_progress", [](bool reads) { ProgressBoard::of_process().read_events(reads); });
   module.def(
       "wait_for_progress",
       [](double seconds) { ProgressBoard::of_process().wait_for_events(seconds); }, Unlocked());

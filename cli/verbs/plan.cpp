@@ -182,9 +182,8 @@ Result<search::Outcome> solve_until_interrupted(const PlanArguments& arguments,
 Result<Report> solve_problem(const PlanArguments& arguments, const LoadedGraph& loaded) {
   Report report{.accounting = arguments.options.accounting_name()};
   REGEN_ASSIGN(report.budget, resolve_budget(arguments.budget, loaded));
-  Progress progress({.stage = "plan",
-                     .base = loaded.graph.base_cost(),
-                     .unit = loaded.graph.cost_unit()});
+  Progress progress(
+      {.stage = "plan", .base = loaded.graph.base_cost(), .unit = loaded.graph.cost_unit()});
   SearchLog log(loaded.graph.cost_unit(), arguments.progress, progress);
   const search::Problem problem{.graph = &loaded.graph,
                                 .link = loaded.link,

@@ -6,7 +6,7 @@
 
 namespace regen::search {
 
-// Empty where nobody watches, so that planners need not call it. `progress` must outlive it.
+// Empty without a watcher, so that planners need not call it. `progress` must outlive it.
 inline SearchObserver observer_of(Progress& progress) {
   if (!progress.watched()) return {};
   return [&progress](double, std::optional<double> incumbent, double bound) {

@@ -40,12 +40,11 @@ TEST(ProgressText, SaysWhatIsKnown) {
   EXPECT_EQ(progress_text({.stage = "sweep", .pieces = "points", .total = 4}, 30),
             "sweep 0/4 points, 0.0 s");
   EXPECT_EQ(progress_text({.stage = "sweep", .pieces = "points", .total = 4}, 15), "sweep 0/4");
-  EXPECT_EQ(progress_text({.stage = "wait",
-                           .subject = "for admission",
-                           .note = "place 2 of 3",
-                           .seconds = 4000},
-                          200),
-            "waiting for admission, 67 min, place 2 of 3");
+  EXPECT_EQ(
+      progress_text(
+          {.stage = "wait", .subject = "for admission", .note = "place 2 of 3", .seconds = 4000},
+          200),
+      "waiting for admission, 67 min, place 2 of 3");
   EXPECT_EQ(progress_text({.stage = "plan", .subject = "for the least budget"}, 200),
             "planning for the least budget, 0.0 s");
 }

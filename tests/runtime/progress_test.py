@@ -1,4 +1,4 @@
-"""What takes long says so: events for callbacks and the log, a line on a terminal or in a notebook; plans do not depend on who listens."""
+"""What takes long says so: events for callbacks and the log, a line on a terminal or in a notebook; plans do not depend on listeners."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 import regen
 from eventually import eventually
-from pseudo_terminal import PseudoTerminal, shows
+from pseudo_terminal import PseudoTerminal
 from regen._progress import events, notebook, terminal
 from small_training import Net, batch, make
 
@@ -173,9 +173,9 @@ def test_the_same_work_gives_the_same_plan(planner, tmp_path):
         kept.unlink()
     found = []
     with regen.on_progress(found.append):
-        told = planned(**options)
+        heard_of = planned(**options)
     assert any(event.stage == "plan" and event.ended for event in found), "it was searched for again"
-    assert plan_of(told) == plan_of(quiet)
+    assert plan_of(heard_of) == plan_of(quiet)
 
 
 # --- the log
@@ -355,9 +355,9 @@ def test_a_notebook_has_a_line_of_its_own(monkeypatch):
     def event(number, seconds, ended=False, background=False):
         return events.ProgressEvent(number, "plan", 0, None, "", None, None, None, seconds, background, ended, f"planning <{seconds}>")
 
-    for told in (event(1, 0.5), event(1, 1.5), event(2, 0.1), event(2, 3.0, background=True), event(1, 2.5), event(2, 0.2, ended=True), event(1, 3, ended=True),
+    for one in (event(1, 0.5), event(1, 1.5), event(2, 0.1), event(2, 3.0, background=True), event(1, 2.5), event(2, 0.2, ended=True), event(1, 3, ended=True),
                  event(3, 0.2), event(3, 0.4, ended=True)):
-        line(told)
+        line(one)
     assert ipython.shown == ["<code>regen: planning &lt;1.5&gt;</code>", "<code>regen: planning &lt;2.5&gt;</code>", ""]
 
 

@@ -52,7 +52,8 @@ TEST(QueueText, OfAReportThatIsNoneIsEmpty) {
                            R"({"devices": [{"newcomers": [1, {"identity": 2}], "jobs": [[]]}]})"}) {
     EXPECT_EQ(queue_text(Json::parse(text), "a"), "") << text;
   }
-  const Json odd = Json::parse(R"({"devices": [{"newcomers": [{"identity": "a", "priority": "x"}]}]})");
+  const Json odd =
+      Json::parse(R"({"devices": [{"newcomers": [{"identity": "a", "priority": "x"}]}]})");
   EXPECT_EQ(queue_text(odd, "a"), "place 1 of 1");
 }
 
@@ -147,7 +148,7 @@ TEST_F(WaitingTest, AGrantThatCameTooLateIsNone) {
       second.idle();
       continue;
     }
-    ASSERT_TRUE(first.acquire().ok()) << "the device is not held by one who does not know it";
+    ASSERT_TRUE(first.acquire().ok()) << "the device is not held without knowledge of it";
     std::thread again([&] { EXPECT_TRUE(second.acquire().ok()); });
     while (state_of("second") != "waiting") std::this_thread::yield();
     EXPECT_FALSE(second.holding()) << "an old grant";
@@ -182,7 +183,7 @@ TEST_F(WaitingTest, ForADaemonThatHasGoneEndsWithAnInterrupt) {
   EXPECT_THAT(status.error().message, HasSubstr("interrupted"));
 }
 
-TEST_F(WaitingTest, SaysThePlaceToThoseWhoWatch) {
+TEST_F(WaitingTest, SaysThePlaceInTheQueue) {
   ProgressBoard& board = ProgressBoard::of_process();
   const Client first = connect("first", 80, 20);
   board.read_events(true);

@@ -1,7 +1,7 @@
 """`regen.on_progress`: events of work under way, from C++ (regen/base/progress) to callbacks, to `logging` and to notebooks.
 
-C++ notes what changes; nothing there waits for Python. One thread of this module sleeps until there is something, and only where somebody
-listens. Whoever waits for work takes what is left at its end, so that the events of a call have arrived when it returns.
+C++ notes what changes; nothing there waits for Python. One thread of this module sleeps until there is something, and only where there is a
+listener. The thread that does the work takes what is left at its end, so that the events of a call have arrived when it returns.
 """
 
 import atexit
@@ -44,7 +44,7 @@ class ProgressEvent:
         bound_seconds: no plan is faster; None: nothing is proven.
         base_seconds: of a step that keeps everything; None: not known.
         seconds: since the work began.
-        background: nobody waits for it.
+        background: the program does not wait for it.
         ended: the last event of this work, also where it failed.
         text: all of this in one line for people.
     """
@@ -162,7 +162,7 @@ class LogRecords:
 
 
 class Reader:
-    """Brings events to those who listen."""
+    """Brings events to listeners."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()  # of taking and delivering: events stay in order

@@ -78,7 +78,7 @@ class Streams:
                     handler.setStream(self.handlers[-1][1])
 
     def leave(self) -> None:
-        """It has ended. A stream that somebody else has put in place meanwhile stays."""
+        """It has ended. A stream that other code has put in place meanwhile stays."""
         with self.lock:
             self.users -= 1
             if self.users > 0:

@@ -42,7 +42,7 @@ class Capture:
 
 
 class NoCapture:
-    """Nobody waits for it."""
+    """No capture is under way in this thread."""
 
     def reach(self, ops: int) -> None:
         """Nothing."""

@@ -1,6 +1,6 @@
 // Work that may take longer than a second says how far it is. Each piece of work has a Progress object
-// and states there what it knows; those who watch show it: a line on the terminal (progress_line.h), or
-// a reader of events (progress_board.h). Where nobody watches, stating costs one test of a pointer.
+// and states there what it knows. Watchers show it: a line on the terminal (progress_line.h), or a
+// reader of events (progress_board.h). Without a watcher, stating costs one test of a pointer.
 //
 //   Progress progress({.stage = "measure", .pieces = "ops", .total = ops.size()});
 //   for (...) { ...; progress.advance(); }
@@ -18,21 +18,21 @@ namespace regen {
 
 // What is known of a piece of work. Texts are plain ASCII, so that a line can be cut anywhere.
 struct ProgressState {
-  std::string stage;             // one word for programs: "measure"; progress_text.h has it for people
-  std::string subject = {};      // for people, behind the stage: "for admission"
-  std::string pieces = {};       // what is counted: "ops"
-  std::size_t total = 0;         // pieces; 0: not known
-  std::size_t done = 0;          // pieces
+  std::string stage;         // one word for programs: "measure"; progress_text.h has it for people
+  std::string subject = {};  // for people, behind the stage: "for admission"
+  std::string pieces = {};   // what is counted: "ops"
+  std::size_t total = 0;     // pieces; 0: not known
+  std::size_t done = 0;      // pieces
   std::optional<double> best{};  // the cost of the best plan so far
   double bound = 0;              // no plan costs less; 0: nothing is proven
   double base = 0;               // the cost of keeping everything; 0: not known
   CostUnit unit = CostUnit::kSecond;
-  std::string note = {};       // what else is known, for people
-  bool background = false;     // nobody waits for it, so no line shows it
-  bool joins = true;           // many of them one after the other are one long work for the line
-  std::uint64_t number = 0;    // given when it begins, ascending
-  double seconds = 0;          // since it began; filled in for those who watch
-  bool ended = false;          // likewise
+  std::string note = {};     // what else is known, for people
+  bool background = false;   // the program does not wait for it, so no line shows it
+  bool joins = true;         // many of them one after the other are one long work for the line
+  std::uint64_t number = 0;  // given when it begins, ascending
+  double seconds = 0;        // since it began; filled in for watchers
+  bool ended = false;        // likewise
 
   // Of the best plan; absent where one of the two costs is not known.
   std::optional<double> overhead() const;
@@ -50,7 +50,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Whether anybody watches; does not change.
+  // Whether there was a watcher when it began.
   bool watched() const { return work_ != nullptr; }
   void advance(std::size_t pieces = 1);
   void reach(std::size_t done, std::size_t total = 0);

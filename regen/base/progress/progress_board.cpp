@@ -16,7 +16,7 @@ using Clock = ProgressBoard::Clock;
 constexpr std::chrono::milliseconds kWorthALine{1000};
 // Work inside other work is shown once it has lasted so long: less would flicker.
 constexpr std::chrono::milliseconds kWorthAChange{300};
-// Pauses between two works that are one long work for a person who waits.
+// Pauses between two works that are one long work for a person.
 constexpr std::chrono::milliseconds kPause{500};
 // Of work of which nothing else is new.
 constexpr std::chrono::duration<double> kHeartbeat{1};
@@ -53,8 +53,7 @@ std::shared_ptr<ProgressWork> ProgressBoard::begin(ProgressState known) {
   {
     const std::lock_guard lock(mutex_);
     work->state.number = ++begun_;
-    const bool joined =
-        work->state.joins && paused_since_ && work->began - *paused_since_ < kPause;
+    const bool joined = work->state.joins && paused_since_ && work->began - *paused_since_ < kPause;
     if (!has_line_work() && !joined) busy_since_ = work->began;
     works_.push_back(work);
     work_began_.notify_all();

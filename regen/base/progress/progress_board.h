@@ -1,4 +1,4 @@
-// All work of the process that is under way, for those who watch it: the line on the terminal, and one
+// All work of the process that is under way, for its watchers: the line on the terminal, and one
 // reader of events.
 #pragma once
 

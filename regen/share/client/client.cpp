@@ -226,7 +226,8 @@ Status Client::update(const Curve& curve) {
       const Bytes held = spec_.held_bytes;
       spec_ = before;
       spec_.held_bytes = held;
-      if (waiting.interrupted()) channel_ = Channel();  // the daemon knows the new facts: join again
+      if (waiting.interrupted())
+        channel_ = Channel();  // the daemon knows the new facts: join again
       return message.error();
     }
     if (!*message) return reconnect(waiting);  // registers with the new daemon, with all facts

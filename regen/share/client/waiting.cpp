@@ -128,8 +128,8 @@ void Waiting::say(const std::string& note) {
 
 void Waiting::look() {
   if (!progress_) {
-    progress_.emplace(ProgressState{
-        .stage = "wait", .subject = std::string(subject_of(what_)), .joins = false});
+    progress_.emplace(
+        ProgressState{.stage = "wait", .subject = std::string(subject_of(what_)), .joins = false});
   }
   if (!progress_->watched() || Clock::now() - last_look_ < kLook) return;
   last_look_ = Clock::now();

@@ -1,5 +1,5 @@
-// A wait for the daemon, which may be long: for memory, or for the device. It says so to those who
-// watch, with the place in the queue, and ends when the program is interrupted.
+// A wait for the daemon, which may be long: for memory, or for the device. It is shown as progress, with
+// the place in the queue, and ends when the program is interrupted.
 #pragma once
 
 #include <atomic>
@@ -31,7 +31,7 @@ class Waiting {
   Status until_readable(int descriptor);
   // Sleeps so long; an error as above.
   Status pause(std::chrono::nanoseconds time);
-  // What holds things up, for those who watch.
+  // What holds things up, as progress.
   void say(const std::string& note);
 
  private:
