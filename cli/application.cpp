@@ -29,8 +29,12 @@ int fail(const std::string& message, int status) {
 
 // Where to look further: the chosen verb's help, or the program's.
 std::string help_hint(const CLI::App& app) {
-  const auto chosen = app.get_subcommands();
-  return "regen " + (chosen.empty() ? "" : chosen.front()->get_name() + " ") + "--help";
+  std::string words = "regen ";
+  for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
+    at = at->get_subcommands().front();
+    words += at->get_name() + " ";
+  }
+  return words + "--help";
 }
 
 std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {

@@ -159,9 +159,10 @@ Status verdict(const std::string& model, Bytes memory, const search::BatchGrid& 
   }
   const std::string what = model + " at batch " + std::to_string(grid.start) + " in " +
                            format_grouped(memory) + " bytes";
-  if (impossible) return infeasible("no plan can train " + what);
+  if (impossible) return infeasible("no plan can train " + what + ", expected more --memory");
   if (interrupted) return limit_reached("interrupted before any planner could train " + what);
-  return limit_reached("none of the planners can train " + what);
+  return limit_reached("none of the planners can train " + what +
+                       ", expected another one (--planners auto) or more --memory");
 }
 
 Status run_max_batch(const MaxBatchArguments& arguments) {

@@ -155,9 +155,12 @@ Error no_plan_error(const Graph& graph, const Report& report) {
   if (outcome.status == search::PlanStatus::kInfeasible) {
     return infeasible(outcome.note.empty() ? "no plan fits" : outcome.note);
   }
+  const std::string next = outcome.planner == "auto"
+                               ? "; a larger --budget or more --time-limit may help"
+                               : "; --planner auto, or a larger --budget, may help";
   return limit_reached("planner " + outcome.planner + " found no plan for '" + graph.name() +
                        "' (" + outcome.note + "); every plan needs at least " +
-                       format_grouped(report.structural_bound) + " bytes");
+                       format_grouped(report.structural_bound) + " bytes" + next);
 }
 
 // Ctrl-C is one more limit: the best plan so far is the answer, and the note says why it is.

@@ -223,8 +223,15 @@ Result<PlannedStep> Session::find() {
 
 Result<PlannedStep> Session::given_plan() {
   const std::string& path = settings_.plan_file;
-  REGEN_ASSIGN(const std::string text, read_file(path));
-  REGEN_ASSIGN(Plan plan, parse_plan(text, path));
+  const auto read = [&]() -> Result<Plan> {
+    REGEN_ASSIGN(const std::string text, read_file(path));
+    return parse_plan(text, path);
+  }();
+  if (!read.ok()) {
+    return Error{read.error().code,
+                 read.error().message + "; expected a plan that save_plan() or `regen plan` wrote"};
+  }
+  Plan plan = *read;
   const PlanOrigin origin{.planner = plan.planner, .lower_bound = recorded_.base_seconds()};
   auto accepted = accept_given(std::move(plan), origin);
   if (!accepted.ok()) return Error{accepted.error().code, path + ": " + accepted.error().message};
@@ -233,7 +240,7 @@ Result<PlannedStep> Session::given_plan() {
   if (needed > most.value_or(kMaxBytes)) {
     return infeasible("the plan in " + path + " needs " + format_grouped(needed) +
                       " bytes with what the caller holds, expected at most the budget of " +
-                      format_grouped(*most));
+                      format_grouped(*most) + " (a larger budget, or no plan file)");
   }
   return accepted;
 }

@@ -41,18 +41,11 @@ class Capture:
         self.progress.reach(ops)
 
 
-class NoCapture:
-    """No capture is under way in this thread."""
-
-    def reach(self, ops: int) -> None:
-        """Nothing."""
+CAPTURE: contextvars.ContextVar[Capture | None] = contextvars.ContextVar("regen.capture", default=None)
 
 
-CAPTURE: contextvars.ContextVar[Capture | NoCapture] = contextvars.ContextVar("regen.capture", default=NoCapture())
-
-
-def current_capture() -> Capture | NoCapture:
-    """Of this thread."""
+def current_capture() -> Capture | None:
+    """Of this thread; None: no capture is under way."""
     return CAPTURE.get()
 
 

@@ -105,7 +105,8 @@ Result<Json> ask(const std::string& path, const Message& question, MessageType a
   if (message && message->type == answer) return std::move(message->body);
   return missing(
       "the daemon at " + in_quotes(path) +
-      (message ? " gave another answer than asked for" : " went away without an answer"));
+      (message ? " gave another answer than asked for (another version of regen?)"
+               : " went away without an answer, expected it to go on (its log may say why)"));
 }
 
 }  // namespace regen::share

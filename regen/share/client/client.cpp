@@ -52,7 +52,8 @@ Result<bool> Client::register_job(Waiting* waiting) {
   if (!answer) return false;
   if (answer->type != MessageType::kRegistered) {
     return bad_input("the daemon answered register with message " +
-                     std::to_string(static_cast<int>(answer->type)) + ", expected 65");
+                     std::to_string(static_cast<int>(answer->type)) +
+                     ", expected 65 (another version of regen?)");
   }
   const JsonCursor body(answer->body, "registered");
   REGEN_ASSIGN(const JsonCursor go_field, required_field(body, "go"));
@@ -96,7 +97,8 @@ Status Client::reconnect(Waiting& waiting) {
     if (options_.give_up && spent >= *options_.give_up) {
       return limit_reached("the daemon at " + in_quotes(options_.socket) +
                            " has been gone for more than " +
-                           format_exact(to_seconds(*options_.give_up)) + " s");
+                           format_exact(to_seconds(*options_.give_up)) +
+                           " s, expected it to be started again (`regen share serve`)");
     }
     REGEN_TRY(waiting.pause(std::chrono::nanoseconds(pause)));
     waiting.say("the daemon has gone");

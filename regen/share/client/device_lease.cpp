@@ -25,11 +25,15 @@ Result<std::shared_ptr<DeviceLease>> DeviceLease::join(const ClientOptions& opti
   REGEN_ASSIGN(Client client, Client::connect(options, spec));
   const std::shared_ptr<DeviceLease> lease(new DeviceLease(std::move(client)));
   lease->wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!lease->wake_.valid()) return limit_reached("no descriptor left for the job's watcher");
+  if (!lease->wake_.valid())
+    return limit_reached(
+        "no descriptor left for the job's watcher, expected fewer open files or a higher limit "
+        "(ulimit -n)");
   try {
     lease->watcher_ = std::thread([raw = lease.get()] { raw->watch(); });
   } catch (const std::system_error& error) {
-    return limit_reached(std::string("no thread left for the job's watcher: ") + error.what());
+    return limit_reached(std::string("no thread left for the job's watcher: ") + error.what() +
+                         ", expected fewer processes or a higher limit (ulimit -u)");
   }
   return lease;
 }
