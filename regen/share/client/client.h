@@ -17,6 +17,7 @@
 // acquire() returns when the new daemon has given it the device.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <optional>
 #include <string>
@@ -24,6 +25,7 @@
 #include "regen/base/result.h"
 #include "regen/share/client/channel.h"
 #include "regen/share/client/device_use.h"
+#include "regen/share/client/waiting.h"
 #include "regen/share/protocol/job.h"
 #include "regen/share/protocol/page.h"
 #include "regen/share/report/request_times.h"
@@ -38,6 +40,8 @@ struct ClientOptions {
   std::string socket;
   // How long to look for a daemon that has gone; without it, for ever.
   std::optional<Nanoseconds> give_up = {};
+  // Set from outside (Ctrl-C) to end a wait with an error, except in the middle of a step; null: never.
+  const std::atomic<bool>* interrupt = nullptr;
 };
 
 // All functions are called by one thread at a time. A forked child must not use its parent's.
@@ -57,8 +61,9 @@ class Client {
   // Whether the job holds the device and may use it for one more quantum of work.
   bool keep_going() const { return holding_ && page_.go(); }
   // Returns once the job holds the device; it sleeps until then. A job that holds it but was asked
-  // to give way gives way first.
-  Status acquire();
+  // to give way gives way first. `in_step`: something is under way that must not end here, so that an
+  // interrupt does not end the wait.
+  Status acquire(bool in_step = false);
   // Passes the device to the next job, and returns once it is this job's turn again.
   Status yield();
   // Gives the device back; the job does not compete until it acquires again. Where jobs take turns
@@ -112,9 +117,12 @@ class Client {
  private:
   Client(ClientOptions options, JobSpec spec);
   // False: the daemon went away meanwhile.
-  Result<bool> register_job();
-  Status reconnect();
-  Status wait_for_turn(MessageType request);
+  Result<bool> register_job(Waiting* waiting = nullptr);
+  Status reconnect(Waiting& waiting);
+  Status wait_for_turn(MessageType request, bool in_step);
+  Result<bool> next_turn(Waiting& waiting);
+  void withdraw();
+  static Channel::Sleep sleep_of(Waiting* waiting);
   void answer(const Message& message);
   void look();
 

@@ -28,11 +28,15 @@ Result<std::shared_ptr<DeviceLease>> DeviceLease::join(const ClientOptions& opti
   REGEN_ASSIGN(Client client, Client::connect(options, spec));
   const std::shared_ptr<DeviceLease> lease(new DeviceLease(std::move(client)));
   lease->wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!lease->wake_.valid()) return limit_reached("no descriptor left for the job's watcher");
+  if (!lease->wake_.valid())
+    return limit_reached(
+        "no descriptor left for the job's watcher, expected fewer open files or a higher limit "
+        "(ulimit -n)");
   try {
     lease->watcher_ = std::thread([raw = lease.get()] { raw->watch(); });
   } catch (const std::system_error& error) {
-    return limit_reached(std::string("no thread left for the job's watcher: ") + error.what());
+    return limit_reached(std::string("no thread left for the job's watcher: ") + error.what() +
+                         ", expected fewer processes or a higher limit (ulimit -u)");
   }
   return lease;
 }
@@ -59,7 +63,7 @@ Status DeviceLease::begin() {
     ++uses_;  // a device that is about to be given back is kept
     asked_at_ = clock_now();
     if (rest_began_ > 0) idle_predictor_.rested(asked_at_ - rest_began_);
-    if (!client_.keep_going()) REGEN_TRY(acquire());
+    if (!client_.keep_going()) REGEN_TRY(acquire(/*in_step=*/false));
     REGEN_TRY(come_back());
     work_began_ = clock_now();
   }
@@ -67,9 +71,9 @@ Status DeviceLease::begin() {
   return {};
 }
 
-Status DeviceLease::acquire() {
+Status DeviceLease::acquire(bool in_step) {
   refused_ = false;
-  Status status = client_.acquire();
+  Status status = client_.acquire(in_step);
   wake_watcher();
   return status;
 }
@@ -104,7 +108,7 @@ Status DeviceLease::wait() {
   const std::lock_guard lock(mutex_);
   ++pauses_;
   const Nanoseconds asked = clock_now();
-  REGEN_TRY(acquire());
+  REGEN_TRY(acquire(/*in_step=*/true));
   work_began_ += clock_now() - asked;
   return come_back();
 }

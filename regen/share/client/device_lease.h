@@ -102,7 +102,7 @@ class DeviceLease final : public Gate {
 
  private:
   explicit DeviceLease(Client client) : client_(std::move(client)) {}
-  Status acquire();
+  Status acquire(bool in_step);
   Status come_back();
   Bytes make_room(Depth depth);
   void note_request();
