@@ -26,7 +26,8 @@ Character first_character(std::string_view text) {
   const std::string_view bytes = text.substr(0, size);
   if (!is_utf8(bytes)) return {text.substr(0, 1), lead, false};
   char32_t number = size == 1 ? lead : lead & (0xffu >> (size + 1));
-  for (const char c : bytes.substr(1)) number = number << 6 | (static_cast<unsigned char>(c) & 0x3f);
+  for (const char c : bytes.substr(1))
+    number = number << 6 | (static_cast<unsigned char>(c) & 0x3f);
   return {bytes, number, true};
 }
 

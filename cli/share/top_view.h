@@ -32,9 +32,9 @@ class TopView {
 
   // In the time between the last two reports; nothing where there was none before.
   struct Rate {
-    std::optional<double> fraction = {};   // of that time
-    std::optional<double> turns = {};      // in a second
-    std::deque<double> history = {};       // of the fraction, newest last
+    std::optional<double> fraction = {};  // of that time
+    std::optional<double> turns = {};     // in a second
+    std::deque<double> history = {};      // of the fraction, newest last
   };
   // Device and identity; that is empty for the device itself.
   using Key = std::pair<std::string, std::string>;
