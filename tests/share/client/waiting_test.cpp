@@ -10,7 +10,7 @@
 
 #include "regen/base/progress/progress_board.h"
 #include "regen/share/client/device_lease.h"
-#include "tests/share/processes.h"
+#include "tests/share/support/processes.h"
 
 namespace regen::share {
 namespace {

@@ -220,7 +220,7 @@ print([thread.name for thread in threading.enumerate()])
 
 
 def test_nothing_is_printed_and_no_thread_started_by_default():
-    root = WORKER.parent.parent.parent
+    root = WORKER.parents[3]
     code = QUIET.format(root=str(root), python=str(root / "python"))
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "['MainThread']\n")
