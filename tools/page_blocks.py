@@ -5,14 +5,15 @@ not see say the rest, each right above its block:
 
     <!-- hidden python                 runs here and is not shown: what a block needs, or what must hold after it
     ... -->
-    <!-- before each block: python     the same before every block of the page, which then stands alone
-    ... -->
+    <!-- fixture: NAME -->             runs tests/docs/fixtures/NAME here
+    <!-- fixture before each block: NAME -->   the same before every block of that language, which then stands alone
     <!-- tested by: FILE::TEST, .. -->   the block does not run here, these tests run what it says
     <!-- not run: REASON -->           the block cannot run in CI; the reasons are in NOT_RUN
     <!-- varies: WHAT, .. -->          parts of the output that differ between machines; what may vary is in VARYING
 
 A `text` block right after a block is its output, as the lines under `$ command` of a `console` block are. `...` stands for any text. A command whose
-output ends with `regen: ...` fails; so does one whose comment says `(status N)`. A block `LANGUAGE file=NAME` is a file for later blocks.
+output ends with `regen: ...` or `SomeError: ...` fails; so does one whose comment says `(status N)`. A block `LANGUAGE file=NAME` is a file for later
+blocks; a block `diff file=NAME` changes it.
 """
 
 import dataclasses
@@ -20,6 +21,7 @@ import pathlib
 import re
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+FIXTURES = ROOT / "tests" / "docs" / "fixtures"
 SHELLS = ("sh", "bash", "console")
 COMMANDS = (*SHELLS, "python")
 
@@ -101,12 +103,15 @@ def note(block: Block, comment: str) -> None:
         block.varies = names(value)
 
 
-def hidden(name: str, line: int, comment: str) -> tuple[str, Block] | None:
-    """A hidden block and when it runs; None: the comment is none."""
-    found = re.match(r"(hidden|before each block:) (python|sh)(?: file=(\S+))?\n(.*)\Z", comment, re.DOTALL)
-    if found is None:
-        return None
-    return found[1], Block(name, line, found[2], found[4], file=found[3] or "", hidden=True)
+def hidden(name: str, line: int, comment: str) -> Block | None:
+    """A block that readers do not see; None: the comment is none."""
+    found = re.match(r"hidden (python|sh)\n(.*)\Z", comment, re.DOTALL)
+    if found is not None:
+        return Block(name, line, found[1], found[2], hidden=True)
+    found = re.match(r"fixture(?: before each block)?: (\w+\.(py|sh))\Z", comment)
+    if found is not None:
+        return Block(name, line, "python" if found[2] == "py" else "sh", (FIXTURES / found[1]).read_text(), hidden=True)
+    return None
 
 
 def visible(name: str, line: int, info: str, indent: str, text: str) -> Block:
@@ -132,10 +137,8 @@ def read(path: pathlib.Path) -> Page:
         if found["comment"] is not None:
             comment = found["comment"].rstrip()
             secret = hidden(name, line, comment)
-            if secret and secret[0] == "hidden":
-                page.blocks.append(secret[1])
-            elif secret:
-                page.before_each.append(secret[1])
+            if secret is not None:
+                (page.before_each if " before each block" in comment else page.blocks).append(secret)
             elif re.match(r"(tested by|not run|varies): ", comment):
                 notes.append((line, comment))
                 end = found.end()
@@ -165,7 +168,7 @@ class Command:
     @property
     def fails(self) -> bool:
         """A refusal is shown."""
-        return self.output is not None and self.output.rstrip("\n").splitlines()[-1].startswith("regen: ")
+        return self.output is not None and bool(re.match(r"(regen|\w+Error): ", self.output.rstrip("\n").splitlines()[-1]))
 
 
 def console(text: str) -> list[Command]:
@@ -178,6 +181,17 @@ def console(text: str) -> list[Command]:
         command, _, output = part.partition("\n")
         commands.append(Command(command + "\n", output or None))
     return commands
+
+
+def changed(text: str, difference: str) -> str:
+    """The text after a change whose parts, between lines `@@`, each fit one place of it."""
+    for part in re.split(r"^@@.*\n", difference, flags=re.MULTILINE):
+        lines = [line or " " for line in part.splitlines()]
+        before, after = ("".join(line[1:] + "\n" for line in lines if line[0] in kept) for kept in (" -", " +"))
+        if text.count(before) != 1:
+            raise ValueError(f"the change fits {text.count(before)} places, expected one:\n{before}")
+        text = text.replace(before, after)
+    return text
 
 
 def masked(text: str, varies: list[str]) -> str:

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 
-from page_blocks import Block, Command, Page, console, masked
+from page_blocks import Block, Command, Page, changed, console, masked
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 REGEN = pathlib.Path(os.environ.get("REGEN_BIN", ROOT / "build" / "regen")).resolve()
@@ -139,12 +139,16 @@ class Session:
         for block in page.blocks:
             if block.tested_by or block.not_run or block.signature or not (block.is_command or block.hidden or block.file):
                 continue
-            for before in page.before_each if block.is_command else []:
-                self.run_block(before)
+            for before in page.before_each:
+                if block.is_command and (before.language == "python") == (block.language == "python"):
+                    self.run_block(before)
             self.run_block(block)
 
     def run_block(self, block: Block):
-        if block.file:
+        if block.file and block.language == "diff":
+            path = self.folder / block.file
+            path.write_text(changed(path.read_text(), block.text))
+        elif block.file:
             (self.folder / block.file).write_text(block.text)
         elif block.language == "console":
             for command in console(block.text):
@@ -178,7 +182,7 @@ def comparable(text, varies):
 def differs(shown, printed, varies):
     """How the output differs from the one in the page; None: it does not. A line `...` stands for any lines, inside a line it stands for any text."""
     shown, printed = comparable(shown, varies), comparable(printed, varies)
-    pattern = re.sub(r"^\\\.\\\.\\\.\n", r"(?:.*\n)*?", re.escape(shown).replace("\\\n", "\n"), flags=re.MULTILINE).replace(r"\.\.\.", ".*")
+    pattern = re.sub(r"^(?:\\ )*\\\.\\\.\\\.\n", r"(?:.*\n)*?", re.escape(shown).replace("\\\n", "\n"), flags=re.MULTILINE).replace(r"\.\.\.", ".*")
     if re.fullmatch(pattern, printed):
         return None
     return "".join(difflib.unified_diff(shown.splitlines(True), printed.splitlines(True), "shown", "printed", n=1))
