@@ -60,7 +60,7 @@ TESTED := regen cpp_tests $(if $(SANITIZE),,regen_runtime_module regen-runtime)
 test: configure
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target $(TESTED)
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
-	@REGEN_BIN=$(BUILD)/regen $(PYTHON) -m pytest -q -rs -n $(JOBS) --dist loadfile tests
+	@REGEN_BIN=$(BUILD)/regen $(PYTHON) -m pytest -q -rs -n $(JOBS) --dist loadgroup tests
 
 # What reads files that others wrote, with sanitizers: the part for CI, where minutes count. `make test SANITIZE=1`
 # runs everything so.

@@ -60,6 +60,7 @@ class Block:
     signature: bool = False
     tested_by: list[str] = dataclasses.field(default_factory=list)
     not_run: str = ""
+    is_help: bool = False
     varies: list[str] = dataclasses.field(default_factory=list)
     output: str | None = None
 
@@ -67,6 +68,12 @@ class Block:
     def place(self) -> str:
         """Where it stands, for messages."""
         return f"{self.page}:{self.line}"
+
+    @property
+    def runs_here(self) -> bool:
+        """In its page's session: a command or a hidden block, or a file for one."""
+        needed = self.hidden or self.file or self.language in COMMANDS
+        return bool(needed) and not (self.signature or self.tested_by or self.not_run)
 
     @property
     def is_command(self) -> bool:
@@ -92,7 +99,7 @@ def names(text: str) -> list[str]:
     return [word.strip() for word in text.split(",")]
 
 
-def note(block: Block, comment: str) -> None:
+def note(block: Block, line: int, comment: str) -> None:
     """Puts into a block what a comment above it says."""
     key, _, value = comment.partition(":")
     if key == "tested by":
@@ -101,6 +108,8 @@ def note(block: Block, comment: str) -> None:
         block.not_run = value.strip()
     else:
         block.varies = names(value)
+        if not set(block.varies) <= set(VARYING):
+            raise ValueError(f"{block.page}:{line}: varies:{value}; expected some of {', '.join(VARYING)}")
 
 
 def hidden(name: str, line: int, comment: str) -> Block | None:
@@ -129,13 +138,13 @@ def read(path: pathlib.Path) -> Page:
     name, source = str(path.relative_to(ROOT)), path.read_text()
     page = Page(name, [], [])
     notes: list[tuple[int, str]] = []
-    previous, end = None, 0
+    previous, end, before = None, 0, ""
     for found in PART.finditer(source):
         line = source.count("\n", 0, found.start()) + 1
         if notes and source[end:found.start()].strip():
             raise ValueError(f"{name}:{notes[0][0]}: '{notes[0][1]}' stands above no block")
         if found["comment"] is not None:
-            comment = found["comment"].rstrip()
+            comment = before = found["comment"].rstrip()
             secret = hidden(name, line, comment)
             if secret is not None:
                 (page.before_each if " before each block" in comment else page.blocks).append(secret)
@@ -148,11 +157,12 @@ def read(path: pathlib.Path) -> Page:
         block = visible(name, line, found["info"], found["indent"], found["text"])
         if block.language == "text" and previous is not None and source[end:found.start()] == "\n":
             previous.output = block.text
-        for _, comment in notes:
-            note(block, comment)
+        for at, comment in notes:
+            note(block, at, comment)
+        block.is_help = before.startswith("help: ")
         notes = []
         page.blocks.append(block)
-        previous, end = (block if block.is_command else None), found.end()
+        previous, end, before = (block if block.is_command else None), found.end(), ""
     if notes:
         raise ValueError(f"{name}:{notes[0][0]}: '{notes[0][1]}' stands above no block")
     return page

@@ -137,7 +137,7 @@ class Session:
     def run(self, page: Page):
         """Every block of the page that runs here."""
         for block in page.blocks:
-            if block.tested_by or block.not_run or block.signature or not (block.is_command or block.hidden or block.file):
+            if not block.runs_here:
                 continue
             for before in page.before_each:
                 if block.is_command and (before.language == "python") == (block.language == "python"):
