@@ -180,7 +180,7 @@ def test_a_report_opens_from_the_gallery(browser, site):
         page.call("Page.navigate", url=f"file://{site}/docs/gallery.html")
         page.wait_for(f"document.readyState === 'complete' && document.querySelector('a[href$=\"{name}\"]')")
         page.evaluate(f"document.querySelector('a[href$=\"{name}\"]').click()")
-        page.wait_for("document.documentElement.dataset.ready === 'yes'")
+        page.wait_for("document.documentElement?.dataset.ready === 'yes'")
         assert page.evaluate("document.querySelector('.verdict').textContent").startswith("Fits: ")
     assert page.problems() == []
     page.close()
