@@ -6,10 +6,10 @@ not see say the rest, each right above its block:
     <!-- hidden python                 runs here and is not shown: what a block needs, or what must hold after it
     ... -->
     <!-- fixture: NAME -->             runs tests/docs/fixtures/NAME here
-    <!-- fixture before each block: NAME -->   the same before every block of that language, which then stands alone
-    <!-- tested by: FILE::TEST, .. -->   the block does not run here, these tests run what it says
+    <!-- fixture before each block: NAME -->    the same before every block of that language, which then stands alone
+    <!-- tested by: FILE::TEST, .. -->    the block does not run here, these tests run what it says
     <!-- not run: REASON -->           the block cannot run in CI; the reasons are in NOT_RUN
-    <!-- varies: WHAT, .. -->          parts of the output that differ between machines; what may vary is in VARYING
+    <!-- varies: WHAT, .. -->          what differs between machines in the output; VARYING has what may vary
 
 A `text` block right after a block is its output, as the lines under `$ command` of a `console` block are. `...` stands for any text. A command whose
 output ends with `regen: ...` or `SomeError: ...` fails; so does one whose comment says `(status N)`. A block `LANGUAGE file=NAME` is a file for later
@@ -96,20 +96,8 @@ def pages() -> list[pathlib.Path]:
 
 
 def names(text: str) -> list[str]:
+    """The words of a list with commas."""
     return [word.strip() for word in text.split(",")]
-
-
-def note(block: Block, line: int, comment: str) -> None:
-    """Puts into a block what a comment above it says."""
-    key, _, value = comment.partition(":")
-    if key == "tested by":
-        block.tested_by = names(value)
-    elif key == "not run":
-        block.not_run = value.strip()
-    else:
-        block.varies = names(value)
-        if not set(block.varies) <= set(VARYING):
-            raise ValueError(f"{block.page}:{line}: varies:{value}; expected some of {', '.join(VARYING)}")
 
 
 def hidden(name: str, line: int, comment: str) -> Block | None:
@@ -123,49 +111,80 @@ def hidden(name: str, line: int, comment: str) -> Block | None:
     return None
 
 
-def visible(name: str, line: int, info: str, indent: str, text: str) -> Block:
-    language, *more = info.split() or [""]
+def visible(name: str, line: int, found: re.Match[str]) -> Block:
+    """A block of the page."""
+    language, *more = found["info"].split() or [""]
     file = next((word[len("file="):] for word in more if word.startswith("file=")), "")
     unknown = [word for word in more if word != "signature" and not word.startswith("file=")]
     if unknown:
         raise ValueError(f"{name}:{line}: '{unknown[0]}' after ```{language}; expected file=NAME or signature")
-    text = re.sub(rf"^{indent}", "", text, flags=re.MULTILINE)
+    text = re.sub(rf"^{found['indent']}", "", found["text"], flags=re.MULTILINE)
     return Block(name, line, language, text, file=file, signature="signature" in more)
+
+
+class Reader:
+    """Goes through a page and puts together blocks, comments above them and output below them."""
+
+    def __init__(self, name: str, source: str) -> None:
+        self.source, self.page = source, Page(name, [], [])
+        self.notes: list[tuple[int, str]] = []  # comments about the next block, with their lines
+        self.above: Block | None = None  # the command right above
+        self.comment = ""  # the last comment
+        self.end = 0  # of the last part
+
+    def read(self) -> Page:
+        for found in PART.finditer(self.source):
+            line = self.source.count("\n", 0, found.start()) + 1
+            if self.notes and self.source[self.end:found.start()].strip():
+                self.refuse_notes()
+            if found["comment"] is None:
+                self.take_block(visible(self.page.name, line, found), found.start())
+                self.end = found.end()
+            else:
+                self.take_comment(line, found["comment"].rstrip())
+                self.end = found.end() if self.notes else self.end
+        if self.notes:
+            self.refuse_notes()
+        return self.page
+
+    def refuse_notes(self) -> None:
+        line, comment = self.notes[0]
+        raise ValueError(f"{self.page.name}:{line}: '{comment}' stands above no block")
+
+    def take_comment(self, line: int, comment: str) -> None:
+        secret = hidden(self.page.name, line, comment)
+        if secret is not None:
+            (self.page.before_each if " before each block" in comment else self.page.blocks).append(secret)
+        elif re.match(r"(tested by|not run|varies): ", comment):
+            self.notes.append((line, comment))
+        elif not OTHERS.match(comment):
+            raise ValueError(f"{self.page.name}:{line}: comment '{comment.splitlines()[0]}'; expected one of those in tools/page_blocks.py")
+        self.comment = comment
+
+    def take_block(self, block: Block, start: int) -> None:
+        if block.language == "text" and self.above is not None and self.source[self.end:start] == "\n":
+            self.above.output = block.text
+        for line, comment in self.notes:
+            self.take_note(block, line, comment)
+        block.is_help = self.comment.startswith("help: ")
+        self.page.blocks.append(block)
+        self.notes, self.comment, self.above = [], "", block if block.is_command else None
+
+    def take_note(self, block: Block, line: int, comment: str) -> None:
+        key, _, value = comment.partition(":")
+        if key == "tested by":
+            block.tested_by = names(value)
+        elif key == "not run":
+            block.not_run = value.strip()
+        else:
+            block.varies = names(value)
+            if not set(block.varies) <= set(VARYING):
+                raise ValueError(f"{block.page}:{line}: varies:{value}; expected some of {', '.join(VARYING)}")
 
 
 def read(path: pathlib.Path) -> Page:
     """The page's blocks; a comment that says nothing known, or stands above no block, is an error."""
-    name, source = str(path.relative_to(ROOT)), path.read_text()
-    page = Page(name, [], [])
-    notes: list[tuple[int, str]] = []
-    previous, end, before = None, 0, ""
-    for found in PART.finditer(source):
-        line = source.count("\n", 0, found.start()) + 1
-        if notes and source[end:found.start()].strip():
-            raise ValueError(f"{name}:{notes[0][0]}: '{notes[0][1]}' stands above no block")
-        if found["comment"] is not None:
-            comment = before = found["comment"].rstrip()
-            secret = hidden(name, line, comment)
-            if secret is not None:
-                (page.before_each if " before each block" in comment else page.blocks).append(secret)
-            elif re.match(r"(tested by|not run|varies): ", comment):
-                notes.append((line, comment))
-                end = found.end()
-            elif not OTHERS.match(comment):
-                raise ValueError(f"{name}:{line}: comment '{comment.splitlines()[0]}'; expected one of those in tools/page_blocks.py")
-            continue
-        block = visible(name, line, found["info"], found["indent"], found["text"])
-        if block.language == "text" and previous is not None and source[end:found.start()] == "\n":
-            previous.output = block.text
-        for at, comment in notes:
-            note(block, at, comment)
-        block.is_help = before.startswith("help: ")
-        notes = []
-        page.blocks.append(block)
-        previous, end, before = (block if block.is_command else None), found.end(), ""
-    if notes:
-        raise ValueError(f"{name}:{notes[0][0]}: '{notes[0][1]}' stands above no block")
-    return page
+    return Reader(str(path.relative_to(ROOT)), path.read_text()).read()
 
 
 @dataclasses.dataclass

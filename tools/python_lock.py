@@ -2,7 +2,8 @@
 
     .venv/bin/python tools/python_lock.py [docs]
 
-docs.lock has what the site of the documents needs beyond python.lock, at the versions of that; with `docs` it alone is written. Asks pip's index, and installs nothing. Run it with the Python that .venv is made for.
+docs.lock has what the site of the documents needs beyond python.lock, at the versions of that; with `docs` it alone is written. Asks pip's
+index, and installs nothing. Run it with the Python that .venv is made for.
 """
 
 import json

@@ -18,6 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 from build_docs import write_reports
+
 from devtools import Browser, Page
 
 GRAPH = ["zoo:gpt2@4", "--backward", "exact", "--optimizer", "adam", "--device", "v100-16"]

@@ -9,6 +9,7 @@ import results_data as data
 sys.path.insert(0, str(data.ROOT / "python"))
 
 import results_published as published
+
 from regen_plot import style
 
 MODELS = ["ResNet-50", "GPT-2 medium", "U-Net", "MobileNetV2", "GoogLeNet", "VGG-16"]

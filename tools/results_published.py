@@ -3,6 +3,7 @@
 import re
 
 import results_data as data
+
 from regen_plot import style
 
 OURS, THEIRS, OTHER = style.SERIES[0], style.SERIES[5], style.SERIES[7]
@@ -51,12 +52,13 @@ def checkmate_rows():
     """Figure 5's batches that are published, and cost and peak of the heuristics on VGG19."""
     batches = [row for row in data.read("max_batch") if row["published"].isdigit() and not row["grid"] and row["accounting"] == "checkmate"]
     batches += [row for row in data.read("max_batch") if row["planner"] == "checkmate" and row["published"].isdigit()]
-    plans = data.latest(data.read("vgg19_plans"), "planner")
+    shown = ("keep_all", "chen_sqrt", "chen_greedy", "griewank", "last_node")
+    plans = [row for row in data.latest(data.read("vgg19_plans"), "planner") if row["planner"] in shown]
     base = float(data.one(plans, planner="keep_all")["cost"])
     return {
         "batches": [(f"{row['network']}\n{row['planner']}", int(row["max_batch"]), int(row["published"])) for row in batches],
         "plans": [(row["planner"], float(row["activation_peak_bytes"]) / 1e6, float(row["cost"]) / base, float(row["published_peak_bytes"]) / 1e6,
-                   float(row["published_cost"]) / base) for row in plans if row["planner"] in ("keep_all", "chen_sqrt", "chen_greedy", "griewank", "last_node")]}
+                   float(row["published_cost"]) / base) for row in plans]}
 
 
 def draw_checkmate(plt, rows):
@@ -107,8 +109,8 @@ def draw_monet(plt, rows):
 
 
 def lower_sets_rows():
-    wanted = "lowest peak at the paper's batch"
-    return [(row["graph"], float(row["ours"]), float(row["published"])) for row in data.latest(data.where(data.read("lower_sets_peaks"), quantity=wanted), "graph")]
+    rows = data.latest(data.where(data.read("lower_sets_peaks"), quantity="lowest peak at the paper's batch"), "graph")
+    return [(row["graph"], float(row["ours"]), float(row["published"])) for row in rows]
 
 
 def draw_lower_sets(plt, rows):

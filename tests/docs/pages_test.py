@@ -11,6 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
 import page_blocks
+
 from devtools import Browser, chromium
 from page_session import REGEN, Session, differs
 
@@ -68,6 +69,14 @@ def test_every_command_is_accounted_for(capsys):
 def test_a_test_that_a_page_names_is_there(test):
     path, _, name = test.partition("::")
     assert re.search(rf"^def {name}\(", (ROOT / path).read_text(), re.MULTILINE), f"{test} is not there"
+
+
+def test_a_file_of_a_page_is_used():
+    """By a later command that runs."""
+    for page in PAGES.values():
+        for number, block in enumerate(page.blocks):
+            if block.file and block.language != "diff":
+                assert any(block.file in later.text for later in page.blocks[number + 1:] if later.runs_here), block.place
 
 
 def test_no_command_hides_in_a_block_of_text():

@@ -14,6 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
 import page_blocks
+
 from devtools import Browser, chromium
 from page_session import REGEN
 
@@ -86,7 +87,7 @@ def within_clicks(pages, start, clicks, links):
 def test_every_page_of_the_documents_is_there(site):
     for path in page_blocks.pages()[1:]:
         assert (site / path.relative_to(ROOT)).with_suffix(".html").exists(), path
-    assert REPORTS == {path.name for path in (site / "gallery").iterdir()} and len(REPORTS) == 8
+    assert {path.name for path in (site / "gallery").iterdir()} == REPORTS and len(REPORTS) == 8
 
 
 def test_every_page_is_two_clicks_from_the_start(site, pages):

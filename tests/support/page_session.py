@@ -88,8 +88,10 @@ def environment(folder):
     path = os.pathsep.join([str(folder / "build"), str(pathlib.Path(sys.executable).parent), os.environ["PATH"]])
     kept = {name: value for name, value in os.environ.items() if not name.startswith("REGEN_")}
     return {
-        **kept, "PATH": path, "HOME": str(folder / "home"), "PYTHONPATH": str(ROOT / "python"), "REGEN_CACHE": str(folder / "cache"),
-        "REGEN_SHARE_SOCKET": str(folder / "share.sock"), "REGEN_INPUT_FOLDER": str(folder / "input"), "REGEN_PYTHON": sys.executable, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "ACCELERATE_USE_CPU": "true", "COLUMNS": "120"}
+        **kept,
+        "PATH": path, "HOME": str(folder / "home"), "PYTHONPATH": str(ROOT / "python"), "REGEN_CACHE": str(folder / "cache"),
+        "REGEN_SHARE_SOCKET": str(folder / "share.sock"), "REGEN_INPUT_FOLDER": str(folder / "input"), "REGEN_PYTHON": sys.executable,
+        "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "ACCELERATE_USE_CPU": "true", "COLUMNS": "120"}
 
 
 class Session:
