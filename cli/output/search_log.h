@@ -14,7 +14,7 @@ namespace regen::cli {
 // One line whenever the best cost or the bound improves, at most two in a second.
 class SearchLog {
  public:
-  // `asked`: the user wants it wherever standard error goes, and from the beginning. Otherwise it
+  // `asked`: the user has asked for it wherever standard error goes, and from the beginning. Otherwise it
   // is shown on a terminal only, and only by searches that take longer than half a second.
   SearchLog(CostUnit unit, bool asked);
   ~SearchLog();  // writes what the last line did not say yet

@@ -11,6 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
 import page_blocks
+import page_outputs
 
 from devtools import Browser, chromium
 from page_session import REGEN, Session, differs
@@ -165,6 +166,12 @@ def test_output_is_compared_but_for_what_varies():
     assert differs("a ... c\n", "a b\nc\n", []) is not None
     assert differs("(12,345 bytes) 1.5 KiB\n", "(9 bytes) 3 MiB\n", ["numbers", "sizes"]) is None
     assert differs("sum 0123456789abcdef\n", "sum fedcba9876543210\n", ["checksums"]) is None
+
+
+def test_shown_output_is_renewed():
+    shown = "a   1 ms\n...\nbytes 2\n  ...\nend\n"
+    assert page_outputs.renewed(shown, "a   5 ms\nx\ny\nbytes 7\nend\n\n") == "a   5 ms\n...\nbytes 7\n  ...\nend\n"
+    assert page_outputs.renewed("a\nb\n", "c\n\n") == "c\n"
 
 
 def test_a_change_fits_one_place():

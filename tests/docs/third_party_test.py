@@ -49,7 +49,7 @@ def test_the_site_needs_nothing_that_the_rest_has_at_another_version():
 
 
 def test_set_up_refuses_another_archive_of_highs(tmp_path):
-    """The check of tools/setup.sh, with an archive that somebody has changed."""
+    """The check of tools/setup.sh, with an archive that was changed."""
     check = re.search(r'echo "\$highs_sha256 .*?exit 1; }', SETUP, re.DOTALL).group(0)
     (tmp_path / "third_party" / "highs-work").mkdir(parents=True)
     (tmp_path / "third_party" / "highs-work" / "highspy-1.15.1.tar.gz").write_bytes(b"something else")

@@ -38,7 +38,7 @@ class Reserve {
   static bool give(void* address);
   static void release(void* address) { give(address); }
 
-  // Nobody takes from it any more: it goes with its last block, and lets go of the memory under it then.
+  // Nothing is taken from it any more: it goes with its last block, and lets go of the memory under it then.
   static void leave(std::unique_ptr<Reserve> reserve, std::shared_ptr<void> memory);
 
  private:

@@ -82,7 +82,7 @@ struct RecordOptions {
   Algorithms algorithms = Algorithms::kDefault;
   SearchLimits search;   // for other algorithms
   bool capture = false;  // ExecutorOptions::capture of the steps to come
-  // Contents for storages of the captured program where they matter (indices); an undefined tensor
+  // Contents for storages of the captured step where they matter (indices); an undefined tensor
   // means made-up ones.
   std::function<at::Tensor(StorageId)> sample;
 };

@@ -53,7 +53,7 @@ void BackgroundSearch::run() {
   ended_.store(true, std::memory_order_release);
 }
 
-// Nobody above this thread could catch what a planner throws.
+// No caller above this thread could catch what a planner throws.
 Result<Outcome> BackgroundSearch::search() const {
   try {
     return best_addressed(planners_, problem_, addresses_, limits_);
