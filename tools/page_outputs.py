@@ -14,6 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 import page_blocks
+
 from page_session import Session, differs
 
 
@@ -31,22 +32,27 @@ def renewed(shown: str, printed: str) -> str:
 
 
 class Renewal(Session):
-    """A session that renews the text of its page in place of failing."""
+    """A session that notes what differs in place of failing."""
 
-    text = ""
+    changes: list[tuple[page_blocks.Block, str, str, str]]
 
     def check(self, block: page_blocks.Block, text: str, printed: str, as_expected: bool, output: str | None) -> None:
         """As in a test, but for output that differs."""
-        if not as_expected:
-            super().check(block, text, printed, as_expected, None)
-        if output is None or not differs(output, printed, block.varies):
-            return
-        if block.text not in self.text:
-            sys.exit(f"{block.place}: an indented block is changed by hand:\n{printed}")
-        place = self.text.index(block.text)
-        place = self.text.index(output, self.text.index(text, place) if text in block.text else place)
-        self.text = self.text[:place] + renewed(output, printed) + self.text[place + len(output):]
-        print(f"{block.place}: {text.splitlines()[0]}")
+        super().check(block, text, printed, as_expected, None)
+        if output is not None and differs(output, printed, block.varies):
+            self.changes.append((block, text, output, renewed(output, printed)))
+            print(f"{block.place}: {text.splitlines()[0]}")
+
+
+def changed(source: str, changes: list[tuple[page_blocks.Block, str, str, str]]) -> str:
+    """The page with all outputs renewed, the last one first."""
+    for block, text, output, new in reversed(changes):
+        place = sum(len(line) for line in source.splitlines(True)[:block.line])
+        if text not in source[place:] or output not in source[place:]:
+            sys.exit(f"{block.place}: an indented block is changed by hand:\n{new}")
+        place = source.index(output, source.index(text, place) + len(text))
+        source = source[:place] + new + source[place + len(output):]
+    return source
 
 
 def main() -> None:
@@ -54,9 +60,9 @@ def main() -> None:
     for name in sys.argv[1:]:
         path = ROOT / name
         with tempfile.TemporaryDirectory() as folder, Renewal(pathlib.Path(folder)) as session:
-            session.text = path.read_text()
+            session.changes = []
             session.run(page_blocks.read(path))
-        path.write_text(session.text)
+        path.write_text(changed(path.read_text(), session.changes))
 
 
 if __name__ == "__main__":

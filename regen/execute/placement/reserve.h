@@ -47,7 +47,9 @@ class Reserve {
     Bytes end = 0;
   };
 
-  bool give_block(void* address);
+  bool contains(const void* address) const;
+  // Whether a block begins there, which is free now.
+  bool give_block(const void* address);
 
   char* begin_ = nullptr;
   Bytes bytes_ = 0;
