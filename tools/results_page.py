@@ -146,9 +146,10 @@ def ablation():
         elif name not in made:
             idle.append(f"`{name}`")
     return (f"\n\nSwitched off in {len(whole)} cases ({sources('ablation')}: zoo networks at mild and at tight budgets, with and without a link, "
-            f"and random graphs), cases that get worse by more than 0.05 %, and better: {', '.join(lost) or 'none'}. Without effect, and never the maker of a "
-            f"first plan, a final plan or a bound: {', '.join(idle) or 'none'}; these keep `auto` from being worse than a planner that it offers, "
-            f"and choose algorithms. Of those, {', '.join(left) or 'none'} have left the table.")
+            f"and random graphs), cases that get worse by more than 0.05 %, and better: {', '.join(lost) or 'none'}. "
+            f"Without effect, and never the maker of a first plan, a final plan or a bound: {', '.join(idle) or 'none'}; "
+            "these keep `auto` from being worse than a planner that it offers, and choose algorithms. "
+            f"Of those, {', '.join(left) or 'none'} have left the table.")
 
 
 def case_of(row):
