@@ -162,6 +162,7 @@ TEST(History, StepsWithoutAReportHaveTheMean) {
 TEST(History, OfAtMostSoManyJobs) {
   History history;
   std::vector<JobStatus> jobs;
+  jobs.reserve(1000);
   for (int i = 0; i < 1000; ++i) jobs.push_back(job(std::to_string(1000 + i), 0));
   history.add(daemon(0, jobs));
   EXPECT_EQ(history.json()["jobs"].size(), History::kMostJobs);
