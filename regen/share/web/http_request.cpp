@@ -95,7 +95,9 @@ bool HttpReader::append(std::string_view bytes) {
 
 // What is wrong with the first line is said before it is whole.
 HttpStatus HttpReader::read_start() {
-  const std::string_view line = std::string_view(buffer_).substr(0, buffer_.find(kLineEnd));
+  std::string_view line = std::string_view(buffer_).substr(0, buffer_.find(kLineEnd));
+  // Its end may have come in part.
+  if (line.size() == buffer_.size() && line.ends_with('\r')) line.remove_suffix(1);
   const std::string_view method = line.substr(0, line.find(' '));
   if (method.size() > kMostMethod || !std::all_of(method.begin(), method.end(), is_upper)) {
     return kBadRequest;
