@@ -136,6 +136,7 @@ std::vector<std::size_t> widths_for(const std::vector<std::size_t>& fields,
   const std::size_t all = room_of(shape);
   std::size_t room = all - std::min(all, total_of(fields));
   std::vector<std::size_t> widths;
+  widths.reserve(fields.size());
   for (const std::size_t field : fields) widths.push_back(kColumns[field].width);
   // The name is the last one to be asked.
   for (std::size_t asked = fields.size(); asked-- > 0;) {
@@ -275,6 +276,7 @@ std::vector<std::string> TopView::job_lines(const Json& device, const TopShape& 
   const auto fields = columns_for(shape, knows_requests(jobs));
   const auto widths = widths_for(fields, rows, shape);
   std::vector<std::string> lines;
+  lines.reserve(rows.size());
   for (const TopRow& row : rows) lines.push_back(row_text(row, fields, widths));
   for (std::string& line : lines) line = cut(line, room_of(shape));
   lines[0] = bold(lines[0]);

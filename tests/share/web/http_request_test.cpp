@@ -86,7 +86,7 @@ TEST(HttpRequest, FirstLines) {
                           "/ HTTP/1.1"}) {
     EXPECT_EQ(head(bad), kBadRequest) << bad;
   }
-  EXPECT_EQ(status_of(std::string("GET /\0 HTTP/1.1\r\nHost: localhost\r\n\r\n", 41)), kBadRequest);
+  EXPECT_EQ(status_of(std::string("GET /\0 HTTP/1.1\r\nHost: localhost\r\n\r\n", 36)), kBadRequest);
   EXPECT_EQ(head("GET / HTTP/2.0"), kVersion);
   EXPECT_EQ(head("GET / HTTP/0.9"), kVersion);
 }
@@ -226,7 +226,7 @@ TEST(PageToken, IsRandomAndLong) {
 
 class Access : public ::testing::Test {
  protected:
-  HttpStatus of(HttpRequest request) const { return access_of(request, token_); }
+  HttpStatus of(const HttpRequest& request) const { return access_of(request, token_); }
   HttpRequest good() const {
     return {.method = "GET", .path = "/", .tokens = {token_.text()}, .host = "localhost"};
   }
