@@ -8,6 +8,9 @@
 #include <poll.h>
 
 #include <chrono>
+#include <initializer_list>
+#include <string>
+#include <string_view>
 #include <thread>
 
 #include "regen/base/random.h"
@@ -17,6 +20,12 @@
 
 namespace regen::share {
 namespace {
+
+std::string joined(std::initializer_list<std::string_view> parts) {
+  std::string text;
+  for (const std::string_view part : parts) text += part;
+  return text;
+}
 
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
@@ -104,10 +113,10 @@ TEST_F(Page, NothingWithoutTheToken) {
     for (const std::string query : {"", "?token=", "?token=x", "?after=3"}) {
       EXPECT_EQ(get(path + query), kForbidden) << path << query;
     }
-    EXPECT_EQ(get(path + "?token=" + wrong), kForbidden);
-    EXPECT_EQ(get(path + "?Token=" + token_), kForbidden);
-    EXPECT_EQ(get(path, "Authorization: Bearer " + wrong + "\r\n"), kForbidden);
-    EXPECT_EQ(get(path, "Authorization: Basic " + token_ + "\r\n"), kForbidden);
+    EXPECT_EQ(get(joined({path, "?token=", wrong})), kForbidden);
+    EXPECT_EQ(get(joined({path, "?Token=", token_})), kForbidden);
+    EXPECT_EQ(get(path, joined({"Authorization: Bearer ", wrong, "\r\n"})), kForbidden);
+    EXPECT_EQ(get(path, joined({"Authorization: Basic ", token_, "\r\n"})), kForbidden);
     EXPECT_EQ(get(path, "Cookie: token=" + token_ + "\r\n"), kForbidden);
   }
 }
@@ -172,7 +181,7 @@ TEST_F(Page, OnlyAsksAndOnlyByItsName) {
   const std::string target = "/status.json?token=" + token_ + " HTTP/1.1";
   for (const std::string method :
        {"HEAD", "POST", "PUT", "DELETE", "OPTIONS", "CONNECT", "TRACE"}) {
-    const std::string answer = answer_to(method + " " + target, "Host: localhost\r\n");
+    const std::string answer = answer_to(joined({method, " ", target}), "Host: localhost\r\n");
     EXPECT_THAT(answer, StartsWith("HTTP/1.1 405 ")) << method;
     EXPECT_THAT(answer, HasSubstr("\r\nAllow: GET\r\n"));
     EXPECT_EQ(answer_to(method + " / HTTP/1.1", "Host: localhost\r\n"), kForbidden) << method;
@@ -274,8 +283,8 @@ TEST_F(Page, GarbageIsAnsweredAndForgotten) {
     std::string bytes;
     for (auto size = random.between(0, 300); size > 0; --size)
       bytes += static_cast<char>(random.next());
-    if (random.chance(0.5)) bytes = "GET /?token=" + bytes;
-    browser.send(bytes + "\r\n\r\n");
+    if (random.chance(0.5)) bytes.insert(0, "GET /?token=");
+    browser.send(bytes.append("\r\n\r\n"));
     if (random.chance(0.5)) continue;  // and is gone
     EXPECT_THAT(browser.rest(), StartsWith("HTTP/1.1 4"));
   }
