@@ -1,5 +1,5 @@
 """A training of benchmarks/share_admission.py. Says {"ready": true}; registers and plans when it reads a line, and says its curve; then
-trains, rests or ends as it is told, and answers each word with what it did since the one before."""
+trains, rests or ends by command, and answers each command with what it did since the one before."""
 
 import argparse
 import json
@@ -56,7 +56,7 @@ class Stretch:
         now = torch.cuda.memory_reserved() + step.active.session.memory().arena_bytes
         return now + regen._runtime.state_arena_bytes(self.device)
 
-    def told(self):
+    def report(self):
         finish(self.device)
         seconds = time.perf_counter() - self.begin
         over = max((peak - limit for limit, peak in self.peaks.items()), default=0)
@@ -65,7 +65,7 @@ class Stretch:
 
 
 def train(options):
-    """Registers when it is told to, then trains; each line it reads is answered by what it did since the one before. Ends at `end`."""
+    """Registers at the first command, then trains; each line it reads is answered by what it did since the one before. Ends at `end`."""
     model, args, loss = build(options.model, tiny=options.tiny, batch=options.batch, device=options.device)
     optimizer = torch.optim.SGD(model.train().parameters(), lr=1e-3, momentum=0.9)
     print(json.dumps({"ready": True}), flush=True)
@@ -78,12 +78,12 @@ def train(options):
           flush=True)
     lines, line = open(0, "rb", buffering=0), b""  # noqa: SIM115  until the process ends; what was not read is still to be seen by select
     while line != b"end":
-        line = lines.readline().strip()  # rests until it is told to train
+        line = lines.readline().strip()  # rests until the command to train
         stretch = Stretch(options.device)
         while line == b"train" and not select.select([lines], [], [], 0)[0]:
             step(*args)
             stretch.note(step)
-        print(json.dumps(stretch.told()), flush=True)
+        print(json.dumps(stretch.report()), flush=True)
 
 
 if __name__ == "__main__":

@@ -115,7 +115,7 @@ def main():
     parser.add_argument("models", nargs="+")
     parser.add_argument("--batch", type=int)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--budget", type=float, default=0.7, help="share of the unplanned peak")
+    parser.add_argument("--budget", type=float, default=0.7, help="fraction of the unplanned peak")
     parser.add_argument("--repeats", type=int, default=3, help="starts from the cache, of which the median is printed")
     parser.add_argument("--against", help="folder of another checkout, with its runtime built")
     parser.add_argument("--kind", choices=("step", "wrap"), help=argparse.SUPPRESS)

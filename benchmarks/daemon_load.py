@@ -3,9 +3,9 @@ idle jobs alone, and beside connections that misbehave.
 
     python benchmarks/daemon_load.py                       # 100 honest connections, 900 others
 
-The others send questions and do not read the answers, half messages, garbage, registrations that are refused, and questions without end; who is
-closed comes again. Calm and crowded rounds alternate. Prints a JSON line: the median and the 99th percentile of each in microseconds, the ratio of
-the medians, the daemon's memory and what it refused.
+The others send questions and do not read the answers, half messages, garbage, registrations that are refused, and questions without end; a
+connection that is closed comes again. Calm and crowded rounds alternate. Prints a JSON line: the median and the 99th percentile of each in
+microseconds, the ratio of the medians, the daemon's memory and what it refused.
 """
 
 import argparse

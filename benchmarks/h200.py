@@ -95,7 +95,7 @@ def plain_run(name, options):
     losses, state = first_losses(step), state_of(model)
     row = eager_row(name, "plain", step, start, options)
     write_kernels(step, name, options)
-    # The same again: some kernels do not give the same bits twice, whoever calls them.
+    # The same again: some kernels do not give the same bits twice, also in plain PyTorch.
     model.load_state_dict(start)
     again = first_losses(plain_step(model, args, loss, optimizer_of(model)))
     row["repeats_itself"] = all(same_bits(a, b) for a, b in zip(losses, again)) and not differing(model, state)

@@ -182,7 +182,7 @@ def _endless(loader):
 
 
 def producer_process(name):
-    """Who listens there, as the kernel knows it."""
+    """The process that listens there, as the kernel reports it."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
         probe.connect(os.path.join(os.environ["REGEN_INPUT_FOLDER"], f"input-{name}.sock"))
         return struct.unpack("iII", probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
@@ -217,7 +217,7 @@ class Crew:
         """One job for each model at the same time; what each did, in their order, with its images in a second."""
         jobs = range(len(models))
         paces = self._all([("prepare", way, len(models), model, batch, train) for model in models])
-        # Who shares goes in step: a job that stops early would hold up the others.
+        # Jobs that share go in step: a job that stops early would hold up the others.
         counts = [max(PILOT, min(MOST_BATCHES, int(seconds / (max(paces) if way == "shared" else paces[i])))) for i in jobs]
         found = self._all([("measure", count) for count in counts])
         return [{**result, "images_per_second": result["batches"] * batch / result["seconds"]} for result in found]
@@ -253,7 +253,7 @@ class Crew:
                 pipe.send(None)
         for process in self.processes:
             process.join()
-        for _ in range(200):  # producers end when nobody is attached
+        for _ in range(200):  # producers end when no job is attached
             if not list(pathlib.Path(self.folder.name).glob("*.sock")):
                 break
             time.sleep(0.05)

@@ -65,7 +65,7 @@ def train(options):
     while job.pauses < options.preemptions:
         step(*args)
         steps += 1
-        if steps == 1:  # all is planned: whoever wants to disturb may begin
+        if steps == 1:  # all is planned: the other job may begin
             print("ready", flush=True)
             begin = time.perf_counter()
     save(model, optimizer, options.out)
@@ -95,7 +95,7 @@ def urgent(options):
             value.add_(1).item()
 
 
-# --- who starts them
+# --- the process that starts them
 
 def start(role, *more, prefix=()):
     return subprocess.Popen([*prefix, sys.executable, __file__, *sys.argv[1:], "--role", role, *map(str, more)], stdin=subprocess.PIPE,

@@ -4,8 +4,8 @@
     python benchmarks/share_admission.py --tiny --seconds 2 --batch 16                          # anywhere
 
 `alone`: each with all the bytes it can use (moving may be as quick as keeping: then fewer are useful); `promised` is what its plan says a
-step takes. `admitted`: one after the other, the neediest first, while the others train: from asking until it has a plan, and everybody's
-limit then. `before_...`: the limits (seconds, bytes) that it saw until the next row is measured. `together`: all train; the limits it
+step takes. `admitted`: one after the other, the largest first, while the others train: from asking until it has a plan, and the limits
+of all then. `before_...`: the limits (seconds, bytes) that it saw until the next row is measured. `together`: all train; the limits it
 saw, the most bytes the process really had (all that torch has reserved from the driver, and the arenas) and how much that is over its limit
 at the worst (negative: never; on a CPU the loss that a step returns counts, a few bytes). `total`: time of all that was done together,
 beside the sum over the jobs of steps times promised seconds at the limit of each step. `left`: the last one has gone, and the others have
@@ -70,7 +70,7 @@ class Member:
         self.process.stdin.flush()
 
     def stop(self, word="rest"):
-        """Says what it did since it was told to train."""
+        """Says what it did since the command to train."""
         self.say(word)
         found = self.hear()
         if word == "rest":

@@ -130,7 +130,7 @@ class Worker:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                         env={**os.environ, **(environment or {})})
 
-    def tell(self, do, works=(), **more):
+    def send(self, do, works=(), **more):
         with contextlib.suppress(BrokenPipeError):  # hear() says what happened
             self.process.stdin.write(json.dumps({"do": do, "works": list(works), **more}) + "\n")
             self.process.stdin.flush()
@@ -142,7 +142,7 @@ class Worker:
         return json.loads(line)
 
     def do(self, do, *works, **more):
-        self.tell(do, works, **more)
+        self.send(do, works, **more)
         return self.hear()
 
     def close(self):
@@ -213,7 +213,7 @@ class Crew:
         for worker, its in of_worker.values():
             worker.do("warm", *(spec for _, spec in its))
         for worker, its in of_worker.values():
-            worker.tell("measure", [spec for _, spec in its], seconds=seconds, trace=trace)
+            worker.send("measure", [spec for _, spec in its], seconds=seconds, trace=trace)
         found = {}
         for worker, its in of_worker.values():
             found.update(zip((place for place, _ in its), worker.hear()))
@@ -222,7 +222,7 @@ class Crew:
 
 @contextlib.contextmanager
 def crews_of(options, ways, say=print):
-    """A crew for each way; one that the machine does not have is left out, and `say` is told."""
+    """A crew for each way; one that the machine does not have is left out, and `say` gets its name."""
     with contextlib.ExitStack() as all_of_them:
         crews = []
         for way in ways:
@@ -239,7 +239,7 @@ def started(crews):
     """Returns when every process has imported what it needs, so that none disturbs the first that measures."""
     workers = [worker for crew in crews for worker in crew.distinct_workers()]
     for worker in workers:
-        worker.tell("forget")
+        worker.send("forget")
     for worker in workers:
         worker.hear()
 

@@ -11,7 +11,7 @@ Requests come one after the other (`closed`) or at random moments (`poisson`) at
 the time; their time counts from the moment they came. `kept` is the training's throughput over what the requests leave of it by the time
 they take alone; empty where they leave next to nothing.
 
-Then, under the daemon: the time from a wish to the grant and to the end of a first kernel, and two trainings with weights.
+Then, under the daemon: the time from a request to the grant and to the end of a first kernel, and two trainings with weights.
 A training is MODEL or MODEL:BATCH, of examples/models. Processes start once for each way and keep their networks for all rows.
 """
 
@@ -48,7 +48,7 @@ def training(text):
 
 
 def crew_ways(ways):
-    """A free crew first, for what is alone: it also fills the cache with measurements that nobody disturbs."""
+    """A free crew first, for what is alone: it also fills the cache with measurements without disturbance."""
     return ["free", *(way for way in WAYS if way in ways and way != "free")]
 
 
@@ -99,7 +99,7 @@ class Requests:
                     self.measure_pair(crew, text, model, arrivals)
 
     def measure_lonely(self, crew, text):
-        """What it costs to be a job where nobody else wants the device."""
+        """What it costs to be a job where no other job needs the device."""
         found, = crew.measure(self.options.seconds, first=training(text))
         self.emit(row="training", how=crew.way, train=text, images_per_second=found["images_per_second"],
                   share_of_alone=found["images_per_second"] / self.alone[text])

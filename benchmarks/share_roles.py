@@ -52,7 +52,7 @@ def finish(device):
 
 
 def planned(options, spec, **more):
-    """What regen is told about a plan; a job has its budget from the daemon."""
+    """The options of a plan; a job has its budget from the daemon."""
     return dict(budget=None if regen.share.job() is not None else options.budget, planner="keep_all", improve=False,
                 quantum=options.quantum, cuda_graphs=spec.get("cuda_graphs", False), **more)
 
@@ -184,7 +184,7 @@ def percentiles(taken):
 
 
 class Probe:
-    """Asks for the device now and then: from the wish to the grant, and to the end of the first kernel."""
+    """Asks for the device now and then: from the request to the grant, and to the end of the first kernel."""
 
     def __init__(self, options):
         self.device = options.device
@@ -292,7 +292,7 @@ class Process:
 
 def main():
     options = parse()
-    torch.set_num_threads(1)  # who needs more cores, as a decoder, has threads of its own
+    torch.set_num_threads(1)  # work that needs more cores, as a decoder, has threads of its own
     process = Process(options)
     answers = {"prepare": process.prepare, "warm": process.warm, "measure": process.measure, "idle": process.idle, "forget": process.forget}
     for line in sys.stdin:

@@ -35,7 +35,7 @@ ROUNDS = 5  # of each number of consumers; their median counts
 BEGAN = time.monotonic()
 
 
-def tell(**line):
+def print_row(**line):
     print(json.dumps({**line, "after_seconds": round(time.monotonic() - BEGAN)}), flush=True)
 
 
@@ -53,7 +53,7 @@ def measure_cost(options, decoding):
             list(threads.map(lambda crew: measure(crew, 0.1), crews))
         rounds = [[measure(crew, options.seconds) for crew in crews] for _ in range(ROUNDS)]
     for consumers, found in zip((1, 2, 3), zip(*rounds)):
-        tell(
+        print_row(
             what="cost", decoding=decoding, consumers=consumers, batch=options.cost_batch, side=options.side, device=options.device, rounds=ROUNDS,
             producer_cpu_ms=middle(1e3 * jobs[0]["producer_cpu"] / jobs[0]["batches"] for jobs in found),
             consumer_cpu_ms=middle(1e3 * sum(job["cpu"] / job["batches"] for job in jobs) / consumers for jobs in found),
@@ -73,10 +73,10 @@ def measure_throughput(options):
                 found = crew.measure(way, models, batch, train, options.seconds)
                 rates = [round(f["images_per_second"], 1) for f in found]
                 sums[way] = sum(rates)
-                tell(what="throughput", jobs=len(models), way=way, models=models, train=train, batch=batch, cores=options.cores,
+                print_row(what="throughput", jobs=len(models), way=way, models=models, train=train, batch=batch, cores=options.cores,
                      images_per_second=round(sums[way], 1), of_each=rates)
                 crew.close_inputs()
-            tell(what="gain", jobs=len(models), models=models, train=train, batch=batch, ratio=round(sums["shared"] / sums["separate"], 3))
+            print_row(what="gain", jobs=len(models), models=models, train=train, batch=batch, ratio=round(sums["shared"] / sums["separate"], 3))
 
 
 def main():

@@ -4,7 +4,7 @@
     python benchmarks/state_move.py --tiny                   # on any machine, to see that it runs
 
 The state is parameters, momentum and buffers. One JSON line for each model: bytes; milliseconds of leave() and come_back(), the copy
-and the pages (mapping and unmapping) apart; rates as shares of the link's, which is the best pinned copy of 1 GiB in the same run;
+and the pages (mapping and unmapping) apart; rates as fractions of the link's, which is the best pinned copy of 1 GiB in the same run;
 SwitchFlow's Table 1 beside it (GPU to GPU, PCIe 3 x16). Medians over the rounds; the host buffer is reused.
 """
 

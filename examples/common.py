@@ -16,7 +16,7 @@ from regen.capture import capture, save
 
 
 def add_budget_options(parser):
-    parser.add_argument("--budget", default=0.7, type=budget, help="bytes such as 6GiB, a share of the unplanned peak such as 0.7, or auto")
+    parser.add_argument("--budget", default=0.7, type=budget, help="bytes such as 6GiB, a fraction of the unplanned peak such as 0.7, or auto")
     parser.add_argument("--plan", metavar="FILE", help="use this plan; with --budget it must fit")
     parser.add_argument("--save-plan", metavar="FILE", help="write the plan in use at the end")
     parser.add_argument("--save-program", metavar="FOLDER", help="write the captured step, for `regen run` and `regen bench`")

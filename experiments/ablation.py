@@ -111,7 +111,9 @@ def provenance(arguments):
 
 
 def command_of(arguments):
-    chosen = f"--random {arguments.random}" if arguments.random else f"--set {arguments.set} --most-nodes {arguments.most_nodes}"
+    chosen = f"--set {arguments.set} --most-nodes {arguments.most_nodes}"
+    if arguments.random or arguments.networks:
+        chosen = f"--random {arguments.random}" if arguments.random else f"--networks {' '.join(arguments.networks)}"
     options = [chosen, f"--work {arguments.work}"]
     options.append(f"--shares {' '.join(map(str, arguments.shares))}" if arguments.shares else f"--budgets {arguments.budgets}")
     if arguments.device:

@@ -358,7 +358,7 @@ class Operators(TorchDispatchMode):
 
 def same_operators(model: torch.nn.Module, batch: dict[str, Any]) -> str:
     """Is what was traced, forward and backward, eager's sequence of operators, views apart (autograd makes views again after
-    writes)? In place or not makes no difference: autograd adds gradients up in place where it sees that nobody else holds them, which it does
+    writes)? In place or not makes no difference: autograd adds gradients up in place where it sees no other owner, which it does
     not try with traced tensors.
     """
     twin = copy.deepcopy(model)

@@ -167,7 +167,7 @@ def main():
         if PLANNERS[key[1]] in planners:
             rows += compare(key, group, PLANNERS[key[1]], arguments)
     common.print_table("Within the peak of each published run",
-                       ["graph", "algorithm", "mode", "runs", "ours found", "cheaper", "equal", "dearer",
+                       ["graph", "algorithm", "mode", "runs", "ours found", "cheaper", "equal", "more expensive",
                         "cost ours / published", "the same, planned in the published model", "lowest published peak [MB]", "our lowest peak [MB]"],
                        summary(rows))
     common.write_csv(arguments.out, "lower_sets.csv", COLUMNS, rows)

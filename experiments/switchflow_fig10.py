@@ -2,7 +2,7 @@
 
 Both ways run under regen's daemon with equal weights, and every job decodes each of its batches before it uses it. In turns (step slicing)
 a job has the device from the beginning of its decoding to the end of its step; interleaved it has it only while it computes. The gain is
-that of the sum of both jobs' shares of what they do alone. Batch 128, training 32. Published: V100, the range over networks.
+that of the sum of both jobs' fractions of what they do alone. Batch 128, training 32. Published: V100, the range over networks.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from switchflow import NAMES, number, pair
 # partner -> (kind, network, batch, published gain in percent)
 PARTNERS = {"VGG16 inference": ("infer", "vgg16", 128, "18-34"), "NASNetLarge inference": ("infer", "nasnet_large", 128, "32-40"),
             "VGG16 training": ("train", "vgg16", 32, "0-20")}
-# A turn that nobody's step outlasts, so that the device changes hands at the ends of steps; and the usual one.
+# A turn that no step outlasts, so that the device changes hands at the ends of steps; and the usual one.
 TURNS = {"in turns": 10.0, "interleaved": 0.1}
 COLUMNS = ["way", "first", "partner", "first_images_per_second", "second_images_per_second", "sum", "first_of_alone", "second_of_alone",
            "sum_of_alone"]

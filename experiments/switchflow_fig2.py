@@ -56,7 +56,7 @@ def clipped(spans, begin, end):
 
 
 def busy(spans):
-    """(share of the common time in which some place is at work, in which all are)."""
+    """(fraction of the common time in which some place is at work, in which all are)."""
     if not all(spans):
         return None, None
     begin, end = common_part(spans)

@@ -1,4 +1,4 @@
-"""SwitchFlow, Figure 3: the share of a step in which the device does nothing, for nine networks: training at batch 32, inference at 128.
+"""SwitchFlow, Figure 3: the fraction of a step in which the device does nothing, for nine networks: training at batch 32, inference at 128.
 
 Ways: plain PyTorch (eager), under a plan of regen, and the same with cuda_graphs=True. The device's time is that of all kernels and copies of a
 step (their union, by torch's profiler); the step's is taken without the profiler. Batches lie ready on the device, so input costs nothing

@@ -76,7 +76,7 @@ std::string module_structure(py::handle model) {
     const py::object inside = module.attr(names().dict);
     bytes.add(module.ptr());
     bytes.add(PyObject_IsTrue(item(inside, names().training).ptr()));
-    // The model's own hooks run around the captured program.
+    // The model's own hooks run around the captured step.
     if (!module.is(model)) {
       add_hooks(item(inside, names().hooks), bytes);
       add_hooks(item(inside, names().pre_hooks), bytes);

@@ -106,11 +106,13 @@ def test_former_names_of_options_are_refused_with_the_present_ones(old, new):
     ("time_limit", float("nan"), ValueError, "seconds, 0 or more"), ("time_limit", True, TypeError, "seconds"),
     ("work_limit", 2.5, TypeError, "a whole number"), ("work_limit", -1, ValueError, "a whole number"), ("work_limit", 1 << 70, ValueError, "a whole number"),
     ("planner", None, TypeError, "the name of a planner"), ("planner", "auto,", ValueError, "the name of a planner"),
-    ("link", (1, 2), ValueError, "three numbers above 0"), ("link", (0, 1, 1), ValueError, "three numbers above 0"), ("link", "fast", TypeError, "three numbers"),
+    ("link", (1, 2), ValueError, "three numbers above 0"),
+    ("link", (0, 1, 1), ValueError, "three numbers above 0"), ("link", "fast", TypeError, "three numbers"),
     ("plan_file", 3, TypeError, "save_plan"), ("cache", 3, TypeError, "a folder, None or False"), ("cache", True, ValueError, "a folder, None or False"),
     ("debug", None, TypeError, "True or False"), ("cuda_graphs", 1, TypeError, "True or False"), ("releasable", "x", TypeError, "True or False"),
     ("host_budget", "abc", ValueError, "8GiB"), ("budget", "6GX", ValueError, "expected B, KB"), ("reserve", "abc", ValueError, "8GiB"),
-    ("reserve", -1, ValueError, "'1GiB'"), ("gradient_chunk", "x", ValueError, "a number of bytes, 1 or more"), ("gradient_chunk", 0, ValueError, "a number of bytes")])
+    ("reserve", -1, ValueError, "'1GiB'"), ("gradient_chunk", "x", ValueError, "a number of bytes, 1 or more"),
+    ("gradient_chunk", 0, ValueError, "a number of bytes")])
 def test_an_option_that_has_another_value_is_named_with_what_it_may_be(name, value, kind, expected):
     """In one line, before anything is measured."""
     model = torch.nn.Linear(2, 2)

@@ -10,7 +10,7 @@ done
 work=third_party/minimalloc/work
 rm -rf third_party/minimalloc
 mkdir -p $work
-# The project itself wants GoogleTest too, which only its tests use.
+# The project itself asks for GoogleTest too, which only its tests use.
 cat > $work/CMakeLists.txt <<EOF
 cmake_minimum_required(VERSION 3.25)
 project(minimalloc LANGUAGES CXX)

@@ -23,8 +23,8 @@ the rows of `experiments/coverage.py`: edit neither by hand.
 
 Each network is built from its default configuration at a tiny size with random weights, wrapped unchanged by [`regen.wrap`](python.md), and trained for three \
 steps on the CPU. *Equal* means: loss, gradients, buffers and generators (torch's, NumPy's, Python's) after each step are plain PyTorch's to the last bit. The \
-budget is a share of the range between the least that works and what keeping everything takes. An *island* is a function of the model that runs as it is, with \
-autograd, between planned parts ([why](../explanation/runtime.md#islands)); a dash: the whole step is planned. Seconds are those of the capture alone."""
+budget is a fraction of the range between the least that works and what keeping everything takes. An *island* is a function of the model that runs as it is, \
+with autograd, between planned parts ([why](../explanation/runtime.md#islands)); a dash: the whole step is planned. Seconds are those of the capture alone."""
 
 
 def rows():

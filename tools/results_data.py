@@ -23,7 +23,7 @@ SUBJECTS = {
     "h200_largest_batch": "largest batch that trains in 16e9 bytes on the card",
     "h200_monet": "time over eager at MONeT's budgets, beside MONeT's own figures",
     "h200_overhead": "training steps under a budget, the rest of the card taken",
-    "hybrid": "STR's named runs: overhead of each hybrid planner",
+    "hybrid": "STR's named runs: overhead of each recompute+swap planner",
     "hybrid_auto": "STR's batch sweeps: `auto` beside `str` and `capuchin`",
     "hybrid_sweeps": "STR's batch sweeps: `str` over `capuchin`",
     "integrality": "integer optimum over the relaxation on unit chains",

@@ -80,7 +80,7 @@ install_packages() {
 }
 
 # HiGHS has no package with headers; the source archive of its Python package is the whole library
-# without two files that its build wants to see.
+# without two files that its build looks for.
 build_highs() {
   echo "set-up: building HiGHS $highs_version into third_party (once, two minutes on two cores)"
   rm -rf third_party/highs third_party/highs-work

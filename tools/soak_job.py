@@ -80,7 +80,7 @@ def requests(seconds):
 
 
 def read(seconds):
-    """Batches come in order, whole and once, whoever makes them."""
+    """Batches come in order, whole and once, from any producer."""
     until, batches, wrong = time.monotonic() + seconds, 0, 0
     per_epoch = ITEMS // BATCH
     with regen.share.loader([torch.full((16,), float(i)) for i in range(ITEMS)], "soak", batch_size=BATCH) as loader:

@@ -17,7 +17,7 @@ from regen import _runtime
 from regen._check import same_bits
 
 STEPS = 4
-SHARE = 1 / 3
+FRACTION = 1 / 3
 
 
 def measured(step, batches):
@@ -47,7 +47,7 @@ def planned_run(model, loss_fn, batches, planner):
     """Trains under a plan; returns the losses, the seconds of a step and the peak."""
     begin = time.perf_counter()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    step = regen.step(model, loss_fn, optimizer, batches[0], budget=SHARE, planner=planner, time_limit=5)
+    step = regen.step(model, loss_fn, optimizer, batches[0], budget=FRACTION, planner=planner, time_limit=5)
     print(f"   captured, measured and planned in {time.perf_counter() - begin:.1f} s")
     arena = step.plan.session.memory().arena_bytes
     outside = _runtime.memory_use("cpu")["allocated"] - arena - own_bytes(model, optimizer)

@@ -1,4 +1,4 @@
-// The program `regen-runtime`: the verbs of `regen` that run captured programs. Users call regen,
+// The program `regen-runtime`: the verbs of `regen` that run captured steps. Users call regen,
 // which becomes this program.
 #include "cli/application.h"
 #include "cli/runtime/verbs.h"

@@ -80,7 +80,7 @@ void add_share_run(CLI::App& share, Action& action) {
   add_parsed(verb, "--memory", spec.memory, parse_bytes, "BYTES", "What the job may use")
       ->required();
   add_parsed(verb, "--deadline", spec.deadline, share::parse_deadline, "SECONDS",
-             "Wants the device within this time of asking for it");
+             "Asks for its grant within this time of each request");
   add_parsed(verb, "--deepest", arguments->deepest, share::parse_depth, "DEPTH",
              "How far it may be asked to get out of the way: pause, spill (default) or leave");
   verb.add_option("COMMAND", arguments->command, "The program and its arguments, after --")

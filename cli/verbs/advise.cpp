@@ -64,8 +64,8 @@ Result<std::vector<Point>> even_budgets(const AdviseArguments& arguments,
   const Bytes high = std::max(low, kept.simulation.peak_bytes);
   std::vector<Point> points(static_cast<std::size_t>(arguments.points));
   for (std::size_t i = 0; i < points.size(); ++i) {
-    const double share = static_cast<double>(i) / static_cast<double>(points.size() - 1);
-    points[i].budget = low + static_cast<Bytes>(share * static_cast<double>(high - low));
+    const double fraction = static_cast<double>(i) / static_cast<double>(points.size() - 1);
+    points[i].budget = low + static_cast<Bytes>(fraction * static_cast<double>(high - low));
   }
   return points;
 }

@@ -1,5 +1,5 @@
 // regen doctor: is this installation whole? torch is Python's, so the checks are (python/regen_doctor);
-// this program tells them what only it knows, and becomes them.
+// this program passes on what is known here alone, and becomes them.
 #include <unistd.h>
 
 #include <cerrno>

@@ -369,7 +369,7 @@ def shallow_copy(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def same_random_numbers(model: torch.nn.Module) -> contextlib.AbstractContextManager[None]:
-    """Measuring draws random numbers, training must not notice."""
+    """Measuring draws random numbers; the training keeps its own."""
     device = device_of(model)
     return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
 
@@ -383,7 +383,7 @@ def warn_of_hooks(plain: torch.nn.Module) -> None:
 
 
 def signature(model: torch.nn.Module, leaves: list[Any], spec: ArgumentSpec) -> tuple[Any, ...]:
-    """What a captured program depends on: its arguments, modules with their mode and hooks, which parameters train."""
+    """What a captured step depends on: its arguments, modules with their mode and hooks, which parameters train."""
     objects = {position for position, _, _ in spec.objects}
     described = tuple(
         (x.shape, x.dtype, x.stride(), x.device, x.requires_grad) if isinstance(x, torch.Tensor) else None if i in objects else x

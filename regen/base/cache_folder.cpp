@@ -84,7 +84,7 @@ bool is_left_behind(std::string name) {
   return ends_in_number(name) && ends_in_number(name);
 }
 
-// Under the lock nobody else is writing, so each such file is of a process that has ended.
+// Under the lock no other process is writing, so each such file is of a process that has ended.
 void remove_left_behind(const OpenFile& folder, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     if (is_left_behind(name)) ::unlinkat(folder.get(), name.c_str(), 0);
@@ -220,7 +220,7 @@ void CacheFolder::update(const CacheKind& kind, const std::string& name, const C
   const FolderLock lock(path_);
   const std::optional<std::string> wanted = change(read_in(folder, kind, name));
   if (!wanted) return;
-  // Before there is more: a full disk may be full of what nobody uses any more.
+  // Before there is more: a full disk may be full of files that are no longer used.
   if (lock.held()) remove_left_behind(folder, names_in(folder));
   write_in(folder, kind, name, *wanted);
   if (lock.held()) keep_within(folder, names_in(folder), kind, name);

@@ -2,7 +2,7 @@
 //
 // Nothing that is wrong with it is an error: the caller goes on as if the file were not there, and
 // take_warning() says once what was found first. What is read has been written by this user (or by
-// root, for an image) where nobody else may write; a file appears whole or not at all; what killed
+// root, for an image) where no other user may write; a file appears whole or not at all; what killed
 // processes left behind goes; each kind of file has a bound on its number and bytes.
 //
 // What a file *says* is for its reader to check: distrust() reports what does not hold.

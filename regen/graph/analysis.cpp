@@ -235,29 +235,6 @@ bool is_topological(const Graph& graph, std::span<const OpId> order) {
   return true;
 }
 
-std::vector<OpId> random_topological_order(const Graph& graph, Random& random) {
-  const OpGraph edges = ordering_graph(graph);
-  IdVector<OpId, std::size_t> waiting(graph.num_ops());
-  std::vector<OpId> ready;
-  for (OpId op : graph.ops()) {
-    waiting[op] = edges.predecessors[op].size();
-    if (waiting[op] == 0) ready.push_back(op);
-  }
-  std::vector<OpId> order;
-  order.reserve(graph.num_ops());
-  while (!ready.empty()) {
-    const auto last = static_cast<std::int64_t>(ready.size()) - 1;
-    std::swap(ready[static_cast<std::size_t>(random.between(0, last))], ready.back());
-    const OpId op = ready.back();
-    ready.pop_back();
-    order.push_back(op);
-    for (OpId next : edges.successors[op]) {
-      if (--waiting[next] == 0) ready.push_back(next);
-    }
-  }
-  return order;
-}
-
 std::vector<OpId> connected_forward_ops(const Graph& graph) {
   const OpGraph forward = forward_op_graph(graph);
   const Undirected undirected(forward);

@@ -5,7 +5,6 @@
 #include <span>
 #include <vector>
 
-#include "regen/base/random.h"
 #include "regen/graph/csr.h"
 #include "regen/graph/graph.h"
 
@@ -40,7 +39,6 @@ OpGraph ordering_graph(const Graph& graph);
 
 // Whether `order` has every op once, each after all of its predecessors in ordering_graph.
 bool is_topological(const Graph& graph, std::span<const OpId> order);
-std::vector<OpId> random_topological_order(const Graph& graph, Random& random);
 
 // Forward ops that touch a forward edge, ascending: the candidates for checkpoints without
 // regard to articulation points.

@@ -31,11 +31,11 @@ Bytes made_bytes(const Graph& graph, OpId op) {
 
 // From pale for nothing to full for the largest.
 std::string fill_colour(Phase phase, Bytes bytes, Bytes largest) {
-  const double share = std::log1p(static_cast<double>(bytes)) /
-                       std::max(std::log1p(static_cast<double>(largest)), 1.0);
+  const double fraction = std::log1p(static_cast<double>(bytes)) /
+                          std::max(std::log1p(static_cast<double>(largest)), 1.0);
   std::array<char, 64> text{};
   std::snprintf(text.data(), text.size(), "%.2f %.3f 1.000", kHues[static_cast<std::size_t>(phase)],
-                0.08 + 0.52 * share);
+                0.08 + 0.52 * fraction);
   return text.data();
 }
 

@@ -60,7 +60,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 Error unknown_name(std::string_view name) {
   constexpr std::size_t kMaxDistance = 3;
   constexpr std::size_t kMaxMatches = 4;
-  // Nobody mistypes this much, and the distance takes time in the product of the lengths.
+  // No typing error is this long, and the distance takes time in the product of the lengths.
   const std::string wanted = lower(name.substr(0, 64));
   std::vector<std::pair<std::size_t, std::string>> close;
   for (const auto& table : tables()) {

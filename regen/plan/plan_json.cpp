@@ -75,7 +75,7 @@ std::optional<std::uint64_t> parse_fingerprint(std::string_view text) {
 }
 
 // Takes the values of the document as they are read, without building a tree of them: that
-// is what makes a million steps cheap, and lets `predicted` be as large and deep as it likes.
+// is what makes a million steps cheap, and allows a `predicted` of any size and depth.
 // Each function is called by the JSON reader and returns whether to go on.
 class PlanReader final : public nlohmann::json_sax<nlohmann::json> {
  public:

@@ -12,7 +12,7 @@ enum class Whereabouts : std::uint8_t {
   kHeld,       // on the device
   kMoved,      // not there; a fetch brings it back
   kMadeAgain,  // not there; its maker runs again
-  kGone,       // was there, and is never wanted again
+  kGone,       // was there, and is never needed again
   kNotMade,    // its maker has not run yet
 };
 

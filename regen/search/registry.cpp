@@ -94,7 +94,7 @@ const Planner* planner_for(const Problem& problem, std::string_view name) {
 
 const Planner& own_planner(std::string_view name) {
   const Planner* found = planner_for(Problem{}, name);
-  if (found == nullptr) std::abort();  // a name in our own source is wrong
+  if (found == nullptr) std::abort();  // a name in the source is wrong
   return *found;
 }
 

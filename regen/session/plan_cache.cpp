@@ -8,7 +8,7 @@
 namespace regen::session {
 namespace {
 
-// A plan has some bytes for each step: the largest that a test knows, of 100,000 ops, has 4 MB.
+// A plan has some bytes for each step: the largest in a test, of 100,000 ops, has 4 MB.
 constexpr CacheKind kPlans{"plan", "plan-", std::size_t{256} << 20, 1024, std::size_t{512} << 20};
 
 std::string hexadecimal(std::uint64_t value) {

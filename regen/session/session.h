@@ -119,7 +119,7 @@ class Session {
   bool compiled() const { return compiled_.has_value(); }
   CompiledStep& running() { return *compiled_; }
   // After the first part of a step failed because an operator did not do what its recording says,
-  // and nothing has changed. For want of bytes: that operator's memory is part of the plan from now
+  // and nothing has changed. For lack of bytes: that operator's memory is part of the plan from now
   // on. It does something else than a file of measurements says: all is measured again. The plan is
   // made again and waits to be compiled. False: the part failed for another reason.
   Result<bool> foresee_more();

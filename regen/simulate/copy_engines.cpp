@@ -7,10 +7,10 @@ namespace regen {
 
 CopyEngines::CopyEngines(const Link& link) {
   const double sum = link.to_host + link.to_device;
-  const double share = link.both > 0 && sum > link.both ? link.both / sum : 1.0;
+  const double fraction = link.both > 0 && sum > link.both ? link.both / sum : 1.0;
   queues_[0].alone_rate = link.to_host;
   queues_[1].alone_rate = link.to_device;
-  for (Queue& queue : queues_) queue.shared_rate = queue.alone_rate * share;
+  for (Queue& queue : queues_) queue.shared_rate = queue.alone_rate * fraction;
 }
 
 CopyEngines::Ticket CopyEngines::join(Direction direction, Bytes bytes, double now) {
@@ -52,7 +52,7 @@ void CopyEngines::advance_once(double until) {
     const double rate = shared ? queue.shared_rate : queue.alone_rate;
     Copy& copy = copies_[queue.tickets[queue.head]];
     if (copy.start < 0) copy.start = now_;
-    // Whoever set the length of this step has ended, whatever rounding left behind.
+    // The copy that set the length of this step has ended, whatever rounding left behind.
     if (copy.remaining / rate <= step) {
       copy.remaining = 0;
       copy.end = next;

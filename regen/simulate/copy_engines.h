@@ -1,5 +1,5 @@
 // Two first-in-first-out copy queues that share a link. Time only moves forward: a copy joins at
-// the caller's present, and the past is settled as far as somebody asks.
+// the caller's present, and the past is settled as far as a caller asks.
 #pragma once
 
 #include <array>

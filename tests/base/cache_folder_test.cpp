@@ -169,7 +169,7 @@ TEST_F(CacheFolders, RemoveWhatKilledProcessesLeaveBehind) {
   put("thing-a", "one");
   const pid_t child = ::fork();
   if (child == 0) {
-    // In the middle of writing, without the lock going to anybody else first.
+    // In the middle of writing, without the lock going to another process first.
     CacheFolder folder(path_);
     folder.update(kThings, "thing-a", [&](const std::optional<std::string>&) {
       ::close(::open((path_ + "/.regen-0123456789abcdef").c_str(), O_CREAT | O_WRONLY, 0600));

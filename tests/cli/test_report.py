@@ -145,7 +145,7 @@ def test_a_damaged_plan_is_one_line(regen, moving, damage):
 
 
 def test_moves_without_a_device_are_one_line(regen, moving):
-    """Nobody has said how fast copies are."""
+    """No speed of copies is given."""
     if "f" not in regen.json("report", *GRAPH, moving)["plans"][0]["steps"]["kind"]:
         pytest.fail("the test needs a plan that moves")
     assert "--device" in regen.fails(2, "report", *GRAPH[:5], "moving.json", "-o", "r.html")

@@ -309,7 +309,7 @@ def test_a_program_from_a_file_runs_no_operator_that_writes_files(runtime, measu
         assert "node 0 aten::from_file 'strange'" in message and "--allow-op aten::from_file" in message
         assert not target.exists()
     runtime.ok("profile", "block", "--allow-op", "aten::from_file", *measured)
-    assert target.exists()  # whoever names it answers for it
+    assert target.exists()  # the user who names it answers for it
 
 
 def test_a_view_beyond_its_memory_is_refused(runtime):

@@ -42,7 +42,7 @@ def test_every_locked_package_but_torch_has_a_hash():
 
 
 def test_set_up_refuses_another_archive_of_highs(tmp_path):
-    """The check of tools/setup.sh, with an archive that somebody has changed."""
+    """The check of tools/setup.sh, with an archive that was changed."""
     check = re.search(r'echo "\$highs_sha256 .*?exit 1; }', SETUP, re.DOTALL).group(0)
     (tmp_path / "third_party" / "highs-work").mkdir(parents=True)
     (tmp_path / "third_party" / "highs-work" / "highspy-1.15.1.tar.gz").write_bytes(b"something else")

@@ -1,5 +1,5 @@
 // Algorithms found by refusing scratch memory, chosen by plans and taken at run time: the numbers
-// that come out tell which algorithm made them.
+// that come out show which algorithm made them.
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@
 #include "regen/search/services/least_budget.h"
 #include "small_program.h"
 #include "step_fixture.h"
-#include "tests/support/planners_by_name.h"
+#include "tests/support/planners/planners_by_name.h"
 
 namespace regen::execute {
 namespace {
@@ -342,7 +342,7 @@ TEST(AlgorithmChoice, EachStepTakesItsOwnWhateverWasChosenBefore) {
   }
 }
 
-// A step that was recorded without alternatives knows nothing to refuse: it gets a new thread.
+// A step that was recorded without alternatives has nothing to refuse: it gets a new thread.
 TEST(AlgorithmChoice, AStepOfDefaultsIsNotTouchedByChoicesOfOthers) {
   Chain chain(choosy_chain(3), Algorithms::kAny, {.run_on_worker = true});
   const std::vector<at::Tensor> by_default = chain.run_directly();

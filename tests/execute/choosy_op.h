@@ -5,7 +5,7 @@
 //
 //   regen_test::choosy(Tensor x, Tensor w, int kind, bool[1] mask) -> Tensor     x * w + number / 8
 //
-// The result tells the number of the algorithm that made it.
+// The result holds the number of the algorithm that made it.
 #pragma once
 
 #include <cstdint>

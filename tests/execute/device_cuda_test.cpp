@@ -21,7 +21,7 @@
 namespace regen::execute {
 namespace {
 
-constexpr Bytes kMany = Bytes{256} << 20;
+constexpr Bytes k256MiB = Bytes{256} << 20;
 
 class Cuda : public ::testing::Test {
  protected:
@@ -62,19 +62,19 @@ TEST_F(Cuda, AnArenaThatDoesNotFitIsRefusedAndNothingIsBroken) {
 
 // The copy out waits for the kernel, the kernel that overwrites for the copy, and so on round.
 TEST_F(Cuda, CopiesAndKernelsAreOrderedByEvents) {
-  const auto arena = device_->allocate_arena(kMany).value();
-  const auto host = device_->allocate_host(kMany).value();
+  const auto arena = device_->allocate_arena(k256MiB).value();
+  const auto host = device_->allocate_host(k256MiB).value();
   const auto on_device = view(arena, where());
   const auto on_host = view(host, c10::kCPU);
   for (int round = 1; round < 20; ++round) {
     on_device.fill_(round);
     device_->wait(Queue::kToHost, device_->record(Queue::kCompute));
-    device_->copy(Queue::kToHost, host.data(), arena.data(), kMany);
+    device_->copy(Queue::kToHost, host.data(), arena.data(), k256MiB);
     device_->wait(Queue::kCompute, device_->record(Queue::kToHost));
     on_device.fill_(0);
     device_->wait(Queue::kToDevice, device_->record(Queue::kCompute));
     device_->wait(Queue::kToDevice, device_->record(Queue::kToHost));
-    device_->copy(Queue::kToDevice, arena.data(), host.data(), kMany);
+    device_->copy(Queue::kToDevice, arena.data(), host.data(), k256MiB);
     const Event fetched = device_->record(Queue::kToDevice);
     device_->wait(Queue::kCompute, fetched);
     ASSERT_TRUE(on_device.eq(round).all().item<bool>()) << "round " << round;
@@ -84,14 +84,14 @@ TEST_F(Cuda, CopiesAndKernelsAreOrderedByEvents) {
 }
 
 TEST_F(Cuda, ManyEventsAreKeptApart) {
-  const auto arena = device_->allocate_arena(kMany).value();
-  const auto host = device_->allocate_host(kMany).value();
+  const auto arena = device_->allocate_arena(k256MiB).value();
+  const auto host = device_->allocate_host(k256MiB).value();
   std::vector<Event> events;
   for (int i = 0; i < 1000; ++i) {
     device_->copy(Queue::kToHost, host.data(), arena.data(), 1 << 20);
     events.push_back(device_->record(Queue::kToHost));
   }
-  device_->copy(Queue::kToHost, host.data(), arena.data(), kMany);
+  device_->copy(Queue::kToHost, host.data(), arena.data(), k256MiB);
   const Event last = device_->record(Queue::kToHost);
   device_->wait(Queue::kCompute, events.front());
   device_->wait(Queue::kCompute, last);
@@ -102,15 +102,15 @@ TEST_F(Cuda, ManyEventsAreKeptApart) {
 }
 
 TEST_F(Cuda, CopiesHaveTimes) {
-  const auto arena = device_->allocate_arena(kMany).value();
-  const auto host = device_->allocate_host(kMany).value();
+  const auto arena = device_->allocate_arena(k256MiB).value();
+  const auto host = device_->allocate_host(k256MiB).value();
   const Event begin = device_->record_timed(Queue::kToDevice);
-  device_->copy(Queue::kToDevice, arena.data(), host.data(), kMany);
+  device_->copy(Queue::kToDevice, arena.data(), host.data(), k256MiB);
   const Event end = device_->record_timed(Queue::kToDevice);
   device_->synchronize();
   const double seconds = device_->seconds_between(begin, end);
   EXPECT_GT(seconds, 0);
-  RecordProperty("to_device_GB_per_second", std::to_string(1e-9 * kMany / seconds));
+  RecordProperty("to_device_GB_per_second", std::to_string(1e-9 * k256MiB / seconds));
   device_->forget_timed();
   EXPECT_THROW(device_->seconds_between(begin, end), c10::Error);
 }
@@ -177,12 +177,12 @@ TEST_F(Cuda, BareAddressesAreServedAndFreed) {
 
 TEST_F(Cuda, MemoryInUseIsSeenByTorchAndByTheDriver) {
   const auto before = memory_use(where()).value();
-  const auto tensor = bytes(kMany);
-  const auto arena = device_->allocate_arena(kMany).value();
+  const auto tensor = bytes(k256MiB);
+  const auto arena = device_->allocate_arena(k256MiB).value();
   const auto after = memory_use(where()).value();
-  EXPECT_GE(after.allocated - before.allocated, kMany);
-  EXPECT_LT(after.allocated - before.allocated, 2 * kMany);
-  EXPECT_GE(after.driver - before.driver, kMany);
+  EXPECT_GE(after.allocated - before.allocated, k256MiB);
+  EXPECT_LT(after.allocated - before.allocated, 2 * k256MiB);
+  EXPECT_GE(after.driver - before.driver, k256MiB);
   EXPECT_TRUE(reset_memory_peak(where()).ok());
 }
 

@@ -268,7 +268,7 @@ TEST_P(ExecutorFaults, NothingIsLeftOfACompilationThatFails) {
     step_->failing().fail_at(call);
     auto executor = step_->compile_failing();
     refused += !executor.ok();
-    // The last call is that of the destructor, which has nobody to tell.
+    // The last call is that of the destructor, which cannot report it.
     if (!executor.ok()) {
       EXPECT_THAT(executor.error().message, HasSubstr("injected failure"));
     }

@@ -1,4 +1,4 @@
-// A device whose calls fail when they are told to: once, as when memory is short for a moment, or for
+// A device whose calls fail on demand: once, as when memory is short for a moment, or for
 // ever from then on, as after an error inside CUDA.
 #pragma once
 

@@ -154,7 +154,7 @@ TEST(PermittedOperators, AreNoOthersUnlessTheUserNamesThem) {
   EXPECT_FALSE(permitted(one_call("regen_test::choosy", {x})).ok());
 }
 
-// As inductor's _reinterpret_tensor does: a view for which nobody looks how much memory there is.
+// As inductor's _reinterpret_tensor does: a view without a check of how much memory there is.
 at::Tensor reinterpret(const at::Tensor& x, std::int64_t items) {
   at::Tensor view = at::empty({0}, x.options());
   view.unsafeGetTensorImpl()->set_storage_keep_dtype(x.storage());
@@ -186,7 +186,7 @@ TEST(Windows, DoNotReachBeyondTheirMemory) {
 struct Lie {
   const char* name;
   // Changes the record of the first call that it is about; true if it did.
-  std::function<bool(const std::string& key, Json& record)> tell;
+  std::function<bool(const std::string& key, Json& record)> change;
 };
 
 void PrintTo(const Lie& one, std::ostream* out) {
@@ -214,11 +214,11 @@ TEST_P(ProfilesThatLie, ChangeNoBit) {
   const std::string device = step.device()->name();
   ASSERT_TRUE(record_with_file(step.program(), *step.device(), {.repeats = 1}, path).ok());
   Json document = *parse_json(*read_file(path), path);
-  bool told = false;
-  for (auto it = document["calls"].begin(); it != document["calls"].end() && !told; ++it) {
-    told = GetParam().tell(it.key(), *it);
+  bool changed = false;
+  for (auto it = document["calls"].begin(); it != document["calls"].end() && !changed; ++it) {
+    changed = GetParam().change(it.key(), *it);
   }
-  ASSERT_TRUE(told);
+  ASSERT_TRUE(changed);
   ASSERT_TRUE(write_file(path, document.dump()).ok());
 
   int distrusted = 0;

@@ -118,7 +118,7 @@ TEST(Overwriting, RowsAreAddedUpBeforeAnythingIsWritten) {
   EXPECT_EQ(step.overwriting_variants("aten::_log_softmax"), 1);
 }
 
-// A few rows would not tell a kernel that adds them up too late.
+// A few rows would not show a kernel that adds them up too late.
 TEST(Overwriting, RowsAreTriedWhereThereAreManyOfThem) {
   const Recorded step(one_call("aten::_log_softmax", {1, false}));
   EXPECT_EQ(step.overwriting_variants("aten::_log_softmax"), 0);
@@ -139,7 +139,7 @@ TEST(Overwriting, ATrialMakesMasksMatter) {
   EXPECT_THAT(Recorded(maker.program()).overwritable("regen_test::cleared"), IsEmpty());
 }
 
-// Some kernels ask for memory that PyTorch then fills, if it is told to, before they read.
+// Some kernels ask for memory that PyTorch then fills, if asked to, before they read.
 TEST(Overwriting, NothingIsFilledWhileStepsAreRecordedOrRun) {
   at::globalContext().setDeterministicFillUninitializedMemory(true);
   {

@@ -17,7 +17,7 @@ namespace regen::execute {
 namespace {
 
 constexpr Bytes kPage = Bytes{2} << 20;
-constexpr Bytes kMany = Bytes{512} << 20;
+constexpr Bytes k512MiB = Bytes{512} << 20;
 
 class CudaPages : public ::testing::Test {
  protected:
@@ -37,8 +37,8 @@ class CudaPages : public ::testing::Test {
 
 TEST_F(CudaPages, HasEveryByteThatItTakesAndGivesAllBack) {
   const Bytes before = free();
-  MemoryBlock arena = device_->allocate_arena(kMany + 1, ArenaKind::kReleasable).value();
-  EXPECT_EQ(arena.bytes(), kMany + kPage);
+  MemoryBlock arena = device_->allocate_arena(k512MiB + 1, ArenaKind::kReleasable).value();
+  EXPECT_EQ(arena.bytes(), k512MiB + kPage);
   EXPECT_EQ(before - free(), arena.bytes());
   bytes_of(arena).fill_(7);
   device_->synchronize();
@@ -56,13 +56,14 @@ TEST_F(CudaPages, HasEveryByteThatItTakesAndGivesAllBack) {
 }
 
 TEST_F(CudaPages, ContentsTravelToTheHostAndBack) {
-  MemoryBlock arena = device_->allocate_arena(kMany, ArenaKind::kReleasable).value();
-  const MemoryBlock host = device_->allocate_host(kMany).value();
+  MemoryBlock arena = device_->allocate_arena(k512MiB, ArenaKind::kReleasable).value();
+  const MemoryBlock host = device_->allocate_host(k512MiB).value();
   const at::Tensor numbers =
-      at::arange(kMany, at::TensorOptions().dtype(at::kLong).device(at::kCUDA)).to(at::kByte);
+      at::arange(k512MiB, at::TensorOptions().dtype(at::kLong).device(at::kCUDA)).to(at::kByte);
   bytes_of(arena).copy_(numbers);
   device_->synchronize();
-  const std::vector<MemoryRange> ranges{{1000, kMany / 2}, {kMany / 2 + 5000, kMany / 2 - 5000}};
+  const std::vector<MemoryRange> ranges{{1000, k512MiB / 2},
+                                        {k512MiB / 2 + 5000, k512MiB / 2 - 5000}};
   pack_to_host(*device_, arena, ranges, host.data());
   device_->synchronize();
   ASSERT_TRUE(arena.release_pages().ok());

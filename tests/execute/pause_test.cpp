@@ -40,7 +40,7 @@ class FakeGate : public Gate {
   std::size_t waits_ = 0;
 };
 
-// A device whose compute queue lags behind for ever: quanta are done when somebody waits for them.
+// A device whose compute queue lags behind for ever: quanta are done when a caller waits for them.
 // It forwards everything and counts what is on its way.
 class LaggingDevice : public ForwardingDevice {
  public:
@@ -71,7 +71,7 @@ class LaggingDevice : public ForwardingDevice {
 
   std::size_t started = 0;   // quanta, counted by the gate
   std::size_t finished = 0;  // quanta known to be done
-  bool asks = false;         // who waits for a quantum asks the gate, once
+  bool asks = false;         // the caller that waits for a quantum asks the gate, once
   std::size_t interrupted = 0;
 };
 
@@ -223,7 +223,7 @@ TEST_P(PauseTest, NeverMoreThanTwoWindowsAreOnTheDevice) {
   EXPECT_LE(most, 8U);
   EXPECT_EQ(gate->waits(), closed);
   EXPECT_GT(closed, 3U);
-  EXPECT_TRUE(beside);  // whoever comes next need not wait for what was issued
+  EXPECT_TRUE(beside);  // the next job need not wait for what was issued
 }
 
 TEST_P(PauseTest, MoreIsOnTheDeviceWhileNobodyIsInAHurry) {
@@ -295,7 +295,7 @@ TEST(Pause, AnOpenGateIsAskedOnceForEachWindow) {
   EXPECT_EQ(gate->waits(), 0U);
 }
 
-// The step is given up where the gate says so, and the message tells whether parameters changed.
+// The step is given up where the gate says so, and the message says whether parameters changed.
 TEST(Pause, AGateThatFailsEndsTheStepAndSaysWhatIsLeft) {
   PausedStep fixture(make_chain({.layers = 3, .update = true}));
   const Plan plan = *fixture.solve("keep_all").plan;

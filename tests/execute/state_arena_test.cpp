@@ -187,7 +187,7 @@ TEST_F(StateArenaTest, AnImageGoesToAnotherState) {
 TEST_F(StateArenaTest, AdoptsWhatReplacedItsTensors) {
   State state;
   const auto arena = pack(state);
-  const at::Tensor kept = state.half;  // somebody still uses the one that was replaced
+  const at::Tensor kept = state.half;  // a caller still uses the one that was replaced
   state.half = at::ones({5}, at::kHalf);
   state.transposed = at::randn({8, 9}).t();
   const at::Tensor expected = state.transposed.clone();

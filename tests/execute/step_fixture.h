@@ -20,7 +20,7 @@
 #include "regen/search/services/addressed_plan.h"
 #include "regen/search/services/least_budget.h"
 #include "small_program.h"
-#include "tests/support/planners_by_name.h"
+#include "tests/support/planners/planners_by_name.h"
 
 namespace regen::execute {
 

@@ -129,7 +129,7 @@ class World {
     daemon_ = std::make_unique<Daemon>(given, *listen_, std::move(use).value());
     if (!daemon_->begin().ok()) std::abort();
   }
-  // Killed, or told to stop.
+  // Killed, or asked to stop.
   void restart(std::uint8_t how) {
     if ((how & 1) != 0) {
       ::raise(SIGTERM);

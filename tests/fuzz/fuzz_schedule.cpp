@@ -1,5 +1,5 @@
 // Schedules of the lower-set solvers: no text crashes the reader, what was read survives its own
-// format, and no schedule crashes the runner. The text is a schedule for one small graph.
+// format, and no schedule crashes its execution. The text is a schedule for one small graph.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

@@ -189,9 +189,10 @@ TEST(InfeasibleTest, NamesOpTensorsAndWhatIsMissing) {
             "no plan fits into 94 bytes: op 2 'third' needs at least 95 bytes (5 fixed, 0 "
             "workspace, tensor 1 'a' (40), 2 'b' (30), 3 'c' (20)), 1 byte over the budget");
   // What lies beside the plan may take more than the whole budget.
-  EXPECT_THAT(explain_infeasible(n.graph, -1234).message,
-              ::testing::StartsWith("no plan fits into what is left of the budget: it is exceeded by "
-                                    "1,234 bytes without the plan: op 2 'third' needs"));
+  EXPECT_THAT(
+      explain_infeasible(n.graph, -1234).message,
+      ::testing::StartsWith("no plan fits into what is left of the budget: it is exceeded by "
+                            "1,234 bytes without the plan: op 2 'third' needs"));
 
   const Infeasibility at = explain_infeasible(n.graph, 95);
   EXPECT_FALSE(at.proven);

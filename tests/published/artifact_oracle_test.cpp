@@ -184,9 +184,9 @@ TEST(StageSchedule, EqualsDenseMatricesOnRandomGraphs) {
   for (int round = 0; round < 2000; ++round) {
     const Graph graph = random_mirrored_graph(random);
     std::vector<OpId> checkpoints;
-    const double share = random.real();
+    const double fraction = random.real();
     for (std::size_t i = 0; i < graph.num_ops() / 2; ++i) {
-      if (random.chance(share)) checkpoints.emplace_back(i);
+      if (random.chance(fraction)) checkpoints.emplace_back(i);
     }
     ASSERT_NO_FATAL_FAILURE(expect_equal(graph, checkpoints)) << "round " << round;
   }

@@ -10,8 +10,8 @@
 #include "regen/plan/validate.h"
 #include "regen/published/options.h"
 #include "regen/search/judge.h"
-#include "tests/support/planners_by_name.h"
-#include "tests/support/stage_oracle.h"
+#include "tests/support/oracles/stage_oracle.h"
+#include "tests/support/planners/planners_by_name.h"
 
 namespace regen::published {
 namespace {

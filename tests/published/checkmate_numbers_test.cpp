@@ -11,7 +11,7 @@
 #include "regen/search/heuristics/chen.h"
 #include "regen/search/judge.h"
 #include "regen/search/services/max_batch.h"
-#include "tests/support/planners_by_name.h"
+#include "tests/support/planners/planners_by_name.h"
 
 namespace regen::published {
 namespace {

@@ -104,7 +104,7 @@ TEST(FormatLowerSets, BecomesAGraphInTopologicalOrder) {
   EXPECT_EQ(graph->kind(TensorId(0)), TensorKind::kInput);
   EXPECT_EQ(graph->kind(TensorId(1)), TensorKind::kParam);
   EXPECT_EQ(graph->kind(TensorId(2)), TensorKind::kActivation);
-  // Nobody makes the gradient of the loss, so Add's backward reads nothing.
+  // No op makes the gradient of the loss, so Add's backward reads nothing.
   EXPECT_THAT(indices(graph->inputs(OpId(3))), ElementsAre());
   // v2/grad/0 is tensor 5, v3/grad 6, v2/grad/1 7, v2/grad 8.
   EXPECT_THAT(indices(graph->outputs(OpId(3))), ElementsAre(5, 6));

@@ -16,16 +16,16 @@
 #include "regen/plan/validate.h"
 #include "regen/search/build/sequence.h"
 #include "regen/search/registry.h"
-#include "tests/support/implementation_oracle.h"
-#include "tests/support/planners_by_name.h"
-#include "tests/support/random_graph.h"
-#include "tests/support/seeds.h"
+#include "tests/support/graphs/random_graph.h"
+#include "tests/support/graphs/seeds.h"
+#include "tests/support/oracles/implementation_oracle.h"
+#include "tests/support/planners/planners_by_name.h"
 
 namespace regen::published {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kSame = 1e-9;
+constexpr double kTolerance = 1e-9;
 
 bool claims(const search::Outcome& outcome) {
   return outcome.status == search::PlanStatus::kFeasible ||
@@ -166,7 +166,7 @@ void compare_with_all_sequences(const Graph& graph, Bytes budget, const Limits& 
   const auto outcome = search::solve("auto", problem, limits);
   ASSERT_TRUE(outcome.ok()) << outcome.error().message;
   const auto best = regen::testing::cheapest_over_variants(graph, budget);
-  EXPECT_LE(outcome->lower_bound, best.value_or(kInfinity) * (1 + kSame)) << budget;
+  EXPECT_LE(outcome->lower_bound, best.value_or(kInfinity) * (1 + kTolerance)) << budget;
   if (!best) {
     EXPECT_FALSE(claims(*outcome));
     return;
@@ -178,10 +178,10 @@ void compare_with_all_sequences(const Graph& graph, Bytes budget, const Limits& 
   counts.without_a_plan += !claims(*outcome);
   if (!claims(*outcome)) return;
   EXPECT_TRUE(validate(graph, *outcome->plan, {.budget = budget}).ok());
-  EXPECT_GE(outcome->simulation.cost, *best * (1 - kSame));
+  EXPECT_GE(outcome->simulation.cost, *best * (1 - kTolerance));
   EXPECT_TRUE(outcome->status != search::PlanStatus::kOptimal ||
-              outcome->simulation.cost <= *best * (1 + kSame));
-  counts.equal += outcome->simulation.cost <= kept.value_or(kInfinity) * (1 + kSame);
+              outcome->simulation.cost <= *best * (1 + kTolerance));
+  counts.equal += outcome->simulation.cost <= kept.value_or(kInfinity) * (1 + kTolerance);
   counts.others += std::ranges::any_of(outcome->plan->steps, [](const Step& step) {
     return step.kind() == StepKind::kCompute && step.choice() > 0;
   });
@@ -246,8 +246,8 @@ TEST(Implementations, AutoIsNeverWorseThanMonet) {
       ASSERT_TRUE(monet.ok()) << monet.error().message;
       if (!claims(*monet)) continue;
       ++compared;
-      EXPECT_LE(cost_of(mine), monet->simulation.cost * (1 + kSame)) << seed << " " << point;
-      better += cost_of(mine) < monet->simulation.cost * (1 - kSame);
+      EXPECT_LE(cost_of(mine), monet->simulation.cost * (1 + kTolerance)) << seed << " " << point;
+      better += cost_of(mine) < monet->simulation.cost * (1 - kTolerance);
     }
   }
   std::printf("%d compared with monet, better in %d\n", compared, better);

@@ -13,7 +13,7 @@
 #include "regen/published/options.h"
 #include "regen/search/build/sequence.h"
 #include "regen/search/judge.h"
-#include "tests/support/planners_by_name.h"
+#include "tests/support/planners/planners_by_name.h"
 
 namespace regen::published {
 namespace {

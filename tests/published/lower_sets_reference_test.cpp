@@ -16,7 +16,7 @@
 #include "regen/search/build/sequence.h"
 #include "regen/search/judge.h"
 #include "tests/graph/format_test_data.h"
-#include "tests/support/planners_by_name.h"
+#include "tests/support/planners/planners_by_name.h"
 
 namespace regen::published {
 namespace {

@@ -4,8 +4,8 @@
 #include "regen/models/zoo.h"
 #include "regen/published/options.h"
 #include "regen/search/judge.h"
-#include "tests/support/planners_by_name.h"
-#include "tests/support/random_graph.h"
+#include "tests/support/graphs/random_graph.h"
+#include "tests/support/planners/planners_by_name.h"
 
 namespace regen::published {
 namespace {

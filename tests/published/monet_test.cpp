@@ -9,9 +9,9 @@
 #include "regen/published/monet/monet_solver.h"
 #include "regen/search/judge.h"
 #include "tests/graph/format_test_data.h"
-#include "tests/support/monet_oracle.h"
-#include "tests/support/planners_by_name.h"
-#include "tests/support/random_graph.h"
+#include "tests/support/graphs/random_graph.h"
+#include "tests/support/oracles/monet_oracle.h"
+#include "tests/support/planners/planners_by_name.h"
 
 namespace regen::published {
 namespace {
@@ -105,10 +105,10 @@ TEST(Monet, EvaluatorSeesDamage) {
   EXPECT_GT(from_nowhere, 0);
   expect([](MonetSolution& x) { x.p[1][0] = 1; }, "present but not computed");
   expect([](MonetSolution& x) { x.ip[0][1] = 1; }, "in place against the list");
-  const MonetVerdict dearer =
+  const MonetVerdict costlier =
       verdict_of([](MonetSolution& x) { x.r[1][0] = x.p[1][0] = 1; }, enough);
-  EXPECT_EQ(dearer.violation, "");
-  EXPECT_EQ(dearer.objective, whole.objective + monet_ticks(instance.nodes[0].rerun.ms[0]));
+  EXPECT_EQ(costlier.violation, "");
+  EXPECT_EQ(costlier.objective, whole.objective + monet_ticks(instance.nodes[0].rerun.ms[0]));
 }
 
 // Annealing and exact neighbourhoods alone, without the integer program.
@@ -217,7 +217,7 @@ TEST(Monet, PlansOfAnInstanceKeepTheBudgetOfTheJudgeToo) {
   EXPECT_LE(outcome->simulation.peak_bytes, *problem.budget);
   ASSERT_EQ(outcome->figures.size(), 3u);
   EXPECT_EQ(outcome->figures[1].first, "monet_objective_ms");
-  // Rounding up each run by less than a tick is all that tells model and judge apart.
+  // Rounding up each run by less than a tick is the only difference between model and judge.
   EXPECT_LE(outcome->simulation.cost * 1000, outcome->figures[1].second);
   EXPECT_GT(outcome->simulation.cost * 1000, 0.99 * outcome->figures[1].second);
 }

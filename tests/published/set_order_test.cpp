@@ -4,7 +4,7 @@
 
 #include "regen/base/random.h"
 #include "regen/graph/builder.h"
-#include "tests/support/forward_graphs.h"
+#include "tests/support/graphs/forward_graphs.h"
 
 namespace regen::published {
 namespace {

@@ -10,7 +10,7 @@
 #include "regen/plan/validate.h"
 #include "regen/published/checkmate/stage_matrices.h"
 #include "regen/search/judge.h"
-#include "tests/support/planners_by_name.h"
+#include "tests/support/planners/planners_by_name.h"
 
 namespace regen::published {
 namespace {

@@ -6,9 +6,9 @@
 #include "regen/plan/addresses.h"
 #include "regen/report/page.h"
 #include "regen/simulate/simulate.h"
-#include "tests/support/random_graph.h"
-#include "tests/support/random_plan.h"
-#include "tests/support/seeds.h"
+#include "tests/support/graphs/random_graph.h"
+#include "tests/support/graphs/seeds.h"
+#include "tests/support/plans/random_plan.h"
 
 namespace regen::report {
 namespace {

@@ -9,9 +9,9 @@
 #include "regen/published/checkmate/artifact_accounting.h"
 #include "regen/published/planner_list.h"
 #include "regen/search/registry.h"
-#include "tests/support/naive_interpreter.h"
-#include "tests/support/planners_by_name.h"
-#include "tests/support/random_graph.h"
+#include "tests/support/graphs/random_graph.h"
+#include "tests/support/oracles/naive_interpreter.h"
+#include "tests/support/planners/planners_by_name.h"
 
 namespace regen::search {
 namespace {
@@ -62,6 +62,29 @@ TEST_P(EveryPlanner, IsSoundOnRandomGraphs) {
     if (HasFatalFailure()) return;
   }
   EXPECT_GT(feasible, 300);  // the budgets are not all too small to say anything
+}
+
+// Ranks that plan alone must come to the same plan, and experiments to the same rows.
+TEST_P(EveryPlanner, TheSameWorkGivesTheSamePlan) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Random random(seed);
+    const Graph graph = testing::random_training_graph(
+        random, {.min_layers = 8, .max_layers = 30, .max_bytes = 50});
+    Problem problem{.graph = &graph, .budget = structural_bound(graph).bytes + 100};
+    if (seed % 2 != 0) problem.link = {.to_host = 4, .to_device = 2, .both = 4};
+    const auto first = solve(GetParam(), problem, {.work = 60'000});
+    const auto second = solve(GetParam(), problem, {.work = 60'000});
+    ASSERT_EQ(first.ok(), second.ok());
+    if (!first.ok()) continue;
+    EXPECT_EQ(first->status, second->status);
+    EXPECT_EQ(first->work, second->work);
+    EXPECT_EQ(first->lower_bound, second->lower_bound);
+    ASSERT_EQ(first->plan.has_value(), second->plan.has_value());
+    if (first->plan) {
+      EXPECT_EQ(first->plan->steps, second->plan->steps);
+    }
+  }
 }
 
 TEST_P(EveryPlanner, IsSoundOnRealNetworksInBothBackwardStyles) {

@@ -157,9 +157,9 @@ TEST(Refusal, NamesTheOpTheTensorsAndTheLeastBudget) {
 
   refusal.caller_bytes = 1234;
   EXPECT_THAT(to_text(refusal), HasSubstr("add 1,234 bytes that the caller holds"));
-  EXPECT_THAT(to_text(refusal), ::testing::EndsWith(
-                                    "a budget of " + format_grouped(*refusal.least_budget + 1234) +
-                                    " bytes or more"));
+  EXPECT_THAT(to_text(refusal),
+              ::testing::EndsWith("a budget of " + format_grouped(*refusal.least_budget + 1234) +
+                                  " bytes or more"));
   refusal.why.proven = refusal.proven = false;
   refusal.planner = "auto";
   EXPECT_THAT(to_text(refusal), ::testing::StartsWith("no plan was found (auto): "));

@@ -1,6 +1,6 @@
 // Four readings of docs/reference/plan-semantics.md, three of them here: on thousands of random
 // training steps with random plans the simulator, the validator and the naive interpreter agree,
-// and the validator finds every kind of damage that we know how to do.
+// and the validator finds every known kind of damage.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -12,10 +12,10 @@
 #include "regen/plan/plan_json.h"
 #include "regen/plan/validate.h"
 #include "regen/simulate/simulate.h"
-#include "tests/support/damage.h"
-#include "tests/support/naive_interpreter.h"
-#include "tests/support/random_graph.h"
-#include "tests/support/random_plan.h"
+#include "tests/support/graphs/random_graph.h"
+#include "tests/support/oracles/naive_interpreter.h"
+#include "tests/support/plans/damage.h"
+#include "tests/support/plans/random_plan.h"
 
 namespace regen {
 namespace {

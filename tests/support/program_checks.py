@@ -40,7 +40,7 @@ def check_values(program):
             continue
         last = value["offset"] + sum((n - 1) * s for n, s in zip(value["sizes"], value["strides"]))
         size = torch.empty(0, dtype=getattr(torch, value["dtype"])).element_size()
-        assert (last + 1) * size <= program["storages"][value["storage"]]["bytes"], "a window larger than its storage"
+        assert (last + 1) * size <= program["storages"][value["storage"]]["bytes"], "a view larger than its storage"
 
 
 def check_node(program, position, node, exists):
@@ -54,7 +54,7 @@ def check_node(program, position, node, exists):
     if node["phase"] == "forward":
         assert all(role_of(program, value) != "tangent" for value in read), node["name"]
     for value in written_values(op, node):
-        # Fused optimizers may write gradients by their schema; nobody reads these afterwards.
+        # Fused optimizers may write gradients by their schema; nothing reads these afterwards.
         assert role_of(program, value) != "computed" or "_fused_" in node["op"], f"{node['name']} writes an intermediate"
     draws = torch.Tag.nondeterministic_seeded in op.tags and "attention" not in node["op"]
     assert node["random"] or not draws, f"{node['name']} draws"

@@ -1,6 +1,6 @@
 """Runs a program node by node with plain PyTorch: slow, obvious, and independent of the runtime.
 
-It knows nothing of plans and memory. It is the oracle for the front end: what it computes must be, bit for bit, what
+It has no plans and no memory of its own. It is the oracle for the front end: what it computes must be, bit for bit, what
 eager PyTorch computes."""
 
 import torch
@@ -25,10 +25,10 @@ class Interpreter:
         for index, value in enumerate(program["values"]):
             live = tensors.get(value["storage"])
             if live is not None and program["storages"][value["storage"]]["role"] != "input":
-                self.values[index] = window(live, value)
+                self.values[index] = view_of(live, value)
 
     def set_value(self, index, tensor):
-        """Brings an input or a tangent, with every other window on the same storage."""
+        """Brings an input or a tangent, with every other view of the same storage."""
         target = self.program["values"][index]
         tensor = tensor.detach()
         if list(tensor.stride()) != target["strides"] and tensor.numel() > 0:
@@ -67,7 +67,7 @@ class Interpreter:
         return SPECIAL[key](content)
 
 
-def window(tensor, value):
+def view_of(tensor, value):
     """The part of a live tensor's storage that a value names."""
     whole = torch.empty(0, dtype=getattr(torch, value["dtype"]), device=tensor.device)
     return whole.set_(tensor.untyped_storage(), value["offset"], value["sizes"], value["strides"])
@@ -119,7 +119,7 @@ def call(captured, *args, **kwargs):
     """Runs a captured model on new inputs; gradients flow when the caller asks for them."""
     flat_inputs = torch.utils._pytree.tree_leaves((args, kwargs))
     differentiable = [
-        captured.parameters[who] if kind == "parameter" else flat_inputs[who] for _, kind, who in captured.gradient_results]
+        captured.parameters[place] if kind == "parameter" else flat_inputs[place] for _, kind, place in captured.gradient_results]
     results = CapturedFunction.apply(captured, flat_inputs, *differentiable)
     by_index = dict(zip(captured.output_results, results))
     return captured.rebuild_outputs(by_index, flat_inputs)

@@ -41,7 +41,7 @@ def described(obj: Any) -> tuple[bytes, list[torch.Tensor]] | None:
     pickler = TensorPickler(file)
     try:
         pickler.dump(obj)
-    except Exception:  # whatever a class raises that does not want to be pickled
+    except Exception:  # whatever a class raises that cannot be pickled
         return None
     return file.getvalue(), pickler.tensors
 

@@ -56,7 +56,7 @@ class NodeWriter:
 
 
 def native_argument(argument):
-    """What the operator wants where JSON has no word for it."""
+    """What the operator takes where JSON has no word for it."""
     (key, content), = argument.items()
     return {"number": float, "device": torch.device}.get(key, lambda name: getattr(torch, name))(content)
 

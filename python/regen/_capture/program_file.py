@@ -1,4 +1,4 @@
-"""Writes a captured program as a folder: `program.json`, and `data.bin` with the bytes of what exists before the step."""
+"""Writes a captured step as a folder: `program.json`, and `data.bin` with the bytes of what exists before the step."""
 
 import contextlib
 import json

@@ -249,4 +249,4 @@ def learn(optimizer: torch.optim.Optimizer, on_device: set[str], make: Callable[
                     f"cannot capture optimizer {type(optimizer).__name__}: its step refuses: {line.rstrip('.')}; expected options that it accepts on "
                     "this device") from error
             raise NoRecipe(f"it does not run on tensors without data: {line}") from error
-    raise NoRecipe("its state cannot be told from numbers of the host")
+    raise NoRecipe("its state cannot be distinguished from numbers of the host")

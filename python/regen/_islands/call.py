@@ -140,7 +140,7 @@ class IslandCall:
     # The forward pass.
 
     def forward(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """What the executor calls. Results are allocated first, and so lie where the plan wants them; all else comes from the island's memory."""
+        """What the executor calls. Results are allocated first, and so lie where the plan places them; all else comes from the island's memory."""
         if not self.held_bytes:
             return self.sampled(tensors)
         block = [torch.empty(self.held_bytes, dtype=torch.uint8, device=self.device)] if self.holds else []
@@ -192,7 +192,7 @@ class IslandCall:
             f"island {self.name} holds {_runtime.format_bytes(wanted)} for its backward pass with this batch; planned are {_runtime.format_bytes(had)}")
 
     def grow(self) -> None:
-        """There is a plan with as much as it wanted."""
+        """There is a plan with as much as it asked for."""
         self.held_bytes, self.wanted_bytes = max(self.held_bytes, self.wanted_bytes), 0
 
     def divided(self, tensors: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:

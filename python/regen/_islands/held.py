@@ -1,4 +1,4 @@
-"""What an island's autograd graph saves from its forward to its backward pass, in one block of memory that the plan knows.
+"""What an island's autograd graph saves from its forward to its backward pass, in one block of memory that is planned.
 
 The graph itself holds no memory of tensors then: the block may be kept, moved to the host, or made again with the forward pass, as the plan decides.
 """

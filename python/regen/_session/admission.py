@@ -14,7 +14,7 @@ DEPTHS = ("pause", "spill", "leave")
 
 
 class Planners:
-    """All that plan in one job. The bytes of one can follow the job's limit; of several, none knows what the others take."""
+    """All that plan in one job. The bytes of one can follow the job's limit; of several, none has what the others take."""
 
     def __init__(self, of):
         self.job = of
@@ -60,7 +60,7 @@ class Admission:
         self.memory = _runtime.JobMemory()
         self.job.set_memory(self.memory)
         self.limit = self.job.limit()
-        self.least = 0  # bytes of the neediest step so far: a limit that holds that one holds all
+        self.least = 0  # bytes of the largest step so far: a limit that holds that one holds all
         self.unreported = None
         self.state = None
 

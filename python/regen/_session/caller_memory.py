@@ -11,7 +11,7 @@ from regen.errors import Error, OptionError
 if TYPE_CHECKING:
     from regen._session.wrapped_module import ModuleSession, ShapedModule
 
-# Room for what varies a little from step to step, as a share of what was measured.
+# Room for what varies a little from step to step, as a fraction of what was measured.
 MARGIN = 1 / 256
 
 

@@ -239,7 +239,7 @@ class DistributedSession(ModuleSession):
 
 @contextlib.contextmanager
 def own_file():
-    """The name of a file in a folder that nobody else may use, as measurements are read only there."""
+    """The name of a file in a folder that no other user may use, as measurements are read only there."""
     with tempfile.TemporaryDirectory(prefix="regen-profile-") as folder:
         yield os.path.join(folder, "profile.json")
 

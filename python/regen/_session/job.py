@@ -84,7 +84,7 @@ def job_memory() -> int | None:
 
 
 def leave_to_parent() -> None:
-    """A forked child is no job; and were it to keep the connection, the daemon would not notice when the parent dies."""
+    """A forked child is no job; and were it to keep the connection, the daemon would not see the end of the parent."""
     global _ASKED, _JOB
     if _JOB is not None:
         _JOB.abandon()

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from regen._session.wrapped_module import ModuleSession, ShapedModule
 
 
-# A NumPy array knows its memory by address alone, so on the host nothing that may have one can move. Tests switch it on.
+# A NumPy array has no more than the address of its memory, so on the host nothing that may have one can move. Tests switch it on.
 LENDS_ON_HOST = False
 
 
 def may_lend(options: Options, group: Any, device: torch.device) -> bool:
-    """Whether the arena stays where it is between two steps, no other process depends on what is in it, and nobody but torch knows its addresses."""
+    """Whether the arena stays where it is between two steps, no other process depends on what is in it, and torch alone knows its addresses."""
     alone = group is None and not (torch.distributed.is_available() and torch.distributed.is_initialized())
     moves = device.type != "cpu" or LENDS_ON_HOST
     return alone and moves and not options.releasable and not options.cuda_graphs and job() is None
@@ -85,7 +85,7 @@ class Lending:
             session.take_back(states, through_host)
         except torch.OutOfMemoryError:
             session.take_back(states, True)
-        if self.held_by(session) > 0:  # of somebody unknown: the arena stays with it, and another one is taken
+        if self.held_by(session) > 0:  # by an unknown owner: the arena stays with it, and another one is taken
             self.lends_room = False
             session.release()
         return held

@@ -61,7 +61,7 @@ class Owned:
 
 
 class Bindings:
-    """Where a captured program finds all tensors that it does not make."""
+    """Where a captured step finds all tensors that it does not make."""
 
     def __init__(self, captured, model, state=None, same=False):
         """`state`: of the optimizer, for what the program calls state. `same`: parameters may not be replaced by others."""

@@ -30,7 +30,7 @@ class Turns:
         self.depth = 0
 
     def __reduce__(self) -> tuple[type["Turns"], tuple[str]]:
-        """A copy belongs to another function, which nobody calls yet."""
+        """A copy belongs to another function, which has no callers yet."""
         return Turns, (self.name,)
 
     def request(self) -> contextlib.AbstractContextManager[None]:
@@ -56,7 +56,7 @@ class Turns:
 
     @contextlib.contextmanager
     def if_free(self) -> Iterator[bool]:
-        """Whether no other thread is inside; nobody comes in meanwhile."""
+        """Whether no other thread is inside; none comes in meanwhile."""
         with self.guard:
             free = self.owner is None or self.owner.thread == threading.get_ident()
             if free:

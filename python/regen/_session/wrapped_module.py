@@ -1,4 +1,4 @@
-"""Runs the two halves of a captured program: the forward pass, and the backward pass when gradients arrive."""
+"""Runs the two halves of a captured step: the forward pass, and the backward pass when gradients arrive."""
 
 import dataclasses
 import weakref
@@ -66,7 +66,7 @@ class ModuleSession(Session):
 
 
 class ShapedModule:
-    """One captured program, its plan, and where its tensors are found."""
+    """One captured step, its plan, and where its tensors are found."""
 
     def __init__(self, captured: Captured, session: ModuleSession, model: torch.nn.Module, chunk: int = GRADIENT_CHUNK) -> None:
         self.captured = captured
@@ -488,11 +488,11 @@ class BackwardPart(torch.autograd.Function):
 
 
 class FirstDerivatives(torch.autograd.Function):
-    """Gradients that cannot be differentiated again. As constants they would drop out of a penalty on gradients, and nobody would notice."""
+    """Gradients that cannot be differentiated again. As constants they would drop out of a penalty on gradients without an error."""
 
     @staticmethod
     def of(gradients: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
-        """These, with an error in wait for whoever goes on from them."""
+        """These, with an error for code that differentiates them again."""
         made = [g for g in gradients if g is not None]
         marked = iter(FirstDerivatives.apply(torch.empty(0, requires_grad=True), *made) if made else ())
         return [None if g is None else next(marked) for g in gradients]

@@ -60,7 +60,7 @@ class PlannedForward:
         self.sessions.stop_searches()
         self.restored()
         if vars(self.model).get("forward") is not self:
-            return  # somebody else's by now, or restored already
+            return  # replaced by now, or restored already
         if self.replaced is None:
             del self.model.forward
         else:

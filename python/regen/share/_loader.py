@@ -120,7 +120,7 @@ class SharedLoader:
         self.epoch: int | None = None
         self._length = number_of_batches(batches)
         if options["gpu"] >= 0 and torch.cuda.is_available():
-            torch.cuda.init()  # the first batch is memory that torch did not allocate, and its operators want torch's allocator
+            torch.cuda.init()  # the first batch is memory that torch did not allocate, and its operators need torch's allocator
         self._inside = False
         path = _runtime.feed_socket(name)
         settings = json.dumps({**batches.settings(), "epochs": options["epochs"], "gpu": options["gpu"]}, sort_keys=True)

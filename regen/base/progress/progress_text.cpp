@@ -97,9 +97,9 @@ std::vector<std::string> parts_of(const ProgressState& state, std::size_t width)
 std::string progress_text(const ProgressState& state, std::size_t width) {
   std::string text;
   for (const std::string& part : parts_of(state, width)) {
-    const std::string longer = text.empty() ? part : text + ", " + part;
-    if (longer.size() > width && !text.empty()) break;
-    text = longer;
+    const std::string separator = text.empty() ? "" : ", ";
+    if (!text.empty() && text.size() + separator.size() + part.size() > width) break;
+    text += separator + part;
   }
   for (char& c : text) {
     if (c < 0x20 || c > 0x7E) c = '?';  // one column for each byte

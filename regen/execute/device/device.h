@@ -3,7 +3,7 @@
 // has real threads behind its copy queues, so that overlap and ordering are the same there.
 //
 //   queue    work that runs in the order in which it was enqueued: kernels, copies to the host,
-//            copies to the device. Queues know nothing of each other.
+//            copies to the device. Queues do not depend on each other.
 //   event    a point in a queue: "everything enqueued up to here". wait() makes another queue
 //            wait for it; nothing else orders two queues.
 //

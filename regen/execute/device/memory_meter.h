@@ -1,5 +1,5 @@
 // How many bytes a device really has in use: the measurement that a budget's promise is held
-// against. It knows nothing of plans, arenas' contents or placement.
+// against. It does not depend on plans, arenas' contents or placement.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -11,7 +11,7 @@ namespace regen::execute {
 
 enum class Lost : std::uint8_t {
   kDrop,   // another error is reported already
-  kPrint,  // nobody knows yet: one line on standard error, once for the process
+  kPrint,  // not reported yet: one line on standard error, once for the process
 };
 
 void note_lost_error(std::string_view text, Lost lost) noexcept;

@@ -50,7 +50,7 @@ class LentRoomHook final : public AllocationHook {
 
 namespace {
 
-// Ends with the thread, should nobody have closed the room.
+// Ends with the thread if the room was not closed.
 thread_local std::unique_ptr<LentRoomHook> hook_of_thread;
 
 }  // namespace

@@ -64,10 +64,10 @@ enum class Unforeseen : std::uint8_t {
 class PlacementHook;
 class RecordingHook;
 
-// For a whole step. Freeing what was placed does nothing: the plan knows when memory is free.
+// For a whole step. Freeing what was placed does nothing: the plan says when memory is free.
 class PlacementScope {
  public:
-  // `reserve` outlives the scope. `beside`: bytes of the budget that are in nobody's use; when the
+  // `reserve` outlives the scope. `beside`: bytes of the budget that are not in use; when the
   // reserve is full, torch's own allocator may give so many. An error if a scope is entered on this
   // thread already, or torch has no such device.
   static Result<PlacementScope> enter(c10::Device device, Reserve& reserve, Bytes beside = 0);
@@ -86,7 +86,7 @@ class PlacementScope {
   // The operator has returned or thrown: passes on again. Returns how many slots were not taken.
   std::size_t finish();
   // Of the call that was served last, until the next one: the requests that no slot was for, whether
-  // they were served or not, and whether one was refused for want of bytes.
+  // they were served or not, and whether one was refused for lack of bytes.
   const std::vector<Bytes>& unforeseen() const;
   bool refused() const;
   // What the call asked for with outgrow().

@@ -88,12 +88,15 @@ bool Reserve::give(void* address) {
   std::optional<Left> gone;  // outlives the lock, which its end takes
   Register& all = all_reserves();
   const std::lock_guard lock(all.mutex);
+  bool is_inside = false;
   for (Reserve* reserve : all.reserves) {
+    // Several may have the same memory: a room that is closed and the next one.
+    is_inside |= reserve->contains(address);
     if (!reserve->give_block(address)) continue;
     gone = all.take_if_empty(reserve);
     return true;
   }
-  return false;
+  return is_inside;
 }
 
 void Reserve::leave(std::unique_ptr<Reserve> reserve, std::shared_ptr<void> memory) {
@@ -105,12 +108,15 @@ void Reserve::leave(std::unique_ptr<Reserve> reserve, std::shared_ptr<void> memo
   gone = all.take_if_empty(known);
 }
 
-bool Reserve::give_block(void* address) {
+bool Reserve::contains(const void* address) const {
+  return address >= begin_ && address < begin_ + bytes_;
+}
+
+bool Reserve::give_block(const void* address) {
   const std::lock_guard lock(mutex_);
-  if (address < begin_ || address >= begin_ + bytes_) return false;
-  const Bytes begin = static_cast<char*>(address) - begin_;
-  std::erase_if(blocks_, [&](const Block& block) { return block.begin == begin; });
-  return true;
+  if (!contains(address)) return false;
+  const Bytes begin = static_cast<const char*>(address) - begin_;
+  return std::erase_if(blocks_, [&](const Block& block) { return block.begin == begin; }) > 0;
 }
 
 }  // namespace regen::execute

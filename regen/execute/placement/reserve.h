@@ -38,7 +38,7 @@ class Reserve {
   static bool give(void* address);
   static void release(void* address) { give(address); }
 
-  // Nobody takes from it any more: it goes with its last block, and lets go of the memory under it then.
+  // Nothing is taken from it any more: it goes with its last block, and lets go of the memory under it then.
   static void leave(std::unique_ptr<Reserve> reserve, std::shared_ptr<void> memory);
 
  private:
@@ -47,7 +47,9 @@ class Reserve {
     Bytes end = 0;
   };
 
-  bool give_block(void* address);
+  bool contains(const void* address) const;
+  // Whether a block begins there, which is free now.
+  bool give_block(const void* address);
 
   char* begin_ = nullptr;
   Bytes bytes_ = 0;

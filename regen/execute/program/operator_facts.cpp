@@ -75,7 +75,7 @@ OverwritingNature overwriting_nature(const c10::OperatorHandle& handle) {
       "aten::mish_backward",      "aten::softplus_backward",
   };
   const std::string& name = handle.schema().name();
-  // A copy onto itself is nothing that its makers think of.
+  // Kernels of copies are not made for a copy onto itself.
   if (name == "aten::clone") return OverwritingNature::kUnsafe;
   if (std::ranges::find(kReducing, name) != kReducing.end()) {
     return OverwritingNature::kReducesFirst;

@@ -3,10 +3,10 @@
 //   functional   of aten, known to compute its results from its arguments and to do nothing else
 //   updates      of aten, that write to tensors they are given: copies, in-place arithmetic, and
 //                the steps of optimizers (_foreach_*, _fused_*)
-//   named        by the user, as "namespace::operator", who answers for them
+//   named        by the user, as "namespace::operator"; the user answers for them
 //
 // Everything else is refused before anything runs: an operator may read and write files, or make a
-// tensor over memory that nobody gave it. What this process has captured itself is not checked: there
+// tensor over memory that it was not given. What this process has captured itself is not checked: there
 // the user's own code has called the operators already.
 #pragma once
 

@@ -132,7 +132,7 @@ class StepGraphMaker {
     }
   }
 
-  // Fixed ones need not be kept by us, and outputs of the step are planned like all others.
+  // The arena need not keep fixed ones, and outputs of the step are planned like all others.
   bool resident(StorageId storage) const {
     return resident_[storage] && kind(storage) == TensorKind::kActivation;
   }

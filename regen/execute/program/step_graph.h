@@ -1,4 +1,4 @@
-// A recorded program as the graph that planners know: one op for each node that computes, one
+// A recorded program as the graph for planners: one op for each node that computes, one
 // tensor for each storage.
 #pragma once
 

@@ -85,7 +85,7 @@ struct RecordOptions {
   bool capture = false;  // ExecutorOptions::capture of the steps to come
   // Set from outside to end the recording, with an error; null: never.
   const std::atomic<bool>* interrupt = nullptr;
-  // Contents for storages of the captured program where they matter (indices); an undefined tensor
+  // Contents for storages of the captured step where they matter (indices); an undefined tensor
   // means made-up ones.
   std::function<at::Tensor(StorageId)> sample;
 };

@@ -236,7 +236,7 @@ void Executor::undo_changes() {
   });
 }
 
-// A step that knows of no alternatives runs as if none had ever been chosen; others refuse what
+// A step without recorded alternatives runs as if none had ever been chosen; others refuse what
 // the plan does not take.
 void Executor::settle_choices() {
   if (!any_choice_) device_->forget_choices();

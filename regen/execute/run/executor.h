@@ -53,7 +53,7 @@ namespace regen::execute {
 struct ExecutorOptions {
   // Room at the end of the arena for allocations that were not foreseen; inside the budget.
   Bytes reserve = 0;
-  // Bytes of the budget that nobody uses. When the reserve is full, unforeseen allocations may take
+  // Bytes of the budget that are not in use. When the reserve is full, unforeseen allocations may take
   // so many of them from torch's own allocator.
   Bytes beside = 0;
   // Fill released memory with bytes that make nonsense of any value, and check after each call
@@ -136,14 +136,14 @@ class Executor {
   std::vector<std::size_t> lent_results() const;
   // Between two steps: what the caller still has of them. The next step is refused while it has any.
   Bytes lent_bytes() const { return lent_.held_bytes(); }
-  // Between two steps: all of the arena that nobody has serves what this thread asks torch for, until it is
+  // Between two steps: all of the arena that is free serves what this thread asks torch for, until it is
   // closed or a step begins.
   Status lend_room();
   void close_room();
   Bytes room_bytes() const { return room_ ? room_->held_bytes() : 0; }
   // What the caller has of the arena: lent results, and of these tensors those that lie in lent room.
   std::vector<c10::Storage> in_arena(const std::vector<at::Tensor>& tensors) const;
-  // Why the last run of the first part failed, if it was for want of unforeseen bytes and before the
+  // Why the last run of the first part failed, if it was for lack of unforeseen bytes and before the
   // first update: nothing has changed then, and the step may be run again with more memory.
   const std::optional<Shortage>& shortage() const { return shortage_; }
   // After the first part of a step failed: an operator did not do what a file of measurements says,

@@ -45,7 +45,7 @@ Status check_input(std::span<const Lifetime> lifetimes, const PackOptions& optio
   return {};
 }
 
-// Beyond this many items the search has little hope, and its steps grow long.
+// Beyond this many items the search rarely succeeds, and its steps grow long.
 constexpr std::size_t kMaxSearched = 2000;
 // What one capacity gets at first when the lowest is sought.
 constexpr std::int64_t kFirstWork = 20'000;

@@ -15,12 +15,12 @@ namespace regen::published {
 namespace {
 
 bool is_expensive(const Graph& graph, OpId op) {
-  constexpr std::array<std::string_view, 7> kDear{"conv",  "dense",     "linear",   "matmul",
-                                                  "addmm", "attention", "embedding"};
+  constexpr std::array<std::string_view, 7> kExpensive{"conv",  "dense",     "linear",   "matmul",
+                                                       "addmm", "attention", "embedding"};
   std::string type = graph.type(op);
   std::ranges::transform(type, type.begin(), [](unsigned char c) { return std::tolower(c); });
   return std::ranges::any_of(
-      kDear, [&](std::string_view word) { return type.find(word) != std::string::npos; });
+      kExpensive, [&](std::string_view word) { return type.find(word) != std::string::npos; });
 }
 
 // The steps in which only `kept` survives the forward pass.

@@ -11,7 +11,7 @@
 namespace regen::published {
 namespace {
 
-// Too many algorithms to try them all, each chosen for itself: there `monet` may know better.
+// Too many algorithms to try them all, each chosen for itself: there `monet` may find better.
 bool many_algorithms(const Graph& graph) {
   const bool groups =
       std::ranges::any_of(graph.ops(), [&](OpId op) { return graph.choice_group(op).valid(); });

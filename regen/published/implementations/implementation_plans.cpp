@@ -33,14 +33,15 @@ constexpr std::size_t kFewChoices = 64;
 constexpr std::size_t kFewOps = 60;
 constexpr std::size_t kPlannedChoices = 8;
 // Of what is left when it is their turn.
-constexpr double kBaseShare = 0.3;    // what all other planners take
-constexpr double kOnlyShare = 0.6;    // the same, where nothing else can be taken
-constexpr double kQuickShare = 0.2;   // choosing by quick plans
-constexpr double kChosenShare = 0.3;  // planning what they chose
-constexpr double kMonetShare = 0.3;
-constexpr double kWalkShare = 0.4;  // short searches of a small graph's choices
-constexpr double kBoundShare = 0.1;
-constexpr double kChangeShare = 0.5;  // short searches of changed choices; then the best is planned
+constexpr double kBaseFraction = 0.3;    // what all other planners take
+constexpr double kOnlyFraction = 0.6;    // the same, where nothing else can be taken
+constexpr double kQuickFraction = 0.2;   // choosing by quick plans
+constexpr double kChosenFraction = 0.3;  // planning what they chose
+constexpr double kMonetFraction = 0.3;
+constexpr double kWalkFraction = 0.4;  // short searches of a small graph's choices
+constexpr double kBoundFraction = 0.1;
+constexpr double kChangeFraction =
+    0.5;  // short searches of changed choices; then the best is planned
 // Beyond these it finds nothing in time.
 constexpr std::size_t kMostMonetOps = 500;
 // Ops that change their implementation at once, at most, in a random change.
@@ -68,7 +69,7 @@ class ImplementationPlans {
         best_choice_(all_.base()) {}
 
   Result<search::Proposal> run() {
-    Effort own(search::fraction_of(effort_, kBoundShare));
+    Effort own(search::fraction_of(effort_, kBoundFraction));
     const double bound =
         search::covering_bound(graph_, problem_.link, *problem_.budget, own, host()).cost;
     effort_.add(own.work());
@@ -77,8 +78,8 @@ class ImplementationPlans {
     std::optional<std::vector<ChosenImplementations>> few;
     few = all_.all(graph_.num_ops() <= kFewOps ? kFewChoices : 1);
     if (few && few->size() == 1) {
-      REGEN_TRY(try_choice(all_.base(), kOnlyShare));
-      if (wants_more()) REGEN_TRY(ask_monet(1));
+      REGEN_TRY(try_choice(all_.base(), kOnlyFraction));
+      if (may_improve()) REGEN_TRY(ask_monet(1));
     } else {
       if (graph_.num_ops() <= kFewOps) REGEN_TRY(walk_over_choices());
       REGEN_TRY(few ? try_best_of(std::move(*few)) : try_promising());
@@ -100,11 +101,11 @@ class ImplementationPlans {
   // On a small graph short searches rank choices better than quick plans do.
   Status walk_over_choices() {
     Random random(problem_.options.seed + 1);
-    Effort own(search::fraction_of(effort_, kWalkShare));
+    Effort own(search::fraction_of(effort_, kWalkFraction));
     REGEN_TRY(search_shortly(all_.base(), random, own));
     REGEN_TRY(change_at_random(ops_with_choices(), random, own));
     effort_.add(own.work());
-    return can_go_on() ? try_choice(best_choice_, kChosenShare) : Status{};
+    return can_go_on() ? try_choice(best_choice_, kChosenFraction) : Status{};
   }
 
   std::vector<OpId> ops_with_choices() const {
@@ -115,10 +116,10 @@ class ImplementationPlans {
     return ops;
   }
 
-  // Of all choices those that quick plans like best.
+  // Of all choices those with the best quick plans.
   Status try_best_of(std::vector<ChosenImplementations> choices) {
-    REGEN_TRY(try_choice(all_.base(), kBaseShare));
-    Effort quick(search::fraction_of(effort_, kQuickShare));
+    REGEN_TRY(try_choice(all_.base(), kBaseFraction));
+    Effort quick(search::fraction_of(effort_, kQuickFraction));
     std::vector<std::pair<QuickWorth, std::size_t>> order;
     for (std::size_t i = 0; i < choices.size(); ++i) {
       REGEN_ASSIGN(const search::VariantView view, all_.view(choices[i]));
@@ -127,22 +128,22 @@ class ImplementationPlans {
     effort_.add(quick.work());
     std::ranges::sort(order);
     const std::size_t count = std::min(order.size(), kPlannedChoices);
-    for (std::size_t i = 0; i < count && wants_more(); ++i) {
+    for (std::size_t i = 0; i < count && may_improve(); ++i) {
       REGEN_TRY(try_choice(choices[order[i].second], 1.0 / static_cast<double>(count - i + 1)));
     }
-    return wants_more() ? ask_monet(1) : Status{};
+    return may_improve() ? ask_monet(1) : Status{};
   }
 
   Status try_promising() {
-    REGEN_TRY(try_choice(all_.base(), kBaseShare));
-    if (!wants_more()) return {};
-    Effort quick(search::fraction_of(effort_, kQuickShare));
+    REGEN_TRY(try_choice(all_.base(), kBaseFraction));
+    if (!may_improve()) return {};
+    Effort quick(search::fraction_of(effort_, kQuickFraction));
     REGEN_ASSIGN(const Preferred preferred, algorithms_of_base(quick));
     REGEN_ASSIGN(const ChosenImplementations chosen,
                  choose_implementations(problem_, all_, preferred, quick));
     effort_.add(quick.work());
-    REGEN_TRY(try_choice(chosen, kChosenShare));
-    return wants_more() ? ask_monet(kMonetShare) : Status{};
+    REGEN_TRY(try_choice(chosen, kChosenFraction));
+    return may_improve() ? ask_monet(kMonetFraction) : Status{};
   }
 
   // Variants that suit the budget where all take their base implementation.
@@ -159,15 +160,15 @@ class ImplementationPlans {
     return preferred;
   }
 
-  bool wants_more() const { return !nothing_better() && (!fits() || !effort_.exhausted()); }
+  bool may_improve() const { return !nothing_better() && (!fits() || !effort_.exhausted()); }
 
-  Status try_choice(const ChosenImplementations& chosen, double share) {
+  Status try_choice(const ChosenImplementations& chosen, double fraction) {
     if (std::ranges::find(planned_, chosen) != planned_.end()) return {};
     planned_.push_back(chosen);
     tried_.push_back(chosen);
     REGEN_ASSIGN(const search::VariantView view, all_.view(chosen));
     if (structural_bound(view.graph()).bytes > *problem_.budget) return {};
-    Effort own(search::fraction_of(effort_, share));
+    Effort own(search::fraction_of(effort_, fraction));
     const double least =
         search::covering_bound(view.graph(), problem_.link, *problem_.budget, own, host()).cost;
     // Plans in other orders than the graph's are sought elsewhere, but for what others propose.
@@ -177,7 +178,8 @@ class ImplementationPlans {
     }
     REGEN_TRY(plan_view(view, chosen, own));
     effort_.add(own.work());
-    return graph_.num_ops() <= kFewOps && wants_more() ? try_alone(view, chosen, share) : Status{};
+    return graph_.num_ops() <= kFewOps && may_improve() ? try_alone(view, chosen, fraction)
+                                                        : Status{};
   }
 
   Status plan_view(const search::VariantView& view, const ChosenImplementations& chosen,
@@ -205,7 +207,7 @@ class ImplementationPlans {
   // With the base variants of the view alone: exact methods search only where no op has another
   // one, such as one that overwrites what it reads.
   Status try_alone(const search::VariantView& view, const ChosenImplementations& chosen,
-                   double share) {
+                   double fraction) {
     IdVector<OpId, std::vector<std::size_t>> numbers(graph_.num_ops());
     bool others = false;
     for (const OpId op : graph_.ops()) {
@@ -216,7 +218,7 @@ class ImplementationPlans {
     if (!others) return {};
     REGEN_ASSIGN(const auto alone, search::VariantView::with_variants(graph_, std::move(numbers)));
     if (structural_bound(alone.graph()).bytes > *problem_.budget) return {};
-    Effort own(search::fraction_of(effort_, share));
+    Effort own(search::fraction_of(effort_, fraction));
     REGEN_TRY(plan_view(alone, chosen, own));
     effort_.add(own.work());
     return {};
@@ -230,7 +232,7 @@ class ImplementationPlans {
     Random random(problem_.options.seed);
     for (bool go_on = true; go_on && can_go_on();) {
       const double before = fits() ? cost() : std::numeric_limits<double>::infinity();
-      Effort own(search::fraction_of(effort_, kChangeShare));
+      Effort own(search::fraction_of(effort_, kChangeFraction));
       REGEN_TRY(change_at_random(ops, random, own));
       effort_.add(own.work());
       if (can_go_on()) REGEN_TRY(try_choice(best_choice_, 1));
@@ -295,19 +297,19 @@ class ImplementationPlans {
 
   // Its own plan, which may take different implementations in different runs, and one by its
   // choice.
-  Status ask_monet(double share) {
+  Status ask_monet(double fraction) {
     const search::Planner* monet = search::planner_for(problem_, "monet");
     if (monet == nullptr || graph_.num_ops() > kMostMonetOps) return {};
     search::Problem quiet = problem_;
     quiet.observer = nullptr;
-    auto outcome = search::solve(*monet, quiet, search::fraction_of(effort_, share));
+    auto outcome = search::solve(*monet, quiet, search::fraction_of(effort_, fraction));
     if (!outcome.ok()) return {};  // a graph that it cannot take
     effort_.add(outcome->work);
     if (!outcome->plan) return {};
     const auto chosen = all_.of_plan(*outcome->plan);
     REGEN_ASSIGN(const bool better, offer(std::move(*outcome->plan), "monet"));
     if (better && chosen) best_choice_ = *chosen;
-    if (chosen && wants_more()) REGEN_TRY(try_choice(*chosen, kChosenShare));
+    if (chosen && may_improve()) REGEN_TRY(try_choice(*chosen, kChosenFraction));
     return {};
   }
 
@@ -335,10 +337,9 @@ class ImplementationPlans {
     search::Proposal result = std::move(best_).proposal("no choice of implementations has a plan");
     if (!result.plan) return result;
     const bool in_order = keeps_order(*result.plan);
-    const double bound =
-        in_order ? bound_ : search::bound_of_every_order(graph_, problem_, 1, effort_);
+    const double bound = in_order ? bound_ : search::least_cost(graph_);
     result.bound_kind = in_order ? search::BoundKind::kOrder : search::BoundKind::kEveryPlan;
-    result.lower_bound = std::min(std::max(bound, search::least_cost(graph_)), best_cost);
+    result.lower_bound = std::min(bound, best_cost);
     if (found && at_most(best_cost, result.lower_bound)) {
       result.status = search::PlanStatus::kOptimal;
     }

@@ -1,5 +1,5 @@
 // The best plan over the implementations that ops can take (implementations.h): those that
-// all other planners take, those that quick plans prefer, and those of `monet`.
+// all other planners take, those with the best quick plans, and those of `monet`.
 #pragma once
 
 #include "regen/search/portfolio/auto.h"

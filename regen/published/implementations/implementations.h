@@ -3,8 +3,8 @@
 //   forward    y = relu(x)     alone, or with a packed mask of y besides
 //   backward   dx from dy      and x, or and y, or and the mask
 //
-// A choice is whole: what an op reads is made by the choices of others, so that whoever makes a
-// mask follows from who reads it. The graph with just the chosen ones is then planned like any
+// A choice is whole: what an op reads is made by the choices of others, so that the op that
+// makes a mask follows from the ops that read it. The graph with just the chosen ones is then planned like any
 // other; variants of one implementation differ in cost and workspace, or overwrite an input.
 #pragma once
 
@@ -20,7 +20,7 @@ struct Implementation {
   std::vector<std::size_t> variants;  // by number, those that leave their inputs alone first
   std::vector<TensorId> reads;        // sorted, as are the others; without fixed tensors
   std::vector<TensorId> extras;       // what it makes beyond the op's outputs
-  bool overwrites = false;            // an input, for which nobody else may have a use
+  bool overwrites = false;            // an input; no other op may read it afterwards
   double cost = 0;                    // of its cheapest variant
   Bytes own_bytes = 0;  // of the extras, and the least workspace; less what takes an input's place
 };
@@ -41,10 +41,10 @@ class Implementations {
   ChosenImplementations base() const;
   // Those of the first runs of a plan, with what others read of them made.
   std::optional<ChosenImplementations> of_plan(const Plan& plan) const;
-  // Gives every op that must make more, or makes what nobody reads, the cheapest implementation
+  // Gives every op that must make more, or makes what no op reads, the cheapest implementation
   // with the same reads, or else with others, that makes what is read. False if there is none.
   bool settle(ChosenImplementations& chosen) const;
-  // Every whole choice, but for those that are dearer and take more bytes than one with the same
+  // Every whole choice, but for those that cost more and take more bytes than one with the same
   // reads; by rising cost. Nothing if there are more than `most`.
   std::optional<std::vector<ChosenImplementations>> all(std::size_t most) const;
   double cost(const ChosenImplementations& chosen) const;

@@ -28,7 +28,7 @@ class LowerSetBlocks {
   // The ops that are no nodes, ascending.
   const std::vector<OpId>& rest() const { return rest_; }
   // Whether the forward pass may drop what a node makes. Not so if it cannot run again, makes an
-  // output of the step, overwrites its input, or if an op might want it from another block.
+  // output of the step, overwrites its input, or if an op might read it from another block.
   bool droppable(std::uint32_t node) const { return droppable_[node] != 0; }
   // Which ops of the rest run only when the backward pass has come down to `set`.
   RestBits pending(std::span<const std::uint64_t> set) const;

@@ -17,7 +17,7 @@
 namespace regen::published {
 namespace {
 
-constexpr std::size_t kMaxNodes = 8192;  // ancestors and wants are bits for each pair
+constexpr std::size_t kMaxNodes = 8192;  // ancestors and needs are bits for each pair
 constexpr std::size_t kMaxSinks = 15;
 // Up to here every transition is tried, so that the best is proven.
 constexpr std::size_t kMaxSetsForAll = 1024;
@@ -260,7 +260,7 @@ Result<search::Proposal> LowerSetPlanner::plan_chains(bool whole_lattice) {
   if (!complete) return conclude(false, "the limit was reached");
   const std::string sets = std::to_string(all->size()) + " lower sets";
   return conclude(exact && transitions == Transitions::kAll && !attached_,
-                  attached_ ? sets + ", ops that nobody reads bound to what they read" : sets);
+                  attached_ ? sets + ", ops that nothing reads bound to what they read" : sets);
 }
 
 Status check(const search::Problem& problem) {

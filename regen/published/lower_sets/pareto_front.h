@@ -15,7 +15,7 @@ namespace regen::published {
 struct ParetoLabel {
   double value = 0;
   Bytes bytes = 0;
-  std::uint32_t parent = 0;  // whatever the caller wants to find again
+  std::uint32_t parent = 0;  // whatever the caller has to find again
 };
 
 class ParetoBuilder {

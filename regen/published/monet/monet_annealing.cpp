@@ -38,13 +38,13 @@ MonetAnnealing::MonetAnnealing(const MonetModel& model, std::uint64_t seed, bool
       for (std::uint32_t arg : way.args) set_bit(bits, arg);
     }
   }
-  find_gaps();
-  choices_.courses.assign(gaps_.size(), {kDrop, 0});
+  find_intervals();
+  choices_.courses.assign(intervals_.size(), {kDrop, 0});
   choices_.ways.assign(model.num_stages(), 0);
   find_free_choices(by_products);
-  Choices first{std::vector<Course>(gaps_.size(), {kDrop, 0}), {}};
+  Choices first{std::vector<Course>(intervals_.size(), {kDrop, 0}), {}};
   for (const std::size_t i : free_nodes_) {
-    for (std::size_t g = first_gap_[i]; g < first_gap_[i + 1]; ++g) {
+    for (std::size_t g = first_interval_[i]; g < first_interval_[i + 1]; ++g) {
       first.courses[g] = {kKeepOnceMade, 0};
     }
   }
@@ -73,21 +73,21 @@ void MonetAnnealing::find_free_choices(bool by_products) {
 
 // Reuse interval g of a node begins with its g-th reader; the forward pass counts as the first one.
 // The interval after the last reader exists as well: a copy may still serve recomputations.
-void MonetAnnealing::find_gaps() {
+void MonetAnnealing::find_intervals() {
   const std::size_t nodes = model_.num_nodes();
-  gap_at_.resize(model_.num_stages() * nodes);
+  interval_at_.resize(model_.num_stages() * nodes);
   for (std::uint32_t i = 0; i < nodes; ++i) {
-    first_gap_.push_back(gaps_.size());
+    first_interval_.push_back(intervals_.size());
     for (std::uint32_t t = 0; t < model_.num_stages(); ++t) {
       const bool read = std::any_of(args_[t].begin(), args_[t].end(),
                                     [&](const auto& bits) { return has_bit(bits, i); });
-      if (t == 0 || read) gaps_.push_back({i, t, t});
-      if (t > 0 && read) gaps_[gaps_.size() - 2].end = t;
-      gaps_.back().end = std::max(t, model_.last_use[i]);
-      gap_at_[t * nodes + i] = static_cast<std::uint32_t>(gaps_.size() - 1);
+      if (t == 0 || read) intervals_.push_back({i, t, t});
+      if (t > 0 && read) intervals_[intervals_.size() - 2].end = t;
+      intervals_.back().end = std::max(t, model_.last_use[i]);
+      interval_at_[t * nodes + i] = static_cast<std::uint32_t>(intervals_.size() - 1);
     }
   }
-  first_gap_.push_back(gaps_.size());
+  first_interval_.push_back(intervals_.size());
 }
 
 // Adds to `made` whatever is missing for it.
@@ -106,11 +106,11 @@ void MonetAnnealing::find_made(std::span<std::uint64_t> made, MonetRow available
   }
 }
 
-void MonetAnnealing::put_course(std::size_t gap, Course course) {
-  const auto [node, begin, end] = gaps_[gap];
-  const std::int32_t old = choices_.courses[gap].from;
+void MonetAnnealing::put_course(std::size_t interval, Course course) {
+  const auto [node, begin, end] = intervals_[interval];
+  const std::int32_t old = choices_.courses[interval].from;
   if (old >= 0) set_bit(forced_.row(static_cast<std::size_t>(old)), node, false);
-  choices_.courses[gap] = course;
+  choices_.courses[interval] = course;
   if (course.from >= 0) set_bit(forced_.row(static_cast<std::size_t>(course.from)), node, true);
   for (std::uint32_t t = begin; t < std::max(end, begin + 1); ++t) {
     const auto stage = static_cast<std::int32_t>(t);
@@ -122,7 +122,8 @@ void MonetAnnealing::put_course(std::size_t gap, Course course) {
 }
 
 void MonetAnnealing::take_choices(Choices choices) {
-  for (std::size_t gap = 0; gap < gaps_.size(); ++gap) put_course(gap, choices.courses[gap]);
+  for (std::size_t interval = 0; interval < intervals_.size(); ++interval)
+    put_course(interval, choices.courses[interval]);
   choices_.ways = std::move(choices.ways);
 }
 
@@ -234,9 +235,9 @@ void MonetAnnealing::set_way(std::size_t stage, std::size_t way, std::vector<Und
   choices_.ways[stage] = static_cast<std::uint8_t>(way);
 }
 
-void MonetAnnealing::set_course(std::size_t gap, Course course, std::vector<Undo>& undo) {
-  undo.push_back({gap, false, 0, choices_.courses[gap]});
-  put_course(gap, course);
+void MonetAnnealing::set_course(std::size_t interval, Course course, std::vector<Undo>& undo) {
+  undo.push_back({interval, false, 0, choices_.courses[interval]});
+  put_course(interval, course);
 }
 
 void MonetAnnealing::take_back(const std::vector<Undo>& undo) {
@@ -249,13 +250,13 @@ void MonetAnnealing::take_back(const std::vector<Undo>& undo) {
   }
 }
 
-MonetAnnealing::Course MonetAnnealing::draw_course(std::size_t gap) {
-  const auto begin = static_cast<std::int32_t>(gaps_[gap].begin);
-  const auto end = static_cast<std::int32_t>(gaps_[gap].end);
+MonetAnnealing::Course MonetAnnealing::draw_course(std::size_t interval) {
+  const auto begin = static_cast<std::int32_t>(intervals_[interval].begin);
+  const auto end = static_cast<std::int32_t>(intervals_[interval].end);
   const auto draw = [&](std::int64_t low, std::int64_t high) {
     return static_cast<std::int32_t>(random_.between(low, high));
   };
-  Course course = choices_.courses[gap];
+  Course course = choices_.courses[interval];
   const double die = random_.real();
   if (die < 0.2) return {kDrop, 0};
   if (die < 0.4) return {kKeepOnceMade, 0};
@@ -284,21 +285,23 @@ void MonetAnnealing::change(std::vector<Undo>& undo) {
     if (random_.chance(0.5)) return;
   }
   const auto change_node = [&](std::size_t i) {
-    const std::size_t gap = first_gap_[i] + draw(first_gap_[i + 1] - first_gap_[i]);
-    set_course(gap, draw_course(gap), undo);
-    return gap;
+    const std::size_t interval =
+        first_interval_[i] + draw(first_interval_[i + 1] - first_interval_[i]);
+    set_course(interval, draw_course(interval), undo);
+    return interval;
   };
   const std::size_t node = free_nodes_[draw(free_nodes_.size())];
-  const std::size_t gap = change_node(node);
+  const std::size_t interval = change_node(node);
   if (random_.chance(0.4)) return;
   const auto& inputs = model_.nodes[node].inputs;
   if (inputs.empty()) return;
   const std::size_t input = inputs[draw(inputs.size())];
   // What a tensor no longer has to do, one near it mostly has to; or both are made together.
-  const std::int32_t from = choices_.courses[gap].from;
+  const std::int32_t from = choices_.courses[interval].from;
   if (from > 0 && random_.chance(0.4)) {
-    const std::size_t other = gap_at_[static_cast<std::size_t>(from) * model_.num_nodes() + input];
-    set_course(other, {from, static_cast<std::int32_t>(gaps_[other].end)}, undo);
+    const std::size_t other =
+        interval_at_[static_cast<std::size_t>(from) * model_.num_nodes() + input];
+    set_course(other, {from, static_cast<std::int32_t>(intervals_[other].end)}, undo);
   } else {
     change_node(input);
   }

@@ -65,20 +65,20 @@ class MonetAnnealing {
     Course old;
   };
 
-  void find_gaps();
+  void find_intervals();
   void find_free_choices(bool by_products);
-  void put_course(std::size_t gap, Course course);
+  void put_course(std::size_t interval, Course course);
   void take_choices(Choices choices);
   void lay_out_availability();
   void drop_unread_copies();
   void find_made(std::span<std::uint64_t> made, MonetRow available) const;
-  Course draw_course(std::size_t gap);
+  Course draw_course(std::size_t interval);
   double rate_everything();
   std::optional<double> rate_changes(double value, double limit);
   void accept();
   void change(std::vector<Undo>& undo);
   void set_way(std::size_t stage, std::size_t way, std::vector<Undo>& undo);
-  void set_course(std::size_t gap, Course course, std::vector<Undo>& undo);
+  void set_course(std::size_t interval, Course course, std::vector<Undo>& undo);
   void take_back(const std::vector<Undo>& undo);
 
   const MonetModel& model_;
@@ -86,9 +86,10 @@ class MonetAnnealing {
   Random random_;
   double price_ = 0;
   std::size_t words_;
-  std::vector<ReuseInterval> gaps_;
-  std::vector<std::size_t> first_gap_;  // by node, one more at the end
-  std::vector<std::uint32_t> gap_at_;   // by stage and node: the interval that follows the stage
+  std::vector<ReuseInterval> intervals_;
+  std::vector<std::size_t> first_interval_;  // by node, one more at the end
+  std::vector<std::uint32_t>
+      interval_at_;  // by stage and node: the interval that follows the stage
   std::vector<std::vector<std::vector<std::uint64_t>>> args_;
   Choices choices_;
   MonetStorage storage_;   // of choices_

@@ -29,10 +29,10 @@ MonetSchedule MonetNeighbourhoods::rated(MonetStorage storage) const {
 }
 
 std::vector<search::ColumnValue> MonetNeighbourhoods::fixed(
-    const Window& window, const std::vector<double>& values) const {
+    const Neighbourhood& neighbourhood, const std::vector<double>& values) const {
   const std::size_t nodes = model_.num_nodes();
   const auto changes = [&](std::size_t t) {
-    const auto row = window.begin() + static_cast<std::ptrdiff_t>(t * nodes);
+    const auto row = neighbourhood.begin() + static_cast<std::ptrdiff_t>(t * nodes);
     return std::find(row, row + static_cast<std::ptrdiff_t>(nodes), 1) !=
            row + static_cast<std::ptrdiff_t>(nodes);
   };
@@ -43,7 +43,7 @@ std::vector<search::ColumnValue> MonetNeighbourhoods::fixed(
     std::fill(free.begin() + begin, free.begin() + end, 1);
     for (std::size_t i = 0; i < nodes; ++i) {
       const int stored = relaxation_.stored_column(t + 1, i);
-      if (stored >= 0) free[static_cast<std::size_t>(stored)] = window[(t + 1) * nodes + i];
+      if (stored >= 0) free[static_cast<std::size_t>(stored)] = neighbourhood[(t + 1) * nodes + i];
     }
   }
   std::vector<search::ColumnValue> result;
@@ -53,10 +53,11 @@ std::vector<search::ColumnValue> MonetNeighbourhoods::fixed(
   return result;
 }
 
-bool MonetNeighbourhoods::decide(const Window& window, MonetSchedule& schedule, Effort& effort) {
+bool MonetNeighbourhoods::decide(const Neighbourhood& neighbourhood, MonetSchedule& schedule,
+                                 Effort& effort) {
   search::MipOptions options;
   options.cutoff = static_cast<double>(schedule.ticks) - 0.5;
-  options.fixed = fixed(window, relaxation_.values_of(schedule.storage));
+  options.fixed = fixed(neighbourhood, relaxation_.values_of(schedule.storage));
   Effort own(Limits{.seconds = effort.seconds_left(),
                     .work = std::min(kNeighbourhoodWork, effort.work_left()),
                     .interrupt = effort.limits().interrupt,
@@ -72,13 +73,13 @@ bool MonetNeighbourhoods::decide(const Window& window, MonetSchedule& schedule, 
 
 bool MonetNeighbourhoods::mix(MonetSchedule& schedule, const MonetStorage& other, Effort& effort) {
   const std::size_t nodes = model_.num_nodes();
-  Window window((model_.num_stages() + 1) * nodes, 0);
+  Neighbourhood neighbourhood((model_.num_stages() + 1) * nodes, 0);
   for (std::size_t t = 1; t <= model_.num_stages(); ++t) {
     for (std::size_t i = 0; i < nodes; ++i) {
-      window[t * nodes + i] = schedule.storage.stored(t, i) != other.stored(t, i);
+      neighbourhood[t * nodes + i] = schedule.storage.stored(t, i) != other.stored(t, i);
     }
   }
-  return decide(window, schedule, effort);
+  return decide(neighbourhood, schedule, effort);
 }
 
 }  // namespace regen::published

@@ -21,11 +21,11 @@ class MonetNeighbourhoods {
 
  private:
   // What may change, by stage and node: whether the node is stored before the stage.
-  using Window = std::vector<char>;
+  using Neighbourhood = std::vector<char>;
   // The columns that stay.
-  std::vector<search::ColumnValue> fixed(const Window& window,
+  std::vector<search::ColumnValue> fixed(const Neighbourhood& neighbourhood,
                                          const std::vector<double>& values) const;
-  bool decide(const Window& window, MonetSchedule& schedule, Effort& effort);
+  bool decide(const Neighbourhood& neighbourhood, MonetSchedule& schedule, Effort& effort);
   MonetSchedule rated(MonetStorage storage) const;
 
   const MonetModel& model_;

@@ -13,7 +13,7 @@ constexpr std::int64_t kAnnealingWork = 1'200'000'000;
 constexpr std::int64_t kLeastSteps = 1'000;
 constexpr std::int64_t kMostSteps = 500'000;
 constexpr double kRoom = 0.8;  // of what is left, for the next run and what follows it
-// A shorter run than this share of a whole one is not worth it.
+// A shorter run than this fraction of a whole one is not worth it.
 constexpr double kShortest = 0.2;
 constexpr std::int64_t kPolishingWork = 500'000;
 constexpr std::size_t kMostMembers = 24;
@@ -106,11 +106,11 @@ std::optional<std::pair<std::size_t, std::size_t>> MonetPool::draw_pair() {
       random_.between(0, static_cast<std::int64_t>(from.size()) - 1))];
 }
 
-bool MonetPool::mix_pair(std::size_t first, std::size_t second, MonetNeighbourhoods& windows,
+bool MonetPool::mix_pair(std::size_t first, std::size_t second, MonetNeighbourhoods& neighbourhoods,
                          Effort& effort) {
   tried_.insert({members_[first].number, members_[second].number});
   MonetSchedule mixed = members_[first].schedule;
-  if (!windows.mix(mixed, members_[second].schedule.storage, effort)) return false;
+  if (!neighbourhoods.mix(mixed, members_[second].schedule.storage, effort)) return false;
   members_[first] = {std::move(mixed), numbers_++};
   if (members_[first].schedule.ticks < best_->ticks) best_ = members_[first].schedule;
   drop_copies();
@@ -119,11 +119,11 @@ bool MonetPool::mix_pair(std::size_t first, std::size_t second, MonetNeighbourho
 
 void MonetPool::mix(const MonetRelaxation& relaxation, int pairs, Effort& effort) {
   if (members_.empty()) return;
-  MonetNeighbourhoods windows(model_, relaxation);
+  MonetNeighbourhoods neighbourhoods(model_, relaxation);
   for (int tries = 0; tries < pairs && !effort.exhausted(); ++tries) {
     const auto pair = draw_pair();
     if (!pair) break;
-    mix_pair(pair->first, pair->second, windows, effort);
+    mix_pair(pair->first, pair->second, neighbourhoods, effort);
   }
 }
 

@@ -39,7 +39,7 @@ class MonetPool {
   };
   void anneal_once(Effort& effort);
   std::optional<std::pair<std::size_t, std::size_t>> draw_pair();
-  bool mix_pair(std::size_t first, std::size_t second, MonetNeighbourhoods& windows,
+  bool mix_pair(std::size_t first, std::size_t second, MonetNeighbourhoods& neighbourhoods,
                 Effort& effort);
   void drop_copies();
 

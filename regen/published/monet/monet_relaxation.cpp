@@ -12,7 +12,7 @@ constexpr double kKibPerUnit = 1 << 20;           // memory rows are written in 
 constexpr double kBroken = 1e-4;                  // GiB: broken by more than this gets a row
 constexpr double kProvenanceViolated = 0.02;      // of a tensor
 constexpr std::size_t kMostProvenanceCuts = 400;  // a round
-constexpr double kSlow = 1e-4;  // a round that raises the bound by less than this share is slow
+constexpr double kSlow = 1e-4;  // a round that raises the bound by less than this fraction is slow
 
 double units(Kib kib) {
   return static_cast<double>(kib) / kKibPerUnit;

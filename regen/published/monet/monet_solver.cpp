@@ -17,10 +17,10 @@ constexpr std::int64_t kQuickWork = 20'000;
 // Up to this many pairs the integer model is solved at once, without annealing.
 constexpr std::size_t kMaxPairsForIntegerModel = 2'500;
 constexpr Bytes kNoLimit = Bytes{1} << 50;
-// The share of the time in which the first schedules are looked for, before branching begins.
-constexpr double kFirstShare = 0.35;
+// The fraction of the time in which the first schedules are looked for, before branching begins.
+constexpr double kFirstFraction = 0.35;
 // Of what is left then, for more starts and for mixing the first.
-constexpr double kSecondShare = 0.6;
+constexpr double kSecondFraction = 0.6;
 
 class Solver {
  public:
@@ -50,7 +50,7 @@ class Solver {
     const double room = std::max(question_.gap * static_cast<double>(best->ticks), 1.0);
     return static_cast<double>(best->ticks) - bound_ < room;
   }
-  void tell() const {
+  void report_progress() const {
     if (!question_.on_progress) return;
     std::optional<double> best;
     if (schedules_.best()) best = static_cast<double>(schedules_.best()->ticks);
@@ -94,15 +94,22 @@ Limits Solver::share(double part, double of_work) const {
   return limits;
 }
 
-// Both get the same time and half of the work; a finished proof ends the search.
+// Both get the same time and half of the work; a finished proof ends the search. Where work is
+// counted, one follows the other: when a proof would end a search beside it is chance, and the same
+// work has to give the same plan.
 void Solver::side_by_side(double part, const std::function<void(Effort&)>& search,
                           const std::function<void(Effort&)>& prove) {
   Effort searching(share(part, 0.5)), proving(share(part, 0.5));
   searching_ = &searching;
-  parallel_for(2, 2, [&](std::size_t i) { i == 0 ? search(searching) : prove(proving); });
+  if (effort_.limits().work == Limits{}.work) {
+    parallel_for(2, 2, [&](std::size_t i) { i == 0 ? search(searching) : prove(proving); });
+  } else {
+    prove(proving);
+    search(searching);
+  }
   searching_ = nullptr;
   effort_.add(searching.work() + proving.work());
-  if (schedules_.best() || !relaxation_) tell();
+  if (schedules_.best() || !relaxation_) report_progress();
 }
 
 void Solver::relax(Effort& effort) {
@@ -177,12 +184,12 @@ void Solver::search() {
                        effort_.limits().work == std::numeric_limits<std::int64_t>::max();
   const int rounds = endless ? kMostRounds : std::numeric_limits<int>::max();
   side_by_side(
-      kFirstShare, [&](Effort& effort) { schedules_.anneal(rounds, effort); },
+      kFirstFraction, [&](Effort& effort) { schedules_.anneal(rounds, effort); },
       [&](Effort& effort) { relax(effort); });
   if (done() || effort_.exhausted()) return;
   MonetPool more(model_, question_.seed + 1'000'003);
   side_by_side(
-      kSecondShare, [&](Effort& effort) { more.anneal(rounds, effort); },
+      kSecondFraction, [&](Effort& effort) { more.anneal(rounds, effort); },
       [&](Effort& effort) { mix(schedules_, rounds, effort); });
   schedules_.take_all(more);
   if (done() || effort_.exhausted()) return;

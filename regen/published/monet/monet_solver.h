@@ -18,8 +18,8 @@ struct MonetQuestion {
   std::vector<char> once;       // by forward node: it may not run again; empty: none
   std::optional<Bytes> budget;  // absent: no limit, and only a short search
   std::uint64_t seed = 0;
-  double gap = 0;  // a proof within this share of the objective is enough
-  // Told of the best objective so far, if any, and the bound, in ticks; from one thread at a time.
+  double gap = 0;  // a proof within this fraction of the objective is enough
+  // Gets the best objective so far, if any, and the bound, in ticks; from one thread at a time.
   std::function<void(std::optional<double>, double)> on_progress;
 };
 

@@ -57,7 +57,7 @@ class AddressChart {
     pixels.put();
   }
 
-  // Neighbours of one colour are told apart by a gap, where there is room for one.
+  // A gap separates neighbours of one colour, where there is room for one.
   drawBox(pixels, x0, y0, x1, y1, colour, edge) {
     const room = x1 - x0 > 4 && y1 - y0 > 4;
     if (edge !== null && room) {

@@ -19,9 +19,9 @@ function setScales(report) {
 
 function followTheme() {
   const toggle = document.getElementById("theme");
-  const wish = window.matchMedia("(prefers-color-scheme: dark)");
+  const preference = window.matchMedia("(prefers-color-scheme: dark)");
   const root = document.documentElement;
-  const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : wish.matches);
+  const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : preference.matches);
   const show = () => {
     toggle.setAttribute("aria-pressed", String(isDark()));
     theme.changed();
@@ -30,7 +30,7 @@ function followTheme() {
     root.dataset.theme = isDark() ? "light" : "dark";
     show();
   });
-  wish.addEventListener("change", show);
+  preference.addEventListener("change", show);
   show();
 }
 

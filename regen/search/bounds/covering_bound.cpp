@@ -18,9 +18,9 @@ constexpr std::size_t kRowsPerRound = 4;
 
 class CoveringModel {
  public:
-  CoveringModel(const GuaranteedLiveness& live, const Link& link, Bytes budget, Bytes host_budget)
-      : graph_(live.graph()),
-        live_(live),
+  CoveringModel(const Graph& graph, const Link& link, Bytes budget, Bytes host_budget)
+      : graph_(graph),
+        live_(graph),
         link_(link),
         budget_(static_cast<double>(budget)),
         host_budget_(host_budget) {
@@ -131,7 +131,7 @@ class CoveringModel {
 
   // Bytes that the present solution has dropped while each op runs: not what that op reads.
   std::vector<double> dropped_at_each() const {
-    return live_.shares(std::span(values_).first(graph_.num_ops()));
+    return live_.spare_bytes(std::span(values_).first(graph_.num_ops()));
   }
 
   void add_memory_rows(OpId op) {
@@ -180,7 +180,7 @@ class CoveringModel {
   }
 
   const Graph& graph_;
-  const GuaranteedLiveness& live_;
+  const GuaranteedLiveness live_;
   const Link& link_;
   const double budget_;
   const Bytes host_budget_;
@@ -195,14 +195,9 @@ class CoveringModel {
 
 }  // namespace
 
-CoveringBound covering_bound(const GuaranteedLiveness& live, const Link& link, Bytes budget,
-                             Effort& effort, Bytes host_budget) {
-  return CoveringModel(live, link, budget, host_budget).bound(effort);
-}
-
 CoveringBound covering_bound(const Graph& graph, const Link& link, Bytes budget, Effort& effort,
                              Bytes host_budget) {
-  return covering_bound(LivenessInOrder(graph), link, budget, effort, host_budget);
+  return CoveringModel(graph, link, budget, host_budget).bound(effort);
 }
 
 }  // namespace regen::search

@@ -23,7 +23,6 @@
 #include "regen/base/limit.h"
 #include "regen/cost/device.h"
 #include "regen/graph/graph.h"
-#include "regen/search/bounds/guaranteed_liveness.h"
 
 namespace regen::search {
 
@@ -53,9 +52,5 @@ struct CoveringBound {
 // this order keeps the budget. Stops early, with a bound that holds, when the effort is exhausted.
 CoveringBound covering_bound(const Graph& graph, const Link& link, Bytes budget, Effort& effort,
                              Bytes host_budget = kMaxBytes);
-
-// The same for the plans that `live` is about: with LivenessInEveryOrder for all plans.
-CoveringBound covering_bound(const GuaranteedLiveness& live, const Link& link, Bytes budget,
-                             Effort& effort, Bytes host_budget = kMaxBytes);
 
 }  // namespace regen::search

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "regen/graph/analysis.h"
-
 namespace regen::search {
 namespace {
 
@@ -41,22 +39,18 @@ double fraction_of(const Graph& graph, TensorId t, std::span<const double> of_ma
 
 }  // namespace
 
-void GuaranteedLiveness::add_bytes_beside(std::vector<double> spare_bytes) {
-  bytes_ = std::move(spare_bytes);
-  for (OpId op : graph_.ops()) {
+GuaranteedLiveness::GuaranteedLiveness(const Graph& graph)
+    : graph_(graph), ranges_(graph.num_tensors()), cost_before_{0} {
+  find_ranges();
+  bytes_ = spare_bytes(std::vector<double>(graph.num_ops(), 1));
+  for (OpId op : graph.ops()) {
     bytes_[op.index()] +=
-        static_cast<double>(graph_.fixed_bytes() + own_bytes(graph_, op) + read_bytes(graph_, op));
+        static_cast<double>(graph.fixed_bytes() + own_bytes(graph, op) + read_bytes(graph, op));
+    cost_before_.push_back(cost_before_.back() + cheapest_run(graph, op));
   }
 }
 
-LivenessInOrder::LivenessInOrder(const Graph& graph)
-    : GuaranteedLiveness(graph), ranges_(graph.num_tensors()), cost_before_{0} {
-  find_ranges();
-  add_bytes_beside(shares(std::vector<double>(graph.num_ops(), 1)));
-  for (OpId op : graph.ops()) cost_before_.push_back(cost_before_.back() + cheapest_run(graph, op));
-}
-
-void LivenessInOrder::find_ranges() {
+void GuaranteedLiveness::find_ranges() {
   for (OpId op : graph_.ops()) {
     for (TensorId t : graph_.inputs(op)) {
       if (reads_always(graph_, op, t)) ranges_[t].last = op.index() + 1;
@@ -70,11 +64,11 @@ void LivenessInOrder::find_ranges() {
   }
 }
 
-bool LivenessInOrder::read_while_live(OpId op, TensorId t) const {
+bool GuaranteedLiveness::read_while_live(OpId op, TensorId t) const {
   return ranges_[t].first < ranges_[t].last && reads_always(graph_, op, t);
 }
 
-std::vector<TensorId> LivenessInOrder::spare(OpId op) const {
+std::vector<TensorId> GuaranteedLiveness::spare(OpId op) const {
   std::vector<TensorId> values;
   for (TensorId t : graph_.tensors()) {
     const bool live = ranges_[t].first <= op.index() && op.index() < ranges_[t].last;
@@ -87,7 +81,7 @@ std::vector<TensorId> LivenessInOrder::spare(OpId op) const {
 }
 
 // Sums over ranges, as there may be very many spare values at each of very many ops.
-std::vector<double> LivenessInOrder::shares(std::span<const double> of_makers) const {
+std::vector<double> GuaranteedLiveness::spare_bytes(std::span<const double> of_makers) const {
   std::vector<double> change(graph_.num_ops() + 1, 0);
   for (TensorId t : graph_.tensors()) {
     if (ranges_[t].first == ranges_[t].last) continue;
@@ -103,79 +97,6 @@ std::vector<double> LivenessInOrder::shares(std::span<const double> of_makers) c
     }
   }
   return sums;
-}
-
-LivenessInEveryOrder::LivenessInEveryOrder(const Graph& graph) : GuaranteedLiveness(graph) {
-  find_ancestors();
-  find_spare();
-  add_bytes_beside(shares(std::vector<double>(graph.num_ops(), 1)));
-  add_up_costs();
-}
-
-void LivenessInEveryOrder::find_ancestors() {
-  const OpGraph order = ordering_graph(graph_);
-  ancestors_.assign(graph_.num_ops(), Ops(graph_.num_ops(), false));
-  for (OpId op : graph_.ops()) {
-    Ops& above = ancestors_[op.index()];
-    for (OpId before : order.predecessors[op]) {
-      const Ops& higher = ancestors_[before.index()];
-      for (std::size_t i = 0; i < before.index(); ++i) above[i] = above[i] || higher[i];
-      above[before.index()] = true;
-    }
-  }
-}
-
-// A value is needed after an op if some op that always reads it comes after that one.
-void LivenessInEveryOrder::find_spare() {
-  spare_.resize(graph_.num_ops());
-  for (TensorId t : graph_.tensors()) {
-    if (graph_.fixed(t) || !made_always(graph_, t)) continue;
-    const std::size_t maker = graph_.producer(t).index();
-    Ops wanted_after(graph_.num_ops(), graph_.kind(t) == TensorKind::kOutput);
-    for (OpId reader : graph_.consumers(t)) {
-      if (!reads_always(graph_, reader, t)) continue;
-      const Ops& above = ancestors_[reader.index()];
-      for (std::size_t i = 0; i < reader.index(); ++i)
-        wanted_after[i] = wanted_after[i] || above[i];
-    }
-    for (OpId reader : graph_.consumers(t)) {
-      if (reads_always(graph_, reader, t)) wanted_after[reader.index()] = false;  // read, not spare
-    }
-    for (std::size_t op = maker + 1; op < graph_.num_ops(); ++op) {
-      if (wanted_after[op] && ancestors_[op][maker]) spare_[op].push_back(t);
-    }
-  }
-}
-
-void LivenessInEveryOrder::add_up_costs() {
-  const std::size_t n = graph_.num_ops();
-  std::vector<double> cost;
-  double all = 0;
-  for (OpId op : graph_.ops()) all += cost.emplace_back(cheapest_run(graph_, op));
-  cost_before_.assign(n, all);  // less the op itself and what must come after it
-  cost_from_.assign(n, all);    // less what must come before it
-  for (std::size_t op = 0; op < n; ++op) {
-    cost_before_[op] -= cost[op];
-    for (std::size_t above = 0; above < op; ++above) {
-      if (!ancestors_[op][above]) continue;
-      cost_from_[op] -= cost[above];
-      cost_before_[above] -= cost[op];
-    }
-  }
-}
-
-std::vector<double> LivenessInEveryOrder::shares(std::span<const double> of_makers) const {
-  std::vector<double> sums(graph_.num_ops(), 0);
-  for (OpId op : graph_.ops()) {
-    for (TensorId t : spare_[op.index()]) sums[op.index()] += fraction_of(graph_, t, of_makers);
-  }
-  return sums;
-}
-
-bool LivenessInEveryOrder::reads_last(OpId op, TensorId t) const {
-  return std::ranges::all_of(graph_.consumers(t), [&](OpId reader) {
-    return reader == op || ancestors_[op.index()][reader.index()];
-  });
 }
 
 bool reads_always(const Graph& graph, OpId op, TensorId t) {

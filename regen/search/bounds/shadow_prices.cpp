@@ -44,7 +44,7 @@ ShadowPrice price_memory(const Graph& graph, const Link& link, Bytes budget, Byt
 }
 
 std::vector<Tenant> tenants_at(const Graph& graph, const ShadowPrice& price, OpId op) {
-  const LivenessInOrder live(graph);
+  const GuaranteedLiveness live(graph);
   std::vector<Tenant> tenants;
   IdVector<TensorId, double> prices(graph.num_tensors(), 0);
   for (const MemoryRow& row : price.rows) {

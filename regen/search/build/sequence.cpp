@@ -187,7 +187,7 @@ std::size_t last_call(const Graph& graph, OpId op, const IdVector<OpId, char>& r
 }
 
 // Marks ops that can run again for all their readers, from the last to the first. `changes`: the
-// op by which something is changed that each op wants for that.
+// op by which something is changed that each op needs for that.
 void mark_repeatable(const Graph& graph, const IdVector<OpId, std::size_t>& changes, bool forward,
                      IdVector<OpId, char>& repeatable) {
   IdVector<OpId, std::size_t> last_calls(graph.num_ops(), 0);
@@ -199,7 +199,7 @@ void mark_repeatable(const Graph& graph, const IdVector<OpId, std::size_t>& chan
   }
 }
 
-// The same with what an op wants through those that would run again before it.
+// The same with what an op needs through those that would run again before it.
 IdVector<OpId, std::size_t> first_changes_above(const Graph& graph,
                                                 IdVector<OpId, std::size_t> changes,
                                                 const IdVector<OpId, char>& repeatable) {

@@ -39,11 +39,11 @@ Expression Expression::merged() && {
 
 StageModel::StageModel(StageProblem stages, Bytes budget)
     : stages_(std::move(stages)), budget_(budget) {
-  double dearest = 0;
+  double highest_cost = 0;
   for (OpId op : stages_.graph->ops()) {
-    if (stages_.rerun_until[op] > 0) dearest = std::max(dearest, stages_.rerun_cost[op]);
+    if (stages_.rerun_until[op] > 0) highest_cost = std::max(highest_cost, stages_.rerun_cost[op]);
   }
-  cost_scale_ = dearest > 0 ? dearest / 100 : 1;
+  cost_scale_ = highest_cost > 0 ? highest_cost / 100 : 1;
   memory_scale_ = std::max(1.0, static_cast<double>(budget) / 1000);
   add_columns();
   add_logic();

@@ -127,7 +127,7 @@ class StageSolver {
 
   bool closed() const { return bound_ >= cutoff(); }
 
-  void tell() const {
+  void report_progress() const {
     if (!problem_.observer) return;
     problem_.observer(effort_.seconds(),
                       has_incumbent() ? std::optional(incumbent()) : std::nullopt, bound_);
@@ -143,7 +143,7 @@ class StageSolver {
     for (const OpenPart& part : set_aside_) bound = std::min(bound, part.bound);
     if (bound <= bound_) return;
     bound_ = bound;
-    tell();
+    report_progress();
   }
 
   void exclude_the_rest() {
@@ -156,7 +156,7 @@ class StageSolver {
     if (!sequence) return;
     const double before = has_incumbent() ? incumbent() : kInfinity;
     incumbent_.offer(*sequence);
-    if (has_incumbent() && incumbent() < before) tell();
+    if (has_incumbent() && incumbent() < before) report_progress();
   }
 
   void search(const std::vector<std::vector<OpId>>& starts) {
@@ -170,9 +170,9 @@ class StageSolver {
     for (int i = 0; i < kAttempts && !has_incumbent() && !done(); ++i) {
       incumbent_.start_by_lowering(problem_.options.seed + static_cast<std::uint64_t>(i));
     }
-    tell();
+    report_progress();
     if (!done() && has_incumbent() && searches_itself()) incumbent_.improve(bound_, kSearchWork);
-    tell();
+    report_progress();
   }
 
   // Useful only where the relaxation leaves a gap; a better schedule then also makes the model
@@ -181,7 +181,7 @@ class StageSolver {
     if (done() || !has_incumbent() || !searches_itself()) return;
     const double before = incumbent();
     incumbent_.improve(bound_, kDeepSearchWork);
-    tell();
+    report_progress();
     if (incumbent() < before && !done()) {
       make_model();
       relax(kProvenanceRounds);

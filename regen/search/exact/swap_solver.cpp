@@ -119,14 +119,14 @@ class SwapSolver {
     return most * static_cast<double>(stages_.num_ops + 1);
   }
 
-  void tell() {
+  void report_progress() {
     if (!problem_.observer) return;
     problem_.observer(effort_.seconds(), found() ? std::optional(cost()) : std::nullopt, bound_);
   }
 
   void offer_search() {
     if (search_.best()) offer_plan(Proposal{.plan = search_.best_plan()});
-    tell();
+    report_progress();
   }
 
   void offer_plan(Result<Proposal> proposal) {
@@ -138,7 +138,7 @@ class SwapSolver {
   void raise_bound(double bound) {
     if (!stages_.exact || bound <= bound_) return;
     bound_ = found() ? std::min(bound, cost()) : bound;
-    tell();
+    report_progress();
   }
 
   void ask_others() {
@@ -153,7 +153,7 @@ class SwapSolver {
     for (const auto planner : {plan_keep_all, plan_chen_greedy, plan_capuchin, plan_vdnn}) {
       if (closed()) return;
       offer_plan(planner(plain, quick));
-      tell();
+      report_progress();
     }
   }
 

@@ -27,14 +27,17 @@ namespace regen::search {
 namespace {
 
 // Of the effort, where another order than the graph's looks better: for that.
-constexpr double kOrderShare = 0.5;
+constexpr double kOrderFraction = 0.5;
 // Of the effort, where ops have several ways to run: for those that a first plan chose.
-constexpr double kChosenShare = 0.5;
+constexpr double kChosenFraction = 0.5;
 // Of a search that was given no limit; about 8 seconds.
 constexpr std::int64_t kDefaultWork = 8'000'000;
 // On small graphs a search begins with the whole of one that has less work, by these steps.
 constexpr std::int64_t kLeastWork = 200'000;
 constexpr std::int64_t kMoreWork = 8;
+// Then each planner of the opinions has as much work as that search had, if all of them together
+// take at most this fraction of what is left.
+constexpr double kOpinionsAtMost = 0.65;
 
 // Plans a graph with one way for each op, and then lets each run take the fastest that fits. Starts
 // from the plan of another view, if there is one, or from the problem's.
@@ -81,7 +84,7 @@ Result<Proposal> decide_with_two_choices(const Problem& problem, const VariantVi
                                          const Ways& base, bool unlimited, Effort& effort) {
   const Graph& graph = *problem.graph;
   if (view.chosen() == base) return decide_in_view(problem, view, unlimited, effort);
-  Effort first(fraction_of(effort, kChosenShare));
+  Effort first(fraction_of(effort, kChosenFraction));
   REGEN_ASSIGN(Proposal chosen, decide_in_view(problem, view, unlimited, first));
   effort.add(first.work());
   if (chosen.status == PlanStatus::kOptimal) return chosen;
@@ -152,7 +155,7 @@ Result<Proposal> decide_in_orders(const Problem& problem, bool unlimited, Effort
   const bool may_reorder = !problem.options.keep_order && !is_ablated(problem, Part::kOrders);
   if (problem.budget && may_reorder) view = promising_order(problem, effort);
   if (!view) return decide(problem, unlimited, effort, choices);
-  Effort first(fraction_of(effort, kOrderShare));
+  Effort first(fraction_of(effort, kOrderFraction));
   Problem inner = problem;
   inner.graph = &view->graph();
   inner.observer = nullptr;  // its bounds are for that order
@@ -164,12 +167,11 @@ Result<Proposal> decide_in_orders(const Problem& problem, bool unlimited, Effort
   if (!other_is_better) return own;
   other.note += ", in another order";
   other.bound_kind = BoundKind::kEveryPlan;
-  other.lower_bound = bound_of_every_order(*problem.graph, problem, 1, effort);
+  other.lower_bound = least_cost(*problem.graph);
   if (other.status == PlanStatus::kOptimal) other.status = PlanStatus::kFeasible;
   REGEN_ASSIGN(const Simulation simulation,
                simulate(*problem.graph, *other.plan, {.link = problem.link}));
-  const double bound = std::max(other.lower_bound, least_cost(*problem.graph));
-  const bool proven = at_most(simulation.cost, bound);
+  const bool proven = at_most(simulation.cost, other.lower_bound);
   if (proven && within_limits(problem, simulation)) other.status = PlanStatus::kOptimal;
   return other;
 }
@@ -190,8 +192,17 @@ std::int64_t work_before(std::int64_t work) {
   return before;
 }
 
-// So that a search with more work is no worse than one with less: how the work is divided decides
-// what is found, and the division for little work is sometimes the luckier one.
+Result<Proposal> with_affordable_opinions(std::int64_t work, const Problem& problem, Proposal known,
+                                          Effort& effort) {
+  const auto all =
+      static_cast<double>(number_of_opinions(*problem.graph)) * static_cast<double>(work);
+  if (all > kOpinionsAtMost * static_cast<double>(effort.work_left())) return known;
+  return with_opinions_of(work, problem, std::move(known), effort);
+}
+
+// So that a search with more work is no worse than one with less, nor than a single planner with
+// less: how the work is divided decides what is found, and the division for little work is
+// sometimes the luckier one.
 Result<Proposal> decide_step_by_step(const Problem& problem, bool unlimited, Effort& effort,
                                      const PlanOverChoices& choices) {
   const std::int64_t before = work_before(effort.limits().work);
@@ -203,6 +214,7 @@ Result<Proposal> decide_step_by_step(const Problem& problem, bool unlimited, Eff
   Effort first(limits);
   REGEN_ASSIGN(Proposal known, decide_step_by_step(problem, /*unlimited=*/false, first, choices));
   effort.add(first.work());
+  REGEN_ASSIGN(known, with_affordable_opinions(before, problem, std::move(known), effort));
   const bool settled =
       known.status == PlanStatus::kOptimal || known.status == PlanStatus::kInfeasible;
   if (settled || effort.exhausted()) return known;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,6 +32,9 @@ class Opinions {
   Opinions(const Problem& problem, Effort& effort)
       : problem_(problem), quiet_(quiet(problem)), effort_(effort), best_(problem) {}
 
+  // Of each planner instead of the fraction in its row.
+  void set_work(std::int64_t work) { work_ = work; }
+
   Status add(Plan plan, std::string note) {
     REGEN_ASSIGN(const Simulation simulation,
                  simulate(*problem_.graph, plan, {.link = problem_.link}));
@@ -41,7 +45,7 @@ class Opinions {
   Status ask_all(double bound) {
     for (const Row& row : portfolio_table()) {
       if (row.round == Round::kOpinion && !settled(bound)) REGEN_TRY(ask_once(row));
-      if (row.round == Round::kRepeat) REGEN_TRY(repeat(row, bound));
+      if (row.round == Round::kRepeat && !work_) REGEN_TRY(repeat(row, bound));
     }
     return {};
   }
@@ -79,7 +83,7 @@ class Opinions {
     if (problem_.graph->num_ops() > row.most_ops || is_ablated(problem_, row)) return {};
     const Planner* planner = planner_for(problem_, row.planner);
     if (planner == nullptr) return {};  // a program that was built without it
-    auto outcome = solve(*planner, quiet_, fraction_of(effort_, row.fraction));
+    auto outcome = solve(*planner, quiet_, limits_of(row));
     if (!outcome.ok()) return {};  // a graph that this planner cannot take
     effort_.add(outcome->work);
     if (!outcome->plan || !allowed(problem_, *outcome->plan)) return {};
@@ -90,28 +94,27 @@ class Opinions {
     return {};
   }
 
+  Limits limits_of(const Row& row) const {
+    if (!work_) return fraction_of(effort_, row.fraction);
+    Limits limits = fraction_of(effort_, 1);
+    limits.work = std::min(limits.work, *work_);
+    return limits;
+  }
+
   const Problem& problem_;
   Problem quiet_;
   Effort& effort_;
   BestCandidate best_;
+  std::optional<std::int64_t> work_;
   std::vector<std::string_view> asked_;
 };
 
-}  // namespace
-
-double fraction_for_opinions(const Graph& graph) {
-  const auto asks = [&](const Row& row) {
-    return row.round == Round::kOpinion && graph.num_ops() <= row.most_ops;
-  };
-  return std::ranges::any_of(portfolio_table(), asks) ? kFraction : 0;
+bool is_asked(const Row& row, const Graph& graph) {
+  return row.round == Round::kOpinion && graph.num_ops() <= row.most_ops;
 }
 
-Result<Proposal> with_opinions(const Problem& problem, Proposal proposal, Effort& effort) {
-  const bool settled =
-      proposal.status == PlanStatus::kOptimal || proposal.status == PlanStatus::kInfeasible;
+Result<Proposal> better_of(const Problem& problem, Proposal proposal, Opinions& others) {
   const Graph& graph = *problem.graph;
-  if (settled || !problem.budget || fraction_for_opinions(graph) == 0) return proposal;
-  Opinions others(problem, effort);
   if (proposal.plan) REGEN_TRY(others.add(*proposal.plan, proposal.note));
   const double before = others.cost();
   REGEN_TRY(others.ask_all(std::max(proposal.lower_bound, least_cost(graph))));
@@ -121,12 +124,47 @@ Result<Proposal> with_opinions(const Problem& problem, Proposal proposal, Effort
   proposal.note = others.best()->note;
   if (!keeps_order(*proposal.plan)) {
     proposal.bound_kind = BoundKind::kEveryPlan;
-    proposal.lower_bound = bound_of_every_order(graph, problem, 1, effort);
+    proposal.lower_bound = least_cost(graph);
   }
   const bool proven = at_most(cost, std::max(proposal.lower_bound, least_cost(graph)));
   proposal.status = proven ? PlanStatus::kOptimal : PlanStatus::kFeasible;
   proposal.lower_bound = std::min(proposal.lower_bound, cost);
   return proposal;
+}
+
+// Whether others could say anything: the proposal is not proven, and they take such graphs.
+bool are_worth_asking(const Problem& problem, const Proposal& proposal) {
+  const bool settled =
+      proposal.status == PlanStatus::kOptimal || proposal.status == PlanStatus::kInfeasible;
+  return !settled && problem.budget && number_of_opinions(*problem.graph) > 0;
+}
+
+}  // namespace
+
+double fraction_for_opinions(const Graph& graph) {
+  return number_of_opinions(graph) > 0 ? kFraction : 0;
+}
+
+std::size_t number_of_opinions(const Graph& graph) {
+  std::set<std::string_view> planners;
+  for (const Row& row : portfolio_table()) {
+    if (is_asked(row, graph)) planners.insert(row.planner);
+  }
+  return planners.size();
+}
+
+Result<Proposal> with_opinions(const Problem& problem, Proposal proposal, Effort& effort) {
+  if (!are_worth_asking(problem, proposal)) return proposal;
+  Opinions others(problem, effort);
+  return better_of(problem, std::move(proposal), others);
+}
+
+Result<Proposal> with_opinions_of(std::int64_t work, const Problem& problem, Proposal proposal,
+                                  Effort& effort) {
+  if (!are_worth_asking(problem, proposal)) return proposal;
+  Opinions others(problem, effort);
+  others.set_work(work);
+  return better_of(problem, std::move(proposal), others);
 }
 
 }  // namespace regen::search

@@ -3,6 +3,9 @@
 // better choice, however the effort was divided among orders and implementations.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
 #include "regen/search/planner.h"
 
 namespace regen::search {
@@ -12,5 +15,12 @@ double fraction_for_opinions(const Graph& graph);
 
 // The better of the proposal and of what these planners propose.
 Result<Proposal> with_opinions(const Problem& problem, Proposal proposal, Effort& effort);
+
+// The same where each of these planners is asked once, with this work: what it would find alone.
+Result<Proposal> with_opinions_of(std::int64_t work, const Problem& problem, Proposal proposal,
+                                  Effort& effort);
+
+// Planners that with_opinions_of() asks, at most.
+std::size_t number_of_opinions(const Graph& graph);
 
 }  // namespace regen::search

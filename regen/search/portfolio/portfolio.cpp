@@ -38,9 +38,7 @@ constexpr double kPatienceWithOwn = 0.5;
 // Before the exact methods: at most this fraction of the effort, and this one without success.
 constexpr double kSearchBeforeExact = 0.4;
 constexpr double kPatienceBeforeExact = 0.1;
-constexpr double kBoundFraction = 0.3;               // of what the quick round leaves
-constexpr double kEveryOrderFraction = 0.02;         // of the whole effort
-constexpr std::size_t kMostOpsInEveryOrder = 3'000;  // above, the tables of its bound fill memory
+constexpr double kBoundFraction = 0.3;  // of what the quick round leaves
 // Up to this many ops the exact search ends by itself, and may do so where the caller set no limit.
 constexpr std::size_t kMostExactOps = 20;
 
@@ -97,13 +95,9 @@ class Portfolio {
     take(search, Part::kStart);
   }
 
-  // The budget is lowered step by step where no quick planner reaches it.
   void start_exactly(LocalSearch& search) {
     if (!is_ablated(problem_, Part::kExactStart)) search.start_exactly(problem_.options.seed);
     take(search, Part::kExactStart);
-    if (fits() || is_ablated(problem_, Part::kLowering)) return;
-    search.start_by_lowering(problem_.options.seed);
-    take(search, Part::kLowering);
   }
 
   void improve(LocalSearch& search, std::uint64_t seed, double patience, const Limits& most = {}) {
@@ -199,7 +193,6 @@ class Portfolio {
     effort_.add(own.work());
     if (std::isfinite(bound.cost)) bound_ = std::max(bound_, bound.cost);
     note({.source = std::string(to_string(Part::kCoveringBound)), .bound = bound_});
-    if (best_.best() && !keeps_order(best_.best()->plan)) every_order_bound(kBoundFraction);
     if (!is_ablated(problem_, Part::kHints)) search.start_from_hints(bound.again);
     take(search, Part::kHints);
     report();
@@ -273,7 +266,8 @@ class Portfolio {
     Proposal proposal = std::move(best_).proposal("no planner found anything");
     if (!proposal.plan) return proposal;
     const bool in_order = keeps_order(*proposal.plan);
-    const double bound = in_order ? bound_ : every_order_bound(1);
+    // Of a plan with an order of its own no more is known than what every op costs once.
+    const double bound = in_order ? bound_ : least_cost_;
     const bool fits = within_limits(problem_, simulation);
     if (!fits && bound_ == kNoPlan) {
       return Proposal{.status = PlanStatus::kInfeasible,
@@ -288,15 +282,6 @@ class Portfolio {
     return proposal;
   }
 
-  // Found when the other bound is, or at the end.
-  double every_order_bound(double fraction) {
-    if (!every_order_bound_) {
-      every_order_bound_ = bound_of_every_order(original_, problem_, fraction, effort_);
-      note({.source = std::string(to_string(Part::kAnyOrderBound)), .bound = *every_order_bound_});
-    }
-    return *every_order_bound_;
-  }
-
   const Problem& problem_;
   const Graph& original_;
   const Problem quiet_;
@@ -307,29 +292,11 @@ class Portfolio {
   double bound_ = 0;
   std::map<std::string_view, double> proposed_;  // by planner: the cost of its last plan
   const Row* best_row_ = nullptr;                // of the best plan; null: local search
-  std::optional<double> every_order_bound_;
-  std::int64_t noted_work_ = 0;  // of the effort, at the last event of the trace
-  double least_cost_;            // of every op once, each in its cheapest way
+  std::int64_t noted_work_ = 0;                  // of the effort, at the last event of the trace
+  double least_cost_;                            // of every op once, each in its cheapest way
 };
 
 }  // namespace
-
-// Needed only where the best plan has an order of its own, which cannot be known before: so it has
-// a little time even when nothing is left.
-double bound_of_every_order(const Graph& graph, const Problem& problem, double fraction,
-                            Effort& effort) {
-  if (graph.num_ops() > kMostOpsInEveryOrder || is_ablated(problem, Part::kAnyOrderBound)) return 0;
-  Limits limits = fraction_of(effort, fraction);
-  limits.seconds = std::max(limits.seconds, effort.limits().seconds * kEveryOrderFraction);
-  const auto work = static_cast<double>(effort.limits().work) * kEveryOrderFraction;
-  limits.work = std::max(limits.work, static_cast<std::int64_t>(work));
-  Effort own(limits);
-  const LivenessInEveryOrder live(graph);
-  const CoveringBound bound = covering_bound(live, problem.link, *problem.budget, own,
-                                             problem.host_budget.value_or(kMaxBytes));
-  effort.add(own.work());
-  return std::isfinite(bound.cost) ? bound.cost : 0;
-}
 
 bool allowed(const Problem& problem, const Plan& plan) {
   if (problem.options.keep_order && !keeps_order(plan)) return false;

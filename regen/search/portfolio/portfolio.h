@@ -25,11 +25,6 @@ Result<Proposal> run_portfolio(const Problem& problem, const Graph& original, bo
 // twice, or keeps the order of the graph where it must.
 bool allowed(const Problem& problem, const Plan& plan);
 
-// A bound on plans in every order; 0 where the graph is too large. With a fraction of the effort
-// that is left, or a little time if nothing is left.
-double bound_of_every_order(const Graph& graph, const Problem& problem, double fraction,
-                            Effort& effort);
-
 // The problem for a planner that is asked: only the portfolio reports progress.
 Problem quiet(const Problem& problem);
 

@@ -8,9 +8,9 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kRounds{"quick",  "rescue",  "exact",
                                                   "resume", "opinion", "repeat"};
-constexpr std::array<std::string_view, 10> kParts{
-    "blocks",       "start",          "exact_start",     "lowering", "hints",
-    "local_search", "covering_bound", "any_order_bound", "orders",   "variants"};
+constexpr std::array<std::string_view, 8> kParts{"blocks", "start",        "exact_start",
+                                                 "hints",  "local_search", "covering_bound",
+                                                 "orders", "variants"};
 
 // Up to so many ops the rescue round has time for relaxations; above, a rescue by recomputation is
 // all that ends in time.

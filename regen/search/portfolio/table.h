@@ -50,11 +50,9 @@ enum class Part : std::uint8_t {
   kBlocks,         // local search: the start by blocks of the forward pass
   kStart,          // local search: the start from everything kept
   kExactStart,     // local search: the start with an exact repair
-  kLowering,       // local search: the start that lowers the budget step by step
   kHints,          // local search: the start from the bound's solution
   kLocalSearch,    // local search: its improvement
   kCoveringBound,  // the bound of plans in the order of the graph
-  kAnyOrderBound,  // the bound of plans in every order
   kOrders,         // another order of first runs
   kVariants,       // a choice among several variants of an op
 };

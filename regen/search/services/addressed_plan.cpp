@@ -64,10 +64,10 @@ constexpr double kLaterTryEffortFraction = 0.25;
 
 Limits limits_of_try(int number, Limits limits) {
   if (number == 0) return limits;
-  const double share = number == 1 ? kSecondTryEffortFraction : kLaterTryEffortFraction;
-  limits.seconds *= share;
+  const double fraction = number == 1 ? kSecondTryEffortFraction : kLaterTryEffortFraction;
+  limits.seconds *= fraction;
   if (limits.work != Limits{}.work) {
-    limits.work = static_cast<std::int64_t>(static_cast<double>(limits.work) * share);
+    limits.work = static_cast<std::int64_t>(static_cast<double>(limits.work) * fraction);
   }
   return limits;
 }

@@ -55,7 +55,7 @@ void BackgroundSearch::run() {
   ended_.store(true, std::memory_order_release);
 }
 
-// Nobody above this thread could catch what a planner throws.
+// No caller above this thread could catch what a planner throws.
 Result<Outcome> BackgroundSearch::search() const {
   try {
     Progress progress({.stage = "improve", .base = graph_->base_cost(), .background = true});

@@ -46,13 +46,13 @@ Result<std::vector<LargestBatch>> largest_batches(const Planner& planner,
                      .total = budgets.size()});
   // From the largest budget down, where it is most certain that something fits.
   for (std::size_t i = budgets.size(); i-- > 0;) {
-    const bool told = i + 1 < budgets.size() && answers[i + 1].batch > 0;
+    const bool known_above = i + 1 < budgets.size() && answers[i + 1].batch > 0;
     search.memory = budgets[i].bytes;
     search.known = budgets[i].fits ? problem.batch : 0;
-    search.guess =
-        told ? scaled_guess(graph, answers[i + 1].batch, budgets[i + 1].bytes, budgets[i].bytes)
-             : first_guess(graph, problem.batch, budgets[i].bytes);
-    search.stride = std::max<std::int64_t>(1, *search.guess / (told ? 128 : 8));
+    search.guess = known_above ? scaled_guess(graph, answers[i + 1].batch, budgets[i + 1].bytes,
+                                              budgets[i].bytes)
+                               : first_guess(graph, problem.batch, budgets[i].bytes);
+    search.stride = std::max<std::int64_t>(1, *search.guess / (known_above ? 128 : 8));
     REGEN_ASSIGN(const MaxBatchAnswer answer, max_batch(planner, search));
     answers[i] = {answer.max_batch, answer.limited_by.empty()};
     progress.advance();

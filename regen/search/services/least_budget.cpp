@@ -122,7 +122,7 @@ Result<Outcome> least_of_graph(const Planner& planner, const Problem& problem,
   return std::move(search).take();
 }
 
-// Planners that know of one way for each op are given the way with the least workspace.
+// Planners that take one variant for each op are given the one with the least workspace.
 Result<Outcome> least_of_smallest(const Planner& planner, const Problem& problem,
                                   const AddressOptions& options, const Limits& limits) {
   const Graph& graph = *problem.graph;

@@ -1,4 +1,4 @@
-// The first state of a step: a captured program and the device that it is to run on.
+// The first state of a step: its program and the device that it is to run on.
 //
 //   CapturedStep --record--> RecordedStep --plan--> PlannedStep --compile--> CompiledStep --run-->
 //                                              \--> Refusal
@@ -29,7 +29,7 @@ class CapturedStep {
   const execute::Program& program() const { return *program_; }
   const std::shared_ptr<execute::ExecutionDevice>& device() const { return device_; }
 
-  // Runs every operator alone on the device, and makes the graph that planners know.
+  // Runs every operator alone on the device, and makes the graph for planners.
   Result<RecordedStep> record(const RecordingOptions& options) const;
 
  private:

@@ -13,7 +13,7 @@ namespace regen::session {
 struct CompileOptions {
   bool debug = false;       // poison released memory and check where every result lies
   bool releasable = false;  // the arena's memory may go and come back
-  Bytes beside = 0;  // of the budget, in nobody's use: for allocations that were not foreseen
+  Bytes beside = 0;         // of the budget, not in use: for allocations that were not foreseen
   // Knows the arena while the step is compiled, so that another thread can move it.
   std::shared_ptr<JobMemory> memory = nullptr;
   // As ExecutorOptions::arena.

@@ -191,7 +191,7 @@ Bytes DeviceLease::make_room(Depth depth) {
   if (memory_ == nullptr || ending_) return client_.spec().held_bytes;
   away_ = true;
   const Bytes left = memory_->make_room(depth);
-  ++rooms_;  // afterwards: who sees the count also sees what became of the request
+  ++rooms_;  // afterwards: a reader of the count also sees what became of the request
   return left;
 }
 

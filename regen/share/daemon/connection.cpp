@@ -64,7 +64,7 @@ void Connection::pause(Nanoseconds time) {
   });
 }
 
-// Who has gone need not be answered, and gives its place back at once.
+// A client that has gone needs no answer, and gives its place back at once.
 void Connection::watch_for_hang_up() {
   socket_.async_wait(Socket::wait_error, [self = shared_from_this()](asio::error_code failed) {
     if (failed || !self->paused_ || self->over()) return;
@@ -221,7 +221,7 @@ Connection::Sent Connection::send_front() {
 void Connection::watch() {
   if (closed_) return;
   timer_.cancel();
-  if (!closing_ && (paused_ || later_)) return;  // it has said something, and waits for us
+  if (!closing_ && (paused_ || later_)) return;  // it has said something, and waits for the daemon
   if (registered_ && !closing_ && !reader_.inside_message()) return;
   timer_.expires_after(std::chrono::nanoseconds(patience_));
   timer_.async_wait([self = shared_from_this()](asio::error_code cancelled) {

@@ -20,8 +20,8 @@ constexpr std::size_t kMostConnections = 2000;
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 constexpr std::chrono::microseconds kFirstLook{200};
 constexpr std::chrono::microseconds kLongestLook{250'000};
-constexpr std::int64_t kAcceptShare = 4;
-// So that those who wait for the same debt do not all come back at one moment.
+constexpr std::int64_t kAcceptParts = 4;
+// So that connections that wait for the same debt do not all come back at one moment.
 constexpr Nanoseconds kPlaceInLine = 20'000;
 // Before a stranger that says nothing gives its place to another one, as a part of the patience with it.
 constexpr Nanoseconds kStaleParts = 10;
@@ -232,7 +232,7 @@ void Daemon::accept() {
     const Nanoseconds began = time_used();
     admit_connection(std::move(socket));
     const Nanoseconds now = clock_now();
-    accepts_.spend(time_used() - began, kAcceptShare, now);
+    accepts_.spend(time_used() - began, kAcceptParts, now);
     accept_after(accepts_.debt(now));
   });
 }

@@ -12,7 +12,7 @@ namespace {
 
 // So many jobs cannot keep the daemon busy.
 constexpr std::size_t kFewJobs = 64;
-constexpr std::int64_t kReportShare = 4;
+constexpr std::int64_t kReportParts = 4;
 // Before files are tried again that could not be written, on a full disk for example.
 constexpr auto kFilesPause = std::chrono::milliseconds(250);
 
@@ -86,7 +86,7 @@ void Daemon::on_register(Connection& connection, const Message& message) {
   if (!spec.ok()) return connection.refuse(spec.error());
   if (settling_ && !spec->again) {
     newcomers_.push_back({connection.weak_from_this(), *spec});
-    return connection.set_registered();  // it waits for us
+    return connection.set_registered();  // it waits for the daemon
   }
   register_job(connection, *spec);
 }
@@ -134,7 +134,7 @@ Result<JobId> Daemon::add_job(Connection& connection, const JobSpec& spec, UseNu
   return job;
 }
 
-// What a job says it had before counts as far as the job table knows of it. Else everybody could skip the admission.
+// What a job says it had before counts as far as the job table knows of it. Else any job could skip the admission.
 void Daemon::limit_claims(const Peer& peer, JobSpec& spec) const {
   if (!spec.again || options_.rights.is_administrator(peer)) return;
   const auto expected = scheduler_.expected(spec.identity);
@@ -248,7 +248,7 @@ void Daemon::refresh_report() {
   const Json content = to_json(status());
   report_.message = std::make_shared<const std::string>(encode({MessageType::kReport, content}));
   report_.metrics = std::make_shared<const std::string>(prometheus_text(content));
-  report_.allowance.spend(time_used() - began, kReportShare, clock_now());
+  report_.allowance.spend(time_used() - began, kReportParts, clock_now());
 }
 
 std::string Daemon::on_metrics(Connection& connection) {

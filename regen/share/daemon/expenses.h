@@ -1,6 +1,6 @@
-// What requests have cost the daemon, so that the questions of one user do not take the time of everybody's turns. A user may spend a share
-// of the time, and a little ahead; who has spent more is not read from until that is paid. Payments are in a line, so that those who wait
-// come back one by one.
+// What requests have cost the daemon, so that the questions of one user do not take the time of all turns. A user may spend a fraction
+// of the time, and a little ahead; a user that has spent more is not read from until that is paid. Payments are in a line, so that users
+// that wait come back one by one.
 #pragma once
 
 #include <algorithm>
@@ -11,11 +11,11 @@
 
 namespace regen::share {
 
-// Time that may be spent: one in `share` of what passes, and a little ahead.
+// Time that may be spent: one in `parts` of what passes, and a little ahead.
 class Allowance {
  public:
-  void spend(Nanoseconds cost, std::int64_t share, Nanoseconds now) {
-    paid_until_ = std::max(paid_until_, now - kAhead) + std::max<Nanoseconds>(0, cost) * share;
+  void spend(Nanoseconds cost, std::int64_t parts, Nanoseconds now) {
+    paid_until_ = std::max(paid_until_, now - kAhead) + std::max<Nanoseconds>(0, cost) * parts;
   }
   // How long until all that was spent is paid.
   Nanoseconds debt(Nanoseconds now) const { return std::max<Nanoseconds>(0, paid_until_ - now); }
@@ -33,7 +33,7 @@ class Expenses {
  public:
   void spend(std::int64_t user, Nanoseconds cost, Nanoseconds now) {
     if (users_.size() >= kMostUsers) forget_fresh(now);
-    users_[user].spend(cost, kShare, now);
+    users_[user].spend(cost, kParts, now);
   }
   Nanoseconds debt(std::int64_t user, Nanoseconds now) const {
     const auto found = users_.find(user);
@@ -41,7 +41,7 @@ class Expenses {
   }
 
  private:
-  static constexpr std::int64_t kShare = 4;
+  static constexpr std::int64_t kParts = 4;
   static constexpr std::size_t kMostUsers = 1000;
 
   void forget_fresh(Nanoseconds now) {

@@ -123,7 +123,7 @@ Result<UseFile> UseFiles::former(UseNumber number) const {
   const std::string path = path_of(number);
   Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   if (file.valid()) return UseFile(path, std::move(file), number);
-  // Without it, nobody could say whether that job still uses its device.
+  // Without it, it is not known whether that job still uses its device.
   if (errno != ENOENT) return use_error(path, "the file of a job of the former daemon");
   return UseFile();
 }

@@ -83,7 +83,7 @@ class FeedClient {
   Result<FeedEvent> next();
   // Goes on at a later position, without what lies between.
   Status move(Position next);
-  // Wants nothing more; batches in use stay.
+  // Asks for nothing more; batches in use stay.
   void leave();
 
   // How often its producer was lost.

@@ -140,9 +140,9 @@ void FeedGuests::accept() {
     if (failed) return;
     Descriptor socket(::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC));
     const bool out_of_descriptors = !socket.valid() && (errno == EMFILE || errno == ENFILE);
-    const bool nobody =
+    const bool no_guest =
         !socket.valid() && (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR);
-    if (out_of_descriptors ? !drop_a_stranger({}) : !socket.valid() && !nobody)
+    if (out_of_descriptors ? !drop_a_stranger({}) : !socket.valid() && !no_guest)
       return accept_later();
     if (socket.valid()) welcome(FeedSocket(std::move(socket)));
     accept();
@@ -157,7 +157,7 @@ void FeedGuests::accept_later() {
   });
 }
 
-// Whoever says nothing gives its place to others, the first to come first. False when there is none.
+// A guest that sends nothing gives its place to others, the first to come first. False when there is none.
 bool FeedGuests::drop_a_stranger(std::chrono::milliseconds least_age) {
   const auto first = std::find_if(guests_.begin(), guests_.end(),
                                   [](const auto& entry) { return !entry.second->known; });

@@ -95,7 +95,7 @@ class FeedQueue {
   void add(ConsumerId id, SlowPolicy policy, Position next);
   // It is gone: what it held returns.
   void remove(ConsumerId id);
-  // It wants no more, but still looks at what it holds.
+  // It asks for no more, but still reads what it holds.
   void leave(ConsumerId id);
   // It goes on elsewhere, and will not come back to what it leaves out.
   void move(ConsumerId id, Position next);

@@ -52,10 +52,10 @@ Peer peer_at(int socket) {
   const ucred facts = peer_of(socket);
   Peer peer{.process = facts.pid};
   if (facts.pid == 0 && facts.uid == 0 && facts.gid == 0) {
-    // Either not told, or root of another container: getsockopt says which by its status.
-    ucred told{};
-    socklen_t size = sizeof told;
-    if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &told, &size) != 0) return peer;
+    // Either not reported, or root of another container: getsockopt says which by its status.
+    ucred reported{};
+    socklen_t size = sizeof reported;
+    if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &reported, &size) != 0) return peer;
   }
   peer.user = facts.uid;
   peer.groups = groups_of(socket, facts.gid);

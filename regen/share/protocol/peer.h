@@ -14,7 +14,7 @@ namespace regen::share {
 inline constexpr std::int64_t kUnknownUser = -1;
 
 struct Peer {
-  std::int64_t process = 0;  // 0: of a container that is not seen from here, or not told
+  std::int64_t process = 0;  // 0: of a container that is not seen from here, or not reported
   std::int64_t user = kUnknownUser;
   std::vector<std::int64_t> groups = {};
   Descriptor descriptor =

@@ -43,7 +43,7 @@ const DeviceQueue::Job* DeviceQueue::best_waiting(Nanoseconds now) const {
   return best;
 }
 
-// Where a job that was idle starts: with the least served of the jobs that want the device in its
+// Where a job that was idle starts: with the least served of the jobs that wait for the device in its
 // level, or where the last of them left.
 double DeviceQueue::least_served(std::int64_t priority, Nanoseconds now) const {
   std::optional<double> least;

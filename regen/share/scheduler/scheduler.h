@@ -37,7 +37,7 @@ struct Patience {
 
 // The process that a job is.
 struct JobOwner {
-  // For callers that know no more than a number.
+  // For callers that have no more than a number.
   JobOwner(std::int64_t number)  // NOLINT(google-explicit-constructor)
       : process(number), process_start(share::process_start(number).value_or(0)) {}
   JobOwner(std::int64_t number, std::uint64_t start, std::int64_t its_user, std::int64_t file)

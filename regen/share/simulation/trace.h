@@ -13,7 +13,7 @@
 namespace regen::share {
 
 enum class JobKind : std::uint8_t {
-  kTraining,   // wants the device until all its steps are done
+  kTraining,   // needs the device until all its steps are done
   kInference,  // a step is a request; they come at its rate, and it is idle between them
 };
 

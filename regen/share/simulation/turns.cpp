@@ -91,7 +91,7 @@ class RankTurns : public Turns {
     orders_.push_back({*holder_, ask ? Order::Kind::kGiveWay : Order::Kind::kGoOn});
   }
 
-  std::map<JobId, Nanoseconds> ranks_;  // of jobs that want the device
+  std::map<JobId, Nanoseconds> ranks_;  // of jobs that wait for the device
   std::map<JobId, std::int64_t> places_;
   std::int64_t places_made_ = 0;
   std::optional<JobId> holder_;

@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "regen/graph/format_regen.h"
-#include "tests/support/random_graph.h"
+#include "tests/support/graphs/random_graph.h"
 
 int main(int count, char** arguments) {
   if (count != 4) {

@@ -1,7 +1,7 @@
 """Random numbers: which draw of the trace is a repetition of an earlier one.
 
 While a model is traced nothing is drawn, so code that saves the generator's state and sets it again (checkpointing, `fork_rng`) would find it
-unchanged. So for every draw that is traced, one number is drawn from the real generator: its state then tells how many draws came before. A draw
+unchanged. So for every draw that is traced, one number is drawn from the real generator: its state then says how many draws came before. A draw
 at a state that was seen before gives the same numbers again, and is the same value of the program.
 """
 

@@ -10,7 +10,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Piece by piece, each after its share of the time, so that a copy under way is half done.
+// Piece by piece, each after its fraction of the time, so that a copy under way is half done.
 void copy_slowly(char* to, const char* from, Bytes bytes, double bytes_per_second) {
   constexpr Bytes kPiece = Bytes{64} << 10;
   const auto start = Clock::now();

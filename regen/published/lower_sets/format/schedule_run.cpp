@@ -5,9 +5,9 @@
 namespace regen::published {
 namespace {
 
-class Runner {
+class ScheduleExecution {
  public:
-  Runner(const LowerSetFile& file, const std::string& source)
+  ScheduleExecution(const LowerSetFile& file, const std::string& source)
       : file_(file),
         source_(source),
         made_forward_(file.variables.size(), 0),
@@ -63,18 +63,18 @@ std::string variable_name(std::uint32_t id) {
   return "variable " + std::to_string(id);
 }
 
-void Runner::count(std::uint32_t variable, bool gradient, int sign) {
+void ScheduleExecution::count(std::uint32_t variable, bool gradient, int sign) {
   const Bytes bytes = sign * file_.variables[variable].bytes;
   live_ += bytes;
   if (!gradient || made_forward_[variable]) live_activations_ += bytes;
 }
 
-Status Runner::check_input(const LowerSetRead& read) const {
+Status ScheduleExecution::check_input(const LowerSetRead& read) const {
   if (read.role != LowerSetRole::kGradient) {
     if (value_[read.variable]) return {};
     return error("the value of " + variable_name(read.variable) + " is not there");
   }
-  // Nobody makes the gradient of the loss: it is one.
+  // No op makes the gradient of the loss: it is one.
   if (parts_[read.variable] == 0) return {};
   if (missing_[read.variable] > 0) {
     return error("the gradient of " + variable_name(read.variable) +
@@ -85,7 +85,7 @@ Status Runner::check_input(const LowerSetRead& read) const {
   return error("the gradient of " + variable_name(read.variable) + " is not there");
 }
 
-Status Runner::run_forward(std::uint32_t id) {
+Status ScheduleExecution::run_forward(std::uint32_t id) {
   const LowerSetBlock& block = file_.blocks[id];
   const std::uint32_t output = block.outputs[0];
   if (++runs_[id] > 1) {
@@ -97,7 +97,7 @@ Status Runner::run_forward(std::uint32_t id) {
   return {};
 }
 
-Status Runner::run_backward(const ScheduleOrder& order) {
+Status ScheduleExecution::run_backward(const ScheduleOrder& order) {
   const LowerSetBlock& block = file_.blocks[order.id];
   if (order.outputs.empty()) {
     return error("compute " + std::to_string(order.id) +
@@ -121,7 +121,7 @@ Status Runner::run_backward(const ScheduleOrder& order) {
   return {};
 }
 
-Status Runner::compute(const ScheduleOrder& order) {
+Status ScheduleExecution::compute(const ScheduleOrder& order) {
   if (order.id >= file_.blocks.size()) {
     return error("block " + std::to_string(order.id) + ", expected one below " +
                  std::to_string(file_.blocks.size()));
@@ -135,7 +135,7 @@ Status Runner::compute(const ScheduleOrder& order) {
   return block.backward ? run_backward(order) : run_forward(order.id);
 }
 
-Status Runner::forget(const ScheduleOrder& order) {
+Status ScheduleExecution::forget(const ScheduleOrder& order) {
   const bool gradient = order.kind == OrderKind::kForgetGradient;
   const std::string what =
       std::string(gradient ? "the gradient" : "the value") + " of " + variable_name(order.id);
@@ -156,7 +156,7 @@ Status Runner::forget(const ScheduleOrder& order) {
   return {};
 }
 
-Status Runner::check_end() const {
+Status ScheduleExecution::check_end() const {
   for (std::size_t i = 0; i < file_.blocks.size(); ++i) {
     const LowerSetBlock& block = file_.blocks[i];
     if (!block.backward && runs_[i] == 0) {
@@ -172,7 +172,7 @@ Status Runner::check_end() const {
   return {};
 }
 
-Result<ScheduleRun> Runner::run(const Schedule& schedule) {
+Result<ScheduleRun> ScheduleExecution::run(const Schedule& schedule) {
   for (const ScheduleOrder& order : schedule) {
     ++line_;
     REGEN_TRY(order.kind == OrderKind::kCompute ? compute(order) : forget(order));
@@ -190,7 +190,7 @@ Result<ScheduleRun> Runner::run(const Schedule& schedule) {
 
 Result<ScheduleRun> run_schedule(const LowerSetFile& file, const Schedule& schedule,
                                  const std::string& source) {
-  return Runner(file, source).run(schedule);
+  return ScheduleExecution(file, source).run(schedule);
 }
 
 }  // namespace regen::published
