@@ -215,6 +215,7 @@ import sys; sys.path[:0] = [{root!r}, {python!r}]
 import torch, regen
 model = torch.nn.Sequential(*[torch.nn.Linear(64, 64), torch.nn.Tanh()] * 4)
 step = regen.step(model, lambda a, b: (a - b).sum(), torch.optim.SGD(model.parameters(), lr=0.1), (torch.ones(4, 64), torch.ones(4, 64)), "8MiB", cache=False)
+import threading
 print([thread.name for thread in threading.enumerate()])
 """
 
