@@ -6,6 +6,7 @@
 #   make test-tsan    the threads of base, share and background search, with the thread sanitizer
 #   make lint         clang-format, ruff, pyright, clang-tidy; SINCE=COMMIT: clang-tidy reads what changed, QUICK=1 leaves it out
 #   make clean        remove builds   make results    measure the rows of docs/results.md
+#   make docs         the documents as a site with a search, in build/site; no server and no network are needed to read it
 #   make experiments  published tables and figures, ours beside theirs (docs/explanation/published.md); one by
 #                     one: experiment-fig4, -fig5, -gap, -gaps, -rounding, -lower-sets, -monet, -str, -auto, -against,
 #                     -switchflow-fig2, -fig3, -fig6 to -fig10, -switchflow-table1; ARGS=... for the script
@@ -16,7 +17,7 @@ SECONDS  ?= 60
 PYTHON   := .venv/bin/python
 JOBS     ?= $(shell nproc)
 
-.PHONY: all setup configure build program runtime test-readers test-tsan demo test bench fuzz lint format clean results experiments
+.PHONY: all setup configure build program runtime test-readers test-tsan demo test bench fuzz lint format clean results docs experiments
 
 all: build
 
@@ -60,7 +61,7 @@ TESTED := regen cpp_tests $(if $(SANITIZE),,regen_runtime_module regen-runtime)
 test: configure
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target $(TESTED)
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
-	@REGEN_BIN=$(BUILD)/regen $(PYTHON) -m pytest -q -rs -n $(JOBS) --dist loadfile tests
+	@REGEN_BIN=$(BUILD)/regen $(PYTHON) -m pytest -q -rs -n $(JOBS) --dist loadgroup tests
 
 # What reads files that others wrote, with sanitizers: the part for CI, where minutes count. `make test SANITIZE=1`
 # runs everything so.
@@ -83,6 +84,10 @@ bench: build
 
 fuzz: setup
 	@tools/fuzz.sh $(SECONDS)
+
+docs: program
+	@tools/setup.sh docs
+	@REGEN_BIN=$(BUILD)/regen $(PYTHON) tools/build_docs.py
 
 results: build
 	@$(PYTHON) tools/results.py measure

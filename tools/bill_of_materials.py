@@ -1,6 +1,6 @@
 """Writes docs/reference/third-party.md: every piece that regen is built, run or tested with, its version, licence and hash.
 
-    .venv/bin/python tools/bill_of_materials.py
+    .venv/bin/python tools/bill_of_materials.py     after tools/setup.sh docs
 """
 
 import importlib.metadata
@@ -39,6 +39,11 @@ TOOLS = [
     ("axe-core, the JavaScript inside axe-core-python", "with the package", "MPL-2.0", "pip; run in a test's browser; no part of a build"),
     ("Clang 14: compiler for fuzzing, clang-format, clang-tidy", "14", "Apache-2.0 with LLVM exception", "apt; no part of a build"),
 ]
+DOCS_PACKAGES = """
+## Python packages for the site of the documents
+By pip, for `make docs` alone ([docs.lock](../../tools/docs.lock)).
+
+"""
 PACKAGES = """
 ## Python packages for development
 By pip into `.venv`; the package `regen` itself needs torch alone. The hash is of the file for CPython 3.11 on Linux x86-64
@@ -59,9 +64,9 @@ def setting(name: str) -> str:
     return found.group(1)
 
 
-def locked() -> list[tuple[str, str, str]]:
-    """Name, version and hash of each Python package of the lock; the hash may be empty."""
-    lines = (ROOT / "tools" / "python.lock").read_text().splitlines()
+def locked(name: str = "python") -> list[tuple[str, str, str]]:
+    """Name, version and hash of each Python package of a lock; the hash may be empty."""
+    lines = (ROOT / "tools" / f"{name}.lock").read_text().splitlines()
     words = [re.match(r"(\S+)==(\S+)(?: --hash=sha256:(\S+))?$", line) for line in lines if not line.startswith("#")]
     return [(word[1], word[2], word[3] or "") for word in words if word]
 
@@ -85,9 +90,13 @@ def page() -> str:
     text += "\n## For building and testing\n| piece | version | licence | comes from |\n| --- | --- | --- | --- |\n"
     for row in TOOLS:
         text += "| " + " | ".join(row) + " |\n"
-    text += PACKAGES
-    text += "| package | version | licence | sha256 |\n| --- | --- | --- | --- |\n"
-    for name, version, digest in locked():
+    return text + PACKAGES + package_table("python") + DOCS_PACKAGES + package_table("docs")
+
+
+def package_table(lock: str) -> str:
+    """The packages of a lock."""
+    text = "| package | version | licence | sha256 |\n| --- | --- | --- | --- |\n"
+    for name, version, digest in locked(lock):
         text += f"| {name} | {version} | {licence(name)} | {f'`{digest[:16]}`…' if digest else 'a build for each kind of device'} |\n"
     return text
 

@@ -4,7 +4,7 @@
     tools/python_reference.py --check    exits with 1 when a page is not what the docstrings say
 
 Public are the names in `__all__` of `regen` and of its public modules. Docstrings have the sections Args, Returns, Raises and Attributes; what is
-indented elsewhere is code.
+indented elsewhere is code, which a test runs (tests/docs/pages_test.py); signatures are marked as such.
 """
 
 import argparse
@@ -162,7 +162,7 @@ def method_parts(name, kind):
             else:
                 continue
             if doc:
-                parts.append(f"```python\n{head}\n```\n{described(inspect.cleandoc(doc))}")
+                parts.append(f"```python signature\n{head}\n```\n{described(inspect.cleandoc(doc))}")
     return parts
 
 
@@ -170,7 +170,7 @@ def class_part(name, kind):
     hidden = [base for base in kind.__bases__ if base is object or ("._" in base.__module__ and base.__module__ != "regen._runtime")]
     bases = [annotation(base) for base in kind.__bases__ if base not in hidden]
     head = f"class {name}({', '.join(bases)})" if bases else f"class {name}"
-    parts = [f"```python\n{head}\n```"]
+    parts = [f"```python signature\n{head}\n```"]
     if own_doc(kind):
         parts.append(described(own_doc(kind)))
     return "\n\n".join(parts + method_parts(kind.__name__, kind))
@@ -181,9 +181,9 @@ def entry_part(module, key, value):
     if inspect.isclass(value):
         text = class_part(name, value)
     elif callable(value) and not isinstance(value, types.GenericAlias) and typing.get_origin(value) is None:
-        text = f"```python\n{signature(name, value)}\n```\n" + described(own_doc(value))
+        text = f"```python signature\n{signature(name, value)}\n```\n" + described(own_doc(value))
     else:
-        text = f"```python\n{name} = {annotation(value)}\n```"
+        text = f"```python signature\n{name} = {annotation(value)}\n```"
     return f"### {name}\n{text.rstrip()}"
 
 

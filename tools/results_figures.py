@@ -8,6 +8,8 @@ import results_data as data
 
 sys.path.insert(0, str(data.ROOT / "python"))
 
+import results_published as published
+
 from regen_plot import style
 
 MODELS = ["ResNet-50", "GPT-2 medium", "U-Net", "MobileNetV2", "GoogLeNet", "VGG-16"]
@@ -167,6 +169,7 @@ FIGURES = {
     "max_batch": (batch_rows, draw_batch),
     "scale": (scale_rows, draw_scale),
     "sharing_requests": (request_rows, draw_requests),
+    **published.FIGURES,
 }
 
 

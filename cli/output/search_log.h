@@ -15,8 +15,8 @@ namespace regen::cli {
 // One line whenever the best cost or the bound improves, at most two in a second.
 class SearchLog {
  public:
-  // `asked`: the user wants these lines. `progress` gets all that is reported, and must outlive the
-  // log.
+  // `asked`: the user has asked for these lines. `progress` gets all that is reported, and must outlive
+  // the log.
   SearchLog(CostUnit unit, bool asked, Progress& progress);
   ~SearchLog();  // writes what the last line did not say yet
   SearchLog(const SearchLog&) = delete;

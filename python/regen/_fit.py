@@ -74,7 +74,7 @@ def will_it_fit(
         kwargs: further sample inputs by name.
         reserve: bytes of the budget for the caller's loss and optimizer.
         planner: name of the planner, or several with commas between them: the best plan counts.
-        host_budget: bytes of the host for tensors that are moved there; None: no limit.
+        host_budget: bytes of the host for tensors that are moved there; 0: none are moved; None: no limit.
         time_limit: seconds for the first plan; 0: 5 s, or 1 s where a search runs beside the training.
         work_limit: counted work for the first plan, which gives the same plan on every machine; 0: not counted.
         plan_file: a plan that was written by `save_plan`, in place of a search.

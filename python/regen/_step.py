@@ -22,8 +22,8 @@ from regen._session.session import Session
 from regen._session.shape_cache import ShapeCache
 from regen._session.sized_steps import SizedShapes, SizedSteps, allows_sizes
 from regen._session.turns import Turns
-from regen._wrap import signature
-from regen.errors import OptionError, OptionTypeError, RegenError, UsageError
+from regen._wrap import WrappedModule, signature
+from regen.errors import CaptureError, OptionError, OptionTypeError, RegenError, UsageError
 from regen.options import Algorithms, Budget, Cache, Link, Options, Size, refuses_old_names
 
 
@@ -90,7 +90,7 @@ def step(
             there is one.
         early: update each parameter as soon as its old value is not read any more; False: all at the end.
         planner: name of the planner, or several with commas between them: the best plan counts.
-        host_budget: bytes of the host for tensors that are moved there; None: no limit.
+        host_budget: bytes of the host for tensors that are moved there; 0: none are moved; None: no limit.
         time_limit: seconds for the first plan; 0: 5 s, or 1 s where a search runs beside the training.
         work_limit: counted work for the first plan, which gives the same plan on every machine; 0: not counted.
         improve: search for a better plan while the steps run: True (20 s), False, or seconds; None: True on a GPU.
@@ -118,6 +118,8 @@ def step(
         releasable=releasable, quantum=quantum, debug=debug)
     if isinstance(accumulate, bool) or not isinstance(accumulate, int) or accumulate < 1:
         raise OptionError(f"accumulate={accumulate!r}; expected the number of batches for each update, 1 or more")
+    if isinstance(model, WrappedModule):
+        raise CaptureError(f"cannot plan a step of {type(model).__name__}: it is wrapped; expected the plain module that was given to regen.wrap")
     check_module(model, type(model).__name__)
     for name, value in {"clip_grad_norm": clip_grad_norm, "clip_grad_value": clip_grad_value}.items():
         if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0):

@@ -75,7 +75,7 @@ def wrap(
         group: the ranks that take the same plan; None: a plan of one's own. Without torch.distributed it does not matter.
         reserve: bytes of the budget for what the caller holds (loss, optimizer, buckets); None: measured while training.
         planner: name of the planner, or several with commas between them: the best plan counts.
-        host_budget: bytes of the host for tensors that are moved there; None: no limit.
+        host_budget: bytes of the host for tensors that are moved there; 0: none are moved; None: no limit.
         time_limit: seconds for the first plan; 0: 5 s, or 1 s where a search runs beside the training.
         work_limit: counted work for the first plan, which gives the same plan on every machine; 0: not counted.
         improve: search for a better plan while the steps run: True (20 s), False, or seconds; None: True on a GPU.

@@ -93,7 +93,7 @@ class Options:
         budget: bytes of the device that the whole step may use (see `Budget`).
         planner: name of the planner, or several with commas between them: the best plan counts.
         reserve: bytes of the budget for what the caller holds beside a wrapped module; None: measured while training.
-        host_budget: bytes of the host for tensors that are moved there; None: no limit.
+        host_budget: bytes of the host for tensors that are moved there; 0: none are moved; None: no limit.
         time_limit: seconds for the first plan; 0: 5 s, or 1 s where a search runs beside the training.
         work_limit: counted work for the first plan, which gives the same plan on every machine; 0: not counted.
         improve: search for a better plan while the steps run: True, False, or for so many seconds; None: on a GPU.

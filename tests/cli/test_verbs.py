@@ -431,6 +431,14 @@ def test_a_plan_becomes_a_schedule_and_is_judged_as_one(regen):
     assert "re-run of 11" in regen.ok("simulate", "g.txt", "s.txt")
 
 
+def test_a_schedule_of_a_converted_network_is_judged(regen):
+    """Its first block reads the network's input, which gets no gradient: the backward block makes nothing."""
+    regen.ok("convert", "zoo:vgg_unet", "-o", "unet.txt")
+    plan = regen.json("plan", "unet.txt", "--planner", "lower_sets", "--activation-budget", "400MB", "--write-schedule", "unet.sch")
+    run = regen.json("simulate", "unet.txt", "unet.sch")
+    assert run["recomputed"] > 0 and run["overhead_cost"] == plan["cost"] - plan["base_cost"]
+
+
 def test_a_bad_schedule_is_refused_with_its_line(regen):
     regen.write("g.txt", LOWER_SETS)
     regen.write("s.txt", "compute 0\nforget 2 forward\n")

@@ -34,7 +34,7 @@ def test_the_page_and_its_figures_are_what_the_rows_give():
 
 
 def test_a_page_that_differs_is_reported(tmp_path):
-    for folder in ("results", "tools", "docs/figures", "python/regen_plot"):
+    for folder in ("results", "tools", "docs/figures", "python/regen_plot", "regen/search/portfolio"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     shutil.copy(ROOT / "docs" / "results.md", tmp_path / "docs")
     shutil.copy(ROOT / "README.md", tmp_path)

@@ -35,6 +35,8 @@ def as_budget(budget: Budget, name: str = "budget") -> _runtime.Budget | None:
             raise OptionError(f"{name}={budget!r}: {error}") from None
     if isinstance(budget, bool) or not isinstance(budget, (int, float)):
         raise OptionTypeError(f"{name}={budget!r}; {EXPECTED}")
+    if budget == 0 and name == "host_budget":  # nothing is moved
+        return _runtime.Budget.of_bytes(0)
     if isinstance(budget, float) and 0 < budget <= 1:
         return _runtime.Budget.fraction(budget)
     if not math.isfinite(budget) or budget < LEAST_BYTES:

@@ -33,8 +33,8 @@ SHARDED = ("FSDP", "DeepSpeed", "ModelParallel", "XLA")
 class Budget(Callback):
     """Trains the network of a `LightningModule` under a byte budget, with the bits of a `Trainer` without it.
 
-        trainer = Trainer(callbacks=[regen.integrations.lightning.Budget("20GiB")])
-        trainer.fit(model, data)
+        trainer = lightning.pytorch.Trainer(callbacks=[regen.integrations.lightning.Budget("20GiB")])
+        trainer.fit(module, loader)
 
     The network is the one child of the module that has parameters, or the one that is named. What `training_step` first gives to it is the
     sample. Loss, metrics, logging and optimizers stay outside of the plan; validation and checkpoints are those of the plain module. The

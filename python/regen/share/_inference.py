@@ -58,7 +58,7 @@ def infer(
             moved.
         kwargs: further sample inputs by name.
         planner: name of the planner, or several with commas between them; None: "keep_all" without a budget, else "auto".
-        host_budget: bytes of the host for tensors that are moved there; None: no limit.
+        host_budget: bytes of the host for tensors that are moved there; 0: none are moved; None: no limit.
         time_limit: seconds for the first plan; 0: 5 s, or 1 s where a search runs beside the training.
         work_limit: counted work for the first plan, which gives the same plan on every machine; 0: not counted.
         improve: search for a better plan while requests are served: True (20 s), False, or seconds; None: True on a GPU.

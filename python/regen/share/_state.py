@@ -18,10 +18,10 @@ class PackedState:
 
     Tensors keep their identity, so a model and its optimizer are used as before:
 
-        state = PackedState(model, optimizer)   # best after regen.step, which makes the optimizer's state
-        state.leave()                           # one packed copy to pinned host memory; the device has the bytes again
-        state.come_back()                       # at the same addresses
-        state.to("cuda:1")
+        state = regen.share.PackedState(model, optimizer)   # best after regen.step, which makes the optimizer's state
+        state.leave()                                       # one packed copy to pinned host memory; the device has the bytes again
+        state.come_back()                                   # at the same addresses
+        state.to("cpu")                                     # or to another device
 
     While the state is away, every use of its tensors raises an error. What is replaced later (by `load_state_dict`, or by an
     optimizer's first step) is found and taken in by the next call.

@@ -60,6 +60,7 @@ Result<bool> Client::register_job(Waiting* waiting) {
   REGEN_ASSIGN(const std::int64_t go, go_field.whole(1, UINT32_MAX));
   REGEN_ASSIGN(const JsonCursor device_field, required_field(body, "device"));
   REGEN_ASSIGN(const std::int64_t device, device_field.whole(0, UINT16_MAX));
+  takes_requests_ = answer->body.value("takes_requests", Json(false)) == Json(true);
   std::vector<Descriptor> files = channel_.take_descriptors();
   files.resize(2);
   REGEN_ASSIGN(page_, ClientPage::map(files[0], static_cast<std::uint32_t>(go)));
@@ -211,6 +212,10 @@ void Client::confirm(Bytes used) {
   if (used <= seen_.bytes) spec_.full_bytes = seen_.bytes;
   spec_.held_bytes = holding_ ? spec_.full_bytes : std::min(spec_.held_bytes, spec_.full_bytes);
   channel_.send({MessageType::kConfirm, {{"generation", seen_.generation}, {"used_bytes", used}}});
+}
+
+void Client::report_requests(const RequestTimes& times) {
+  if (takes_requests_) channel_.send({MessageType::kRequests, to_json(times)});
 }
 
 Status Client::update(const Curve& curve) {

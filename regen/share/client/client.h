@@ -28,6 +28,7 @@
 #include "regen/share/client/waiting.h"
 #include "regen/share/protocol/job.h"
 #include "regen/share/protocol/page.h"
+#include "regen/share/report/request_times.h"
 
 namespace regen::share {
 
@@ -87,6 +88,9 @@ class Client {
   // From now on the job uses at most the limit that byte_limit() gave last; `used` is what it uses
   // now. Call it after using less and before using more. It does not wait for an answer.
   void confirm(Bytes used);
+  // Tells the daemon how long the job's requests took, for its report; a daemon that does not know the message
+  // is told nothing.
+  void report_requests(const RequestTimes& times);
   // Reports what the job needs, once it has planned: returns when its limit is at least the least
   // bytes of the curve. Gives the device back first. An error when that is impossible; the job is
   // then as before, and joins again at its next acquire().
@@ -131,6 +135,7 @@ class Client {
   ByteLimit seen_;  // the limit as it was read last
   Bytes used_ = 0;  // as confirmed last
   bool holding_ = false;
+  bool takes_requests_ = false;  // this daemon, message kRequests
   int reconnections_ = 0;
 };
 

@@ -189,6 +189,9 @@ def test_bad_models():
     x = batch()[0]
     with pytest.raises(regen.CaptureError, match="wrapped already"):
         wrap(wrap(make(), (x,), 0.9), (x,), 0.9)
+    with pytest.raises(regen.CaptureError, match="cannot plan a step of .*: it is wrapped"):
+        wrapped = wrap(make(), (x,), 0.9)
+        regen.step(wrapped, F.cross_entropy, torch.optim.SGD(wrapped.parameters(), lr=0.1), batch(), 0.9)
     with pytest.raises(regen.CaptureError, match="one device"):
         model = make()
         model.last.to("meta")

@@ -99,7 +99,8 @@ Status ScheduleExecution::run_forward(std::uint32_t id) {
 
 Status ScheduleExecution::run_backward(const ScheduleOrder& order) {
   const LowerSetBlock& block = file_.blocks[order.id];
-  if (order.outputs.empty()) {
+  // A block may have no gradient to make: that of a network input, in a graph without parameters.
+  if (order.outputs.empty() && !block.outputs.empty()) {
     return error("compute " + std::to_string(order.id) +
                  " is a backward block, expected the places of the gradients to make");
   }
