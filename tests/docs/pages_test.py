@@ -19,21 +19,26 @@ from page_session import REGEN, Session, differs
 PAGES = {str(path.relative_to(ROOT)): page_blocks.read(path) for path in page_blocks.pages()}
 COMMANDS = [block for page in PAGES.values() for block in page.blocks if block.is_command]
 HERE = [name for name, page in PAGES.items() if any(block.is_command and block.runs_here for block in page.blocks)]
-FRAMEWORKS = ("torch", "transformers", "accelerate", "peft", "diffusers", "lightning")
+PACKAGES = ("torch", "regen", "transformers", "accelerate", "peft", "diffusers", "lightning")
 
 
-def frameworks(page):
-    """The packages that the page's Python imports."""
-    text = "\n".join(block.text for block in [*page.before_each, *page.blocks] if block.language == "python")
-    return [name for name in FRAMEWORKS if re.search(rf"^(?:import|from) {name}\b", text, re.MULTILINE)]
+def needs(page):
+    """The packages that the page's Python imports, and whether its commands need the program that is linked with torch."""
+    blocks = [*page.before_each, *(block for block in page.blocks if block.runs_here)]
+    python, shell = ("\n".join(block.text for block in blocks if (block.language == "python") == wanted) for wanted in (True, False))
+    packages = [name for name in PACKAGES if re.search(rf"^(?:import|from) {name}\b", python, re.MULTILINE)]
+    return packages, bool(re.search(r"\bregen (?:profile|run|bench|doctor)\b", shell))
 
 
 @pytest.mark.skipif(not REGEN.exists(), reason="needs the program build/regen")
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in HERE])
 def test_the_blocks_of_a_page_run(name, tmp_path):
     page = PAGES[name]
-    for package in frameworks(page):
+    packages, runtime = needs(page)
+    for package in packages:
         pytest.importorskip(package, reason=f"{package} is not installed")
+    if runtime and not REGEN.with_name("regen-runtime").exists():
+        pytest.skip("needs the program regen-runtime")
     with Session(tmp_path) as session:
         session.run(page)
     for report in tmp_path.glob("*.html"):

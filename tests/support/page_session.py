@@ -91,7 +91,7 @@ def environment(folder):
         **kept,
         "PATH": path, "HOME": str(folder / "home"), "PYTHONPATH": str(ROOT / "python"), "REGEN_CACHE": str(folder / "cache"),
         "REGEN_SHARE_SOCKET": str(folder / "share.sock"), "REGEN_INPUT_FOLDER": str(folder / "input"), "REGEN_PYTHON": sys.executable,
-        "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "ACCELERATE_USE_CPU": "true", "COLUMNS": "120"}
+        "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "ACCELERATE_USE_CPU": "true", "COLUMNS": "120"}
 
 
 class Session:

@@ -36,6 +36,16 @@ def test_budgets_that_are_none(budget, error):
         pair(budget=budget)
 
 
+def test_nothing_is_moved_without_room_on_the_host():
+    plain, wrapped = pair(budget=0.7, host_budget=0, link=LINK, planner="auto")
+    train(plain, torch.optim.SGD(plain.parameters(), lr=0.1))
+    train(wrapped, torch.optim.SGD(wrapped.parameters(), lr=0.1))
+    assert_same(plain, wrapped)
+    assert "moved       0 B to the host and back" in str(wrapped.regen.plan) and "recomputed  0 ops" not in str(wrapped.regen.plan)
+    _, moving = pair(budget=0.7, link=LINK, planner="auto")
+    assert "moved       0 B" not in str(moving.regen.plan)
+
+
 # What the caller holds.
 
 def whole_step_peaks(wrapped, optimizer, base, steps=5):
