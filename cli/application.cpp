@@ -5,7 +5,9 @@
 #include <new>
 #include <vector>
 
+#include "cli/interrupt.h"
 #include "cli/output/output.h"
+#include "regen/base/progress/progress.h"
 
 namespace regen::cli {
 
@@ -27,8 +29,12 @@ int fail(const std::string& message, int status) {
 
 // Where to look further: the chosen verb's help, or the program's.
 std::string help_hint(const CLI::App& app) {
-  const auto chosen = app.get_subcommands();
-  return "regen " + (chosen.empty() ? "" : chosen.front()->get_name() + " ") + "--help";
+  std::string words = "regen ";
+  for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
+    at = at->get_subcommands().front();
+    words += at->get_name() + " ";
+  }
+  return words + "--help";
 }
 
 std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
@@ -57,6 +63,22 @@ std::string unknown_verb(const CLI::App& app, const std::string& word) {
   return "unknown verb '" + word.substr(0, 60) + "', expected one of " + names;
 }
 
+// What goes on by itself, or writes to the terminal all the time.
+bool ends_by_itself(const std::string& verb) {
+  return verb != "serve" && verb != "status" && verb != "run" && verb != "set";
+}
+
+// The verb's name is what a line of progress says where nothing more is known.
+Status run_action(const CLI::App& app, const Action& action) {
+  const CLI::App* verb = &app;
+  while (!verb->get_subcommands().empty()) verb = verb->get_subcommands().front();
+  const bool shared = verb->get_parent() != &app;
+  if (shared && !ends_by_itself(verb->get_name())) return action();
+  wipe_line_at_signals();
+  const Progress progress({.stage = verb->get_name()});
+  return action();
+}
+
 int run(int count, char** arguments, const AddVerbs& add_verbs) {
   CLI::App app("Trains networks that do not fit: plans what to keep, recompute or move.", "regen");
   app.set_version_flag("--version", "regen " REGEN_VERSION);
@@ -77,7 +99,7 @@ int run(int count, char** arguments, const AddVerbs& add_verbs) {
     if (error.get_exit_code() == 0) return app.exit(error);  // help or version
     return fail(usage_message(app, error), kBadUsage);
   }
-  return report(action());
+  return report(run_action(app, action));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Ctrl-C during a search: the first ends the search with what it has found, the second the program.
+// However a program ends, no line of progress stays on the terminal.
 #pragma once
 
 #include <atomic>
@@ -19,5 +20,9 @@ class InterruptGuard {
   const std::atomic<bool>* flag() const;
   bool interrupted() const { return flag()->load(std::memory_order_relaxed); }
 };
+
+// Where there may be a line of progress: signals that end the program wipe it first. Signals that are
+// ignored, or caught, stay so. At the beginning of a program.
+void wipe_line_at_signals();
 
 }  // namespace regen::cli

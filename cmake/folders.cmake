@@ -74,8 +74,9 @@ endfunction()
 function(regen_page name)
   set(folder ${PROJECT_SOURCE_DIR}/regen/${name}/page)
   set(output ${PROJECT_BINARY_DIR}/regen_${name}_page/page_template.cpp)
-  file(GLOB parts CONFIGURE_DEPENDS ${folder}/*)
-  add_custom_command(OUTPUT ${output} COMMAND ${CMAKE_COMMAND} -DFOLDER=${folder} -DOUTPUT=${output} -P ${PROJECT_SOURCE_DIR}/cmake/page.cmake
+  file(GLOB parts CONFIGURE_DEPENDS ${folder}/* ${PROJECT_SOURCE_DIR}/regen/base/html/*)
+  add_custom_command(OUTPUT ${output} COMMAND ${CMAKE_COMMAND} -DREGEN=${PROJECT_SOURCE_DIR}/regen -DROOM=${name} -DOUTPUT=${output}
+                             -P ${PROJECT_SOURCE_DIR}/cmake/page.cmake
                      DEPENDS ${parts} ${PROJECT_SOURCE_DIR}/cmake/page.cmake VERBATIM)
   target_sources(regen_${name} PRIVATE ${output})
 endfunction()

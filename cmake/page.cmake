@@ -1,6 +1,7 @@
-# Makes one C++ source of a page: page.html with style.css and the scripts that scripts.txt lists, in that order.
+# Makes one C++ source of a page: page.html with the style of all pages and its own style.css, and the scripts that
+# scripts.txt lists, in that order; those that begin with base/html/ are for all pages.
 #
-#   cmake -DFOLDER=regen/report/page -DOUTPUT=page_template.cpp -P cmake/page.cmake
+#   cmake -DREGEN=regen -DROOM=report -DOUTPUT=page_template.cpp -P cmake/page.cmake
 #
 # The page allows itself this one style and this one script, by their hashes, and nothing else: a name in a file that
 # became markup after all would still not run.
@@ -22,12 +23,19 @@ function(base64_of result hex)
   set(${result} "${text}=" PARENT_SCOPE)
 endfunction()
 
-file(READ "${FOLDER}/page.html" page)
-file(READ "${FOLDER}/style.css" style)
-file(STRINGS "${FOLDER}/scripts.txt" names REGEX "^[a-z_]+\\.js$")
+set(folder "${REGEN}/${ROOM}/page")
+file(READ "${folder}/page.html" page)
+file(READ "${REGEN}/base/html/base.css" style)
+file(READ "${folder}/style.css" own_style)
+string(APPEND style "${own_style}")
+file(STRINGS "${folder}/scripts.txt" names REGEX "^(base/html/)?[a-z_]+\\.js$")
 set(script "(() => {\n\"use strict\";\n")
 foreach(name ${names})
-  file(READ "${FOLDER}/${name}" part)
+  if(name MATCHES "^base/")
+    file(READ "${REGEN}/${name}" part)
+  else()
+    file(READ "${folder}/${name}" part)
+  endif()
   string(APPEND script "${part}")
 endforeach()
 string(APPEND script "})();\n")
@@ -46,11 +54,11 @@ string(REPLACE "\\" "\\\\" page "${page}")
 string(REPLACE "\"" "\\\"" page "${page}")
 string(REPLACE "??" "?\\?" page "${page}")  # else the beginning of a trigraph
 string(REPLACE "\n" "\\n\",\n    \"" page "${page}")
-file(WRITE "${OUTPUT}" "#include \"regen/report/page_template.h\"
+file(WRITE "${OUTPUT}" "#include \"regen/${ROOM}/page_template.h\"
 
 #include <string_view>
 
-namespace regen::report {
+namespace regen::${ROOM} {
 namespace {
 
 constexpr std::string_view kLines[] = {
@@ -64,5 +72,5 @@ std::string page_template() {
   return text;
 }
 
-}  // namespace regen::report
+}  // namespace regen::${ROOM}
 ")

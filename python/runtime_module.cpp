@@ -10,6 +10,7 @@
 #include "python/feed_binding.h"
 #include "python/model_watch.h"
 #include "python/owned_tensors.h"
+#include "python/progress_binding.h"
 #include "python/runtime_errors.h"
 #include "python/runtime_session.h"
 #include "python/runtime_share.h"
@@ -77,6 +78,7 @@ PYBIND11_MODULE(_runtime, module) {
       py::register_exception<regen::RegenError>(module, "RegenError", PyExc_RuntimeError);
   py::register_exception<regen::BudgetError>(module, "BudgetError",
                                              py::make_tuple(error, py::handle(PyExc_MemoryError)));
+  regen::bind_progress(module);
   regen::bind_state(module);
   regen::bind_share(module);
   regen::bind_session(module);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "python/interrupts.h"
 #include "python/runtime_errors.h"
 #include "regen/base/file.h"
 #include "regen/execute/program/operator_facts.h"
@@ -91,8 +92,17 @@ RuntimeSession::RuntimeSession(const std::string& program, const std::string& de
                                const std::optional<Bytes>& fraction_of, const SessionJob& job)
     : job_(job.job) {
   // An operator may be written in Python and tried on another thread.
-  const py::gil_scoped_release unlocked;
-  const auto captured = value_or_raise(session::CapturedStep::read(program, device));
+  const auto opened = [&]() -> Status {
+    REGEN_ASSIGN(const auto captured, session::CapturedStep::read(program, device));
+    return open(captured, settings, samples, measurements, fraction_of, job);
+  };
+  check(interruptible(opened));
+}
+
+Status RuntimeSession::open(const session::CapturedStep& captured,
+                            const session::Settings& settings, const Samples& samples,
+                            const std::optional<std::string>& measurements,
+                            const std::optional<Bytes>& fraction_of, const SessionJob& job) {
   session::Surroundings surroundings;
   surroundings.registry = &published::every_planner();
   surroundings.sample = [&](execute::StorageId storage) {
@@ -104,11 +114,13 @@ RuntimeSession::RuntimeSession(const std::string& program, const std::string& de
   surroundings.job = bytes_of(job);
   if (job.memory) surroundings.memory = job.memory->memory();
   surroundings.fraction_base = fraction_of;
-  session_ = value_or_raise(session::Session::open(captured, settings, std::move(surroundings)));
+  surroundings.interrupt = Interrupts::flag();
+  REGEN_ASSIGN(session_, session::Session::open(captured, settings, std::move(surroundings)));
   if (job_) session_->set_gate(job_, job.quantum_seconds);
   if (job_ && job.memory) {
     session_->on_ready([own = job_](Bytes bytes) { own->confirm(bytes); });
   }
+  return {};
 }
 
 RuntimeSession::~RuntimeSession() = default;
@@ -126,23 +138,25 @@ void RuntimeSession::warn() {
 }
 
 void RuntimeSession::plan() {
-  Status status;
-  {
-    const py::gil_scoped_release unlocked;
-    status = session_->plan();
-  }
-  check(status);
+  check(interruptible([&] { return session_->plan(); }));
   warn();
 }
 
 bool RuntimeSession::plan_by(const std::vector<std::string>& planners, double seconds,
                              std::int64_t work) {
-  const py::gil_scoped_release unlocked;
   Limits limits;
   if (seconds <= 0 && work <= 0) limits = session_->settings().first_limits(recorded().on_cpu());
   if (seconds > 0) limits.seconds = seconds;
   if (work > 0) limits.work = work;
-  return value_or_raise(session_->plan_by(planners, limits));
+  return value_or_raise(interruptible([&] { return session_->plan_by(planners, limits); }));
+}
+
+std::optional<Bytes> RuntimeSession::least_budget() {
+  return value_or_raise(interruptible([&] { return session_->least_budget(); }));
+}
+
+bool RuntimeSession::take_least_plan() {
+  return value_or_raise(interruptible([&] { return session_->take_least_plan(); }));
 }
 
 void RuntimeSession::compile(RuntimeSession* other) {
@@ -169,12 +183,7 @@ void RuntimeSession::release() {
 }
 
 void RuntimeSession::follow_limit(Bytes limit) {
-  Status status;
-  {
-    const py::gil_scoped_release unlocked;
-    status = session_->follow_limit(limit);
-  }
-  check(status);
+  check(interruptible([&] { return session_->follow_limit(limit); }));
   warn();
 }
 
@@ -213,11 +222,7 @@ void RuntimeSession::run(std::size_t part) {
 }
 
 bool RuntimeSession::foresee_more() {
-  Result<bool> more = false;
-  {
-    const py::gil_scoped_release unlocked;
-    more = session_->foresee_more();
-  }
+  auto more = interruptible([&] { return session_->foresee_more(); });
   warn();
   return value_or_raise(std::move(more));
 }

@@ -66,6 +66,8 @@ class RuntimeSession {
 
   void plan();
   bool plan_by(const std::vector<std::string>& planners, double seconds, std::int64_t work);
+  std::optional<Bytes> least_budget();
+  bool take_least_plan();
   // `other`: compiled, and its arena is taken in place of an own one; null: none.
   void compile(RuntimeSession* other);
   void release();
@@ -111,6 +113,9 @@ class RuntimeSession {
                           std::optional<double> measured_seconds) const;
 
  private:
+  Status open(const session::CapturedStep& captured, const session::Settings& settings,
+              const Samples& samples, const std::optional<std::string>& measurements,
+              const std::optional<Bytes>& fraction_of, const SessionJob& job);
   Status run_as_job(std::size_t part);
   // What went wrong without stopping the session, as warnings of Python.
   void warn();

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "python/interrupts.h"
 #include "python/runtime_errors.h"
 #include "python/runtime_session.h"
 #include "regen/base/preemption_gate.h"
@@ -51,15 +52,14 @@ class FunctionGate final : public Gate {
 
 // The job that `regen share run` made of this process; nothing if it was started otherwise.
 std::shared_ptr<DeviceLease> join_job() {
-  const py::gil_scoped_release unlocked;
   const auto enrolment = value_or_raise(share::enrolment_from_environment());
   if (!enrolment) return nullptr;
-  return value_or_raise(DeviceLease::join({.socket = enrolment->socket}, enrolment->spec));
+  const share::ClientOptions options{.socket = enrolment->socket, .interrupt = Interrupts::flag()};
+  return value_or_raise(interruptible([&] { return DeviceLease::join(options, enrolment->spec); }));
 }
 
 void begin(DeviceLease& job) {
-  const py::gil_scoped_release unlocked;
-  check(job.begin());
+  check(interruptible([&] { return job.begin(); }));
 }
 
 // How far the job may be asked to get out of the way, as `regen share run` said.
@@ -75,8 +75,7 @@ bool report_curve(DeviceLease& job, const std::vector<std::pair<Bytes, double>>&
   for (const auto& [bytes, seconds] : points) {
     curve.points.push_back({bytes, share::from_seconds(seconds)});
   }
-  const py::gil_scoped_release unlocked;
-  return value_or_raise(job.report_curve(curve));
+  return value_or_raise(interruptible([&] { return job.report_curve(curve); }));
 }
 
 // As the daemon may ask for it; returns the bytes that are still on the device.

@@ -193,16 +193,8 @@ void bind_planning(Class& type) {
       .def_property_readonly("report", &report_of)
       .def_property_readonly("planned_for", [](const Self& s) { return s.session().planned_for(); })
       .def_property_readonly("refusal", [](const Self& s) { return s.session().refusal(); })
-      .def("least_budget",
-           [](Self& s) {
-             const py::gil_scoped_release unlocked;
-             return value_or_raise(s.session().least_budget());
-           })
-      .def("take_least_plan",
-           [](Self& s) {
-             const py::gil_scoped_release unlocked;
-             return value_or_raise(s.session().take_least_plan());
-           })
+      .def("least_budget", &Self::least_budget)
+      .def("take_least_plan", &Self::take_least_plan)
       .def("take_plan",
            [](Self& s, const std::string& json) {
              check(s.session().take_plan(value_or_raise(parse_plan(json, "plan"))));

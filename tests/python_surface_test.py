@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import inspect
 import pathlib
+import re
 import types
 
 import pytest
@@ -98,6 +99,52 @@ def test_former_names_of_options_are_refused_with_the_present_ones(old, new):
         with pytest.raises(regen.Error, match=f"{old}=.*is called '{new}' now, expected {new}=True") as error:
             call(**{old: True})
         assert isinstance(error.value, TypeError) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name, value, kind, expected", [
+    ("time_limit", "5", TypeError, "seconds, 0 or more"), ("time_limit", -1, ValueError, "seconds, 0 or more"),
+    ("time_limit", float("nan"), ValueError, "seconds, 0 or more"), ("time_limit", True, TypeError, "seconds"),
+    ("work_limit", 2.5, TypeError, "a whole number"), ("work_limit", -1, ValueError, "a whole number"), ("work_limit", 1 << 70, ValueError, "a whole number"),
+    ("planner", None, TypeError, "the name of a planner"), ("planner", "auto,", ValueError, "the name of a planner"),
+    ("link", (1, 2), ValueError, "three numbers above 0"), ("link", (0, 1, 1), ValueError, "three numbers above 0"),
+    ("link", "fast", TypeError, "three numbers"),
+    ("plan_file", 3, TypeError, "save_plan"), ("cache", 3, TypeError, "a folder, None or False"), ("cache", True, ValueError, "a folder, None or False"),
+    ("debug", None, TypeError, "True or False"), ("cuda_graphs", 1, TypeError, "True or False"), ("releasable", "x", TypeError, "True or False"),
+    ("host_budget", "abc", ValueError, "8GiB"), ("budget", "6GX", ValueError, "expected B, KB"), ("reserve", "abc", ValueError, "8GiB"),
+    ("reserve", -1, ValueError, "'1GiB'"), ("gradient_chunk", "x", ValueError, "a number of bytes, 1 or more"),
+    ("gradient_chunk", 0, ValueError, "a number of bytes")])
+def test_an_option_that_has_another_value_is_named_with_what_it_may_be(name, value, kind, expected):
+    """In one line, before anything is measured."""
+    model = torch.nn.Linear(2, 2)
+    with pytest.raises(regen.OptionError, match=re.escape(expected)) as error:
+        regen.wrap(model, (torch.ones(1, 2),), **{"budget": "1MiB", "cache": False, name: value})
+    text = str(error.value)
+    assert text.startswith(f"{name}={value!r}") and "\n" not in text and isinstance(error.value, kind)
+
+
+def test_numbers_of_numpy_are_numbers():
+    numpy = pytest.importorskip("numpy")
+    found = options.Options("1MiB", time_limit=numpy.float32(2), work_limit=numpy.int64(3), link=(numpy.float64(1), 2, 3))
+    assert (found.time_limit, found.work_limit) == (2, 3)
+
+
+@pytest.mark.parametrize("name, value", [("clip_grad_norm", -1), ("clip_grad_value", "x"), ("scaler", 3), ("accumulate", 0)])
+def test_options_of_a_step_alone(name, value):
+    model = torch.nn.Linear(2, 2)
+    with pytest.raises(regen.OptionError, match="expected") as error:
+        regen.step(model, None, torch.optim.SGD(model.parameters()), (torch.ones(1, 2),), "1MiB", **{name: value})
+    assert str(error.value).startswith(f"{name}={value!r}; ")
+
+
+def test_other_things_than_modules_are_refused():
+    for call in (lambda: regen.step(3, None, None, (), "1MiB"), lambda: regen.wrap(3, (), "1MiB")):
+        with pytest.raises(regen.CaptureError, match="cannot capture int: not a torch.nn.Module"):
+            call()
+
+
+def test_a_comparison_of_no_steps_is_refused():
+    with pytest.raises(regen.OptionError, match="steps=0; expected"):
+        regen.check(torch.nn.Linear(2, 2), (torch.ones(1, 2),), steps=0)
 
 
 def budget_bytes(budget, unplanned, device):

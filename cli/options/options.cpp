@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "regen/base/file.h"
+#include "regen/base/progress/progress.h"
 #include "regen/base/text.h"
 #include "regen/cost/cost_model.h"
 #include "regen/graph/cost_range.h"
@@ -28,6 +29,16 @@ Result<Graph> load_zoo_graph(const GraphArgument& argument) {
   return zoo_graph(reference.name, zoo_options(argument, reference.batch));
 }
 
+// For a file that cannot be read: what the caller may have had in mind.
+std::string what_was_meant(const std::string& path) {
+  if (std::filesystem::exists(path + "/program.json")) {
+    return "; of a captured step `regen profile " + path + " -o FILE` makes one";
+  }
+  const auto reference = parse_zoo_reference(path);
+  const bool model = reference.ok() && zoo_summary(reference->name).ok();
+  return model ? "; a model of the zoo is zoo:" + path : "";
+}
+
 Result<Graph> load_file_graph(const GraphArgument& argument) {
   const char* unused = argument.backward    ? "--backward"
                        : argument.rules     ? "--rules"
@@ -38,7 +49,11 @@ Result<Graph> load_file_graph(const GraphArgument& argument) {
                      "', expected zoo:NAME: a file says itself what its backward pass is");
   }
   const std::string path = argument.text == "-" ? "/dev/stdin" : argument.text;
-  REGEN_ASSIGN(const std::string content, read_file(path, kMaxFileBytes));
+  Progress progress({.stage = "read", .subject = "the graph"});
+  auto read = read_file(path, kMaxFileBytes);
+  if (!read.ok()) return Error{read.error().code, read.error().message + what_was_meant(path)};
+  const std::string content = std::move(*read);
+  progress.say(format_bytes(static_cast<Bytes>(content.size())));
   return published::read_graph(content, argument.text);
 }
 

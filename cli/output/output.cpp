@@ -9,6 +9,7 @@
 
 #include "cli/output/message.h"
 #include "regen/base/file.h"
+#include "regen/base/progress/progress_line.h"
 
 namespace regen::cli {
 namespace {
@@ -26,6 +27,7 @@ std::string without_trailing_spaces(std::string line) {
 }  // namespace
 
 Status print(std::string_view text) {
+  const ProgressPause pause;
   return write_file("-", text);
 }
 
@@ -35,6 +37,7 @@ Status print_json(const Json& value) {
 }
 
 void warn(const std::string& message) {
+  const ProgressPause pause;
   std::fprintf(stderr, "regen: %s\n", one_line(message).c_str());
 }
 

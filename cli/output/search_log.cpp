@@ -4,7 +4,8 @@
 #include <cstdio>
 
 #include "cli/output/output.h"
-#include "regen/base/progress.h"
+#include "regen/base/progress/progress_line.h"
+#include "regen/search/search_progress.h"
 
 namespace regen::cli {
 namespace {
@@ -13,16 +14,17 @@ constexpr std::chrono::milliseconds kPause{500};
 
 }  // namespace
 
-SearchLog::SearchLog(CostUnit unit, bool asked)
-    : unit_(unit), asked_(asked), last_(asked ? Clock::time_point() : Clock::now()) {}
+SearchLog::SearchLog(CostUnit unit, bool asked, Progress& progress)
+    : unit_(unit), asked_(asked), progress_(progress) {}
 
 SearchLog::~SearchLog() {
-  if (news_ && (asked_ || written_)) write();
+  if (news_) write();
 }
 
 search::SearchObserver SearchLog::observer() {
-  if (!asked_ && !progress_wanted()) return {};
+  if (!asked_) return search::observer_of(progress_);
   return [this](double seconds, std::optional<double> incumbent, double lower_bound) {
+    progress_.improve(incumbent, lower_bound);
     note(seconds, incumbent, lower_bound);
   };
 }
@@ -40,9 +42,9 @@ void SearchLog::note(double seconds, std::optional<double> incumbent, double low
 }
 
 void SearchLog::write() {
+  const ProgressPause pause;
   std::fprintf(stderr, "%s\n", line().c_str());
   last_ = Clock::now();
-  written_ = true;
   news_ = false;
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "regen/base/progress/progress.h"
 #include "regen/base/units.h"
 #include "regen/search/planner.h"
 
@@ -14,9 +15,9 @@ namespace regen::cli {
 // One line whenever the best cost or the bound improves, at most two in a second.
 class SearchLog {
  public:
-  // `asked`: the user has asked for it wherever standard error goes, and from the beginning. Otherwise it
-  // is shown on a terminal only, and only by searches that take longer than half a second.
-  SearchLog(CostUnit unit, bool asked);
+  // `asked`: the user has asked for these lines. `progress` gets all that is reported, and must outlive
+  // the log.
+  SearchLog(CostUnit unit, bool asked, Progress& progress);
   ~SearchLog();  // writes what the last line did not say yet
   SearchLog(const SearchLog&) = delete;
   SearchLog& operator=(const SearchLog&) = delete;
@@ -38,8 +39,8 @@ class SearchLog {
 
   CostUnit unit_;
   bool asked_;
-  bool written_ = false;  // any line yet
-  bool news_ = false;     // something that no line has said
+  Progress& progress_;
+  bool news_ = false;  // something that no line has said
   State state_;
   Clock::time_point last_;
   std::mutex mutex_;

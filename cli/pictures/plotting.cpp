@@ -41,7 +41,8 @@ Status draw_plot(const std::string& kind, const Json& data, const std::string& f
   const std::string reason = last_line(child.errors);
   if (child.status == kLibraryMissing) return missing("cannot draw '" + path + "': " + reason);
   return missing("cannot draw '" + path + "': " + python + " failed with status " +
-                 std::to_string(child.status) + (reason.empty() ? "" : ": " + reason));
+                 std::to_string(child.status) + (reason.empty() ? "" : ": " + reason) +
+                 "; `regen doctor` examines it, REGEN_PYTHON names another");
 }
 
 }  // namespace regen::cli

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "regen/base/progress/progress.h"
 #include "regen/execute/device/memory_meter.h"
 #include "regen/execute/run/direct_step.h"
 #include "regen/simulate/trace.h"
@@ -38,7 +39,8 @@ Status measure(PreparedStep& prepared, const RunOptions& options, Bytes others,
   const std::int64_t all = options.warm_up + options.steps;
   at::manual_seed(options.seed);
   REGEN_TRY(execute::reset_memory_peak(device));
-  for (std::int64_t i = 0; i < all; ++i) {
+  Progress progress({.stage = "run", .pieces = "steps", .total = static_cast<std::size_t>(all)});
+  for (std::int64_t i = 0; i < all; ++i, progress.advance()) {
     if (i > 0) forget();
     if (i == options.warm_up) REGEN_TRY(execute::reset_memory_peak(device));
     prepared.device().synchronize();

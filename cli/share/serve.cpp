@@ -21,6 +21,7 @@ struct ShareServeArguments {
   double patience = share::to_seconds(share::DaemonOptions{}.holder_patience);
   bool kill_hung = false;
   std::string policy;
+  std::optional<share::PageAddress> page;
   bool quiet = false;
   std::int64_t max_connections = 1024;
 };
@@ -75,7 +76,8 @@ Result<share::DaemonOptions> daemon_options(const ShareServeArguments& arguments
                                .settle = share::from_seconds(arguments.settle),
                                .admission = share::from_seconds(arguments.admission),
                                .holder_patience = share::from_seconds(arguments.patience),
-                               .kill_hung = arguments.kill_hung};
+                               .kill_hung = arguments.kill_hung,
+                               .page = arguments.page};
   if (!arguments.quiet) options.log = log_line;
   if (!arguments.policy.empty()) {
     REGEN_ASSIGN(options.rights, share::Rights::read(arguments.policy));
@@ -90,14 +92,16 @@ Result<share::DaemonOptions> daemon_options(const ShareServeArguments& arguments
 }
 
 Status run_serve(const ShareServeArguments& arguments) {
-  REGEN_ASSIGN(const share::DaemonOptions options, daemon_options(arguments));
+  REGEN_ASSIGN(share::DaemonOptions options, daemon_options(arguments));
   std::string devices;
   for (const share::DeviceSpec& device : options.devices) {
     devices += (devices.empty() ? "" : ", ") + device.name + " " + format_bytes(device.bytes);
   }
+  std::string page;
+  options.show_page = [&page](const std::string& url) { page = "page at " + url + "\n"; };
   return share::serve(options, [&] {
     // The daemon does not depend on a reader of its log.
-    (void)print("serving " + devices + " at " + options.socket + "\n").ok();
+    (void)print("serving " + devices + " at " + options.socket + "\n" + page).ok();
   });
 }
 
@@ -129,6 +133,10 @@ void add_share_serve(CLI::App& share, Action& action) {
                   "What users other than this one may have: administrators, and limits of "
                   "priority, weight, memory and jobs (default: priority 0, weight 1, 64 jobs)")
       ->type_name("FILE");
+  add_parsed(
+      verb, "--page", arguments->page, share::parse_page_address, "ADDRESS",
+      "Serve a live page for a browser at 127.0.0.1:PORT (0: any free port) or unix:PATH, and "
+      "print its URL with a token that each request takes (default: none)");
   verb.add_flag("--quiet", arguments->quiet, "No line on standard error for each event");
   add_parsed(verb, "--max-connections", arguments->max_connections, whole_number(1, 2000), "N",
              "Refuse more (default 1024)");

@@ -9,7 +9,7 @@
 #include "cli/share/share_verbs.h"
 #include "cli/share/status_table.h"
 #include "regen/share/client/channel.h"
-#include "regen/share/protocol/prometheus.h"
+#include "regen/share/report/prometheus.h"
 
 namespace regen::cli {
 namespace {
@@ -23,13 +23,6 @@ struct ShareStatusArguments {
 };
 
 constexpr const char* kClearScreen = "\x1b[H\x1b[2J";
-
-Result<double> parse_interval(std::string_view text) {
-  const auto seconds = parse_double(text);
-  if (seconds.ok() && *seconds >= 0.05 && *seconds <= 3600) return *seconds;
-  return bad_input("bad interval '" + std::string(text.substr(0, 60)) +
-                   "', expected seconds from 0.05 to 3600");
-}
 
 Result<Json> fetch(const ShareStatusArguments& arguments) {
   return share::ask(chosen_socket(arguments.socket), {share::MessageType::kStatus, Json::object()},
@@ -69,8 +62,7 @@ void add_share_status(CLI::App& share, Action& action) {
   verb.add_flag("--prometheus", arguments->prometheus, "Print metrics as Prometheus text")
       ->excludes(verb.get_option("--json"));
   verb.add_flag("--watch", arguments->watch, "Show it again and again until Ctrl-C");
-  add_parsed(verb, "--interval", arguments->interval, parse_interval, "SECONDS",
-             "Between two showings (default 1)");
+  add_interval(verb, arguments->interval);
   set_action<ShareStatusArguments>(verb, action, arguments, run_status);
 }
 

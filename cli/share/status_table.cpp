@@ -1,6 +1,7 @@
 #include "cli/share/status_table.h"
 
 #include "cli/output/output.h"
+#include "cli/output/visible_text.h"
 #include "regen/base/text.h"
 
 namespace regen::cli {
@@ -12,6 +13,11 @@ std::string seconds(const Json& value) {
 
 std::string percentage(double fraction) {
   return decimals(100 * fraction, 1) + " %";
+}
+
+// On one line, and nothing that a terminal would not show.
+std::string shown_name(const Json& job) {
+  return on_one_line(visible_text(job["name"].get<std::string>(), true), 30);
 }
 
 // Of several things that are true, the one that an operator would act on.
@@ -45,8 +51,7 @@ std::string jobs_table(const Json& device) {
                {"grants", kRight},
                {"preempted", kRight}});
   for (const Json& job : device["jobs"]) {
-    table.add({on_one_line(job["name"].get<std::string>(), 30), job["process"].dump(),
-               state(job, device), job["priority"].dump(),
+    table.add({shown_name(job), job["process"].dump(), state(job, device), job["priority"].dump(),
                format_exact(job["weight"].get<double>()), percentage(job["share"].get<double>()),
                seconds(job["used_seconds"]), bytes(job["memory_bytes"]), bytes(job["limit_bytes"]),
                bytes(job["used_bytes"]), seconds(job["waited_seconds"]),
@@ -59,10 +64,9 @@ std::string jobs_table(const Json& device) {
 std::string newcomers_text(const Json& newcomers) {
   std::string text;
   for (const Json& job : newcomers) {
-    text += "  waits for memory: " + on_one_line(job["name"].get<std::string>(), 30) +
-            " (process " + job["process"].dump() + "), " + bytes(job["memory_bytes"]) +
-            ", at least " + bytes(job["least_bytes"]) + ", for " + seconds(job["waited_seconds"]) +
-            "\n";
+    text += "  waits for memory: " + shown_name(job) + " (process " + job["process"].dump() +
+            "), " + bytes(job["memory_bytes"]) + ", at least " + bytes(job["least_bytes"]) +
+            ", for " + seconds(job["waited_seconds"]) + "\n";
   }
   return text;
 }

@@ -13,7 +13,7 @@
 #include "cli/output/output.h"
 #include "cli/verbs/verbs.h"
 #include "regen/base/parallel.h"
-#include "regen/base/progress.h"
+#include "regen/base/progress/progress.h"
 #include "regen/plan/explain.h"
 #include "regen/search/judge.h"
 #include "regen/search/services/batch_curve.h"
@@ -74,7 +74,7 @@ Status solve_points(const AdviseArguments& arguments, const LoadedGraph& loaded,
                     const search::Planner& planner, const Limits& limits,
                     std::vector<Point>& points) {
   std::vector<std::optional<Result<search::Outcome>>> outcomes(points.size());
-  Progress progress("advise", points.size());
+  Progress progress({.stage = "advise", .pieces = "budgets", .total = points.size()});
   parallel_for(points.size(), static_cast<int>(arguments.threads), [&](std::size_t i) {
     const search::Problem problem{.graph = &loaded.graph,
                                   .link = loaded.link,

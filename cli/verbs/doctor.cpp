@@ -13,6 +13,7 @@
 #include "cli/python/interpreter.h"
 #include "cli/verbs/verbs.h"
 #include "regen/base/json.h"
+#include "regen/base/progress/progress_line.h"
 #include "regen/share/protocol/address.h"
 
 namespace regen::cli {
@@ -42,6 +43,7 @@ Status run_doctor(const DoctorArguments& arguments) {
   ::setenv("PYTHONPATH", path.substr(path.find('=') + 1).c_str(), 1);
   ::setenv("PYTHONDONTWRITEBYTECODE", "1", 0);
   const std::string python = python_interpreter();
+  end_progress_line();
   ::execlp(python.c_str(), python.c_str(), "-m", "regen_doctor",
            arguments.json ? "--json" : nullptr, nullptr);
   return missing("cannot run '" + python + "': " + std::strerror(errno) +

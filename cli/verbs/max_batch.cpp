@@ -1,4 +1,5 @@
 // regen max-batch: the largest batch that each planner can train.
+#include <atomic>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,7 +12,7 @@
 #include "cli/output/output.h"
 #include "cli/verbs/verbs.h"
 #include "regen/base/parallel.h"
-#include "regen/base/progress.h"
+#include "regen/base/progress/progress.h"
 #include "regen/search/registry.h"
 #include "regen/search/services/max_batch.h"
 
@@ -89,7 +90,11 @@ Result<std::vector<search::MaxBatchAnswer>> solve_all(const MaxBatchArguments& a
   REGEN_ASSIGN(const std::vector<const search::Planner*> planners,
                published::every_planner().find_all(arguments.planners));
   std::vector<std::optional<Result<search::MaxBatchAnswer>>> results(arguments.planners.size());
-  Progress progress("max-batch", results.size());
+  Progress progress({.stage = "max-batch", .pieces = "planners", .total = results.size()});
+  std::atomic<std::int64_t> largest = 0;
+  problem.observer = [&](std::int64_t batch) {
+    if (batch > largest) progress.say("batch " + std::to_string(largest = batch) + " fits");
+  };
   parallel_for(results.size(), static_cast<int>(arguments.threads), [&](std::size_t i) {
     results[i] = search::max_batch(*planners[i], problem);
     progress.advance();
@@ -154,9 +159,10 @@ Status verdict(const std::string& model, Bytes memory, const search::BatchGrid& 
   }
   const std::string what = model + " at batch " + std::to_string(grid.start) + " in " +
                            format_grouped(memory) + " bytes";
-  if (impossible) return infeasible("no plan can train " + what);
+  if (impossible) return infeasible("no plan can train " + what + ", expected more --memory");
   if (interrupted) return limit_reached("interrupted before any planner could train " + what);
-  return limit_reached("none of the planners can train " + what);
+  return limit_reached("none of the planners can train " + what +
+                       ", expected another one (--planners auto) or more --memory");
 }
 
 Status run_max_batch(const MaxBatchArguments& arguments) {

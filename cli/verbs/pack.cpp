@@ -74,10 +74,11 @@ Status verdict(const PackArguments& arguments, const Packing& packing) {
                       " bytes, every packing needs at least " +
                       format_grouped(packing.lower_bound));
   }
-  return limit_reached(arguments.input + ": no packing into " + capacity +
-                       " bytes found before the limit; the best takes " +
-                       format_grouped(packing.height) + ", at least " +
-                       format_grouped(packing.lower_bound) + " are needed");
+  return limit_reached(
+      arguments.input + ": no packing into " + capacity +
+      " bytes found before the limit (--work-limit, --time-limit); the best takes " +
+      format_grouped(packing.height) + ", at least " + format_grouped(packing.lower_bound) +
+      " are needed");
 }
 
 Status run_pack(const PackArguments& arguments) {

@@ -13,9 +13,11 @@
 #include "cli/output/search_trace_text.h"
 #include "cli/verbs/verbs.h"
 #include "regen/base/file.h"
+#include "regen/base/progress/progress.h"
 #include "regen/plan/explain.h"
 #include "regen/plan/plan_json.h"
 #include "regen/published/checkmate/stage_matrices.h"
+#include "regen/search/search_progress.h"
 #include "regen/search/services/addressed_plan.h"
 
 namespace regen::cli {
@@ -153,9 +155,12 @@ Error no_plan_error(const Graph& graph, const Report& report) {
   if (outcome.status == search::PlanStatus::kInfeasible) {
     return infeasible(outcome.note.empty() ? "no plan fits" : outcome.note);
   }
+  const std::string next = outcome.planner == "auto"
+                               ? "; a larger --budget or more --time-limit may help"
+                               : "; --planner auto, or a larger --budget, may help";
   return limit_reached("planner " + outcome.planner + " found no plan for '" + graph.name() +
                        "' (" + outcome.note + "); every plan needs at least " +
-                       format_grouped(report.structural_bound) + " bytes");
+                       format_grouped(report.structural_bound) + " bytes" + next);
 }
 
 // Ctrl-C is one more limit: the best plan so far is the answer, and the note says why it is.
@@ -180,7 +185,9 @@ Result<search::Outcome> solve_until_interrupted(const PlanArguments& arguments,
 Result<Report> solve_problem(const PlanArguments& arguments, const LoadedGraph& loaded) {
   Report report{.accounting = arguments.options.accounting_name()};
   REGEN_ASSIGN(report.budget, resolve_budget(arguments.budget, loaded));
-  SearchLog log(loaded.graph.cost_unit(), arguments.progress);
+  Progress progress(
+      {.stage = "plan", .base = loaded.graph.base_cost(), .unit = loaded.graph.cost_unit()});
+  SearchLog log(loaded.graph.cost_unit(), arguments.progress, progress);
   const search::Problem problem{.graph = &loaded.graph,
                                 .link = loaded.link,
                                 .budget = report.budget,
@@ -190,7 +197,9 @@ Result<Report> solve_problem(const PlanArguments& arguments, const LoadedGraph& 
                                 .registry = &published::every_planner(),
                                 .ablation = &arguments.options.ablation,
                                 .trace = arguments.explain_search ? &report.trace : nullptr};
-  REGEN_ASSIGN(report.outcome, solve_until_interrupted(arguments, problem));
+  auto outcome = solve_until_interrupted(arguments, problem);
+  search::settle(progress, outcome);
+  REGEN_ASSIGN(report.outcome, std::move(outcome));
   report.structural_bound = structural_bound(loaded.graph).bytes;
   return report;
 }
@@ -239,8 +248,8 @@ void add_plan(CLI::App& app, Action& action) {
   add_planner_options(verb, arguments->options);
   add_limits(verb, arguments->limits);
   verb.add_flag("--progress", arguments->progress,
-                "Print best cost, bound and gap as they improve, on standard error (on a terminal: "
-                "always)");
+                "Print best cost, bound and gap line by line as they improve, on standard error (a "
+                "terminal shows them in one line that changes)");
   verb.add_flag("--explain-search", arguments->explain_search,
                 "auto: print which parts were asked, and which made the first plan, the best plan "
                 "and the bound");

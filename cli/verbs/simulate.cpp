@@ -68,8 +68,10 @@ Status run_simulate(const SimulateArguments& arguments) {
   if (!std::filesystem::is_directory(arguments.plan)) {
     REGEN_ASSIGN(const std::string text, read_file(arguments.plan, kMaxFileBytes));
     if (published::looks_like_schedule(text)) {
-      if (!arguments.trace.empty()) return bad_input("--trace: a schedule has no times to draw");
-      if (!arguments.output.empty()) return bad_input("--output: a schedule is not a plan");
+      if (!arguments.trace.empty())
+        return bad_input("--trace: a schedule has no times to draw, expected a plan file");
+      if (!arguments.output.empty())
+        return bad_input("--output: a schedule is not a plan, expected a plan file");
       return simulate_schedule(loaded.graph, text, arguments.plan, arguments.json);
     }
   }

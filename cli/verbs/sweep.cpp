@@ -16,7 +16,7 @@
 #include "cli/verbs/verbs.h"
 #include "regen/base/file.h"
 #include "regen/base/parallel.h"
-#include "regen/base/progress.h"
+#include "regen/base/progress/progress.h"
 #include "regen/plan/explain.h"
 #include "regen/search/judge.h"
 #include "regen/search/registry.h"
@@ -110,7 +110,7 @@ Result<std::vector<SweepPoint>> solve_points(const SweepArguments& arguments,
   Limits limits = arguments.limits;
   limits.interrupt = guard.flag();
   std::vector<Status> statuses(points.size());
-  Progress progress("sweep", points.size());
+  Progress progress({.stage = "sweep", .pieces = "points", .total = points.size()});
   parallel_for(points.size(), static_cast<int>(arguments.threads), [&](std::size_t i) {
     if (guard.interrupted()) {
       points[i].note = "interrupted";

@@ -4,6 +4,7 @@ from regen import capture, errors, integrations, options, share
 from regen._capture.capture import Captured
 from regen._check import check
 from regen._fit import Fit, will_it_fit
+from regen._progress.events import ProgressEvent, ProgressHandle, on_progress
 from regen._session.report import PlanReport
 from regen._session.report_page import ReportPage
 from regen._step import TrainingStep, step
@@ -25,6 +26,8 @@ __all__ = [
     "OptionError",
     "OptionTypeError",
     "PlanReport",
+    "ProgressEvent",
+    "ProgressHandle",
     "RegenError",
     "ReportPage",
     "TrainingStep",
@@ -35,6 +38,7 @@ __all__ = [
     "check",
     "errors",
     "integrations",
+    "on_progress",
     "options",
     "share",
     "step",

@@ -12,8 +12,10 @@ from regen._capture.traced.outputs import loss_of
 from regen._session.report import PlanReport
 from regen._session.wrapped_module import GRADIENT_CHUNK
 from regen._wrap import wrap
-from regen.errors import CheckError
+from regen.errors import CheckError, OptionError
 from regen.options import Algorithms, Budget, Cache, Link, Size, refuses_old_names
+
+HINT = ". If plain PyTorch gives the same twice (torch.use_deterministic_algorithms(True)), please report this"
 
 
 @refuses_old_names
@@ -77,7 +79,10 @@ def check(
         CheckError: at the first difference.
         BudgetError: no plan keeps the budget.
         CaptureError: the model or its inputs cannot be captured.
+        OptionError: an option has a value that is not expected.
     """
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+        raise OptionError(f"steps={steps!r}; expected how many steps are compared, 1 or more")
     args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
     named = dict(kwargs or {})
     plain, planned = copy.deepcopy(model).train(), copy.deepcopy(model).train()
@@ -126,12 +131,12 @@ def generator_state(model: torch.nn.Module) -> torch.Tensor:
 def compare(expected: dict[str, torch.Tensor], found: dict[str, torch.Tensor], step: int) -> None:
     for name in expected:
         if name not in found:
-            raise CheckError(f"step {step}: {name} is missing, expected {tuple(expected[name].shape)}")
+            raise CheckError(f"step {step}: {name} is missing, expected {tuple(expected[name].shape)}{HINT}")
         if not same_bits(expected[name], found[name]):
-            raise CheckError(f"step {step}: {name} differs: {difference(expected[name], found[name])}; expected the same bits")
+            raise CheckError(f"step {step}: {name} differs: {difference(expected[name], found[name])}; expected the same bits{HINT}")
     extra = set(found) - set(expected)
     if extra:
-        raise CheckError(f"step {step}: {sorted(extra)[0]} exists only under the plan")
+        raise CheckError(f"step {step}: {sorted(extra)[0]} exists only under the plan, expected none{HINT}")
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:

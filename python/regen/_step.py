@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from regen._capture.arguments import flatten_arguments
-from regen._capture.capture import SOME_GRADIENTS, Captured, Update, capture_training, device_of
+from regen._capture.capture import SOME_GRADIENTS, Captured, Update, capture_training, check_module, device_of
 from regen._capture.gradient_buffers import GradientBuffers
 from regen._capture.optimizers import FirstStepDiffers, NoRecipe
 from regen._capture.sized_capture import Sizes
@@ -23,7 +23,7 @@ from regen._session.shape_cache import ShapeCache
 from regen._session.sized_steps import SizedShapes, SizedSteps, allows_sizes
 from regen._session.turns import Turns
 from regen._wrap import WrappedModule, signature
-from regen.errors import CaptureError, OptionError, RegenError, UsageError
+from regen.errors import CaptureError, OptionError, OptionTypeError, RegenError, UsageError
 from regen.options import Algorithms, Budget, Cache, Link, Options, Size, refuses_old_names
 
 
@@ -120,6 +120,12 @@ def step(
         raise OptionError(f"accumulate={accumulate!r}; expected the number of batches for each update, 1 or more")
     if isinstance(model, WrappedModule):
         raise CaptureError(f"cannot plan a step of {type(model).__name__}: it is wrapped; expected the plain module that was given to regen.wrap")
+    check_module(model, type(model).__name__)
+    for name, value in {"clip_grad_norm": clip_grad_norm, "clip_grad_value": clip_grad_value}.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0):
+            raise OptionError(f"{name}={value!r}; expected a number, 0 or more, or None")
+    if scaler is not None and not isinstance(scaler, torch.amp.GradScaler):
+        raise OptionTypeError(f"scaler={scaler!r}; expected a torch.amp.GradScaler or None")
     return TrainingStep(
         model, loss_fn, optimizer, args, options, StepCapture(clip_grad_norm, clip_grad_value, early, accumulate, scaler), dict(kwargs or {}))
 

@@ -26,7 +26,7 @@ from regen._session.shape_cache import ShapeCache
 from regen._session.sized_steps import SizedShapes, SizedSteps, allows_sizes
 from regen._session.turns import Turns
 from regen._session.wrapped_module import GRADIENT_CHUNK, ModuleSession, ShapedModule, SizedModule, StepCall
-from regen.errors import CaptureError
+from regen.errors import CaptureError, OptionError
 from regen.options import Algorithms, Budget, Cache, Link, Options, Size, refuses_old_names
 
 FORWARDS = ("forward", "_original_forward")  # on the object: that of others, and the one that they replaced
@@ -103,6 +103,8 @@ def wrap(
         algorithms=algorithms, cuda_graphs=cuda_graphs,
         releasable=releasable, quantum=quantum, debug=debug)
     check_module(model, type(model).__name__)
+    if isinstance(gradient_chunk, bool) or not isinstance(gradient_chunk, int) or gradient_chunk < 1:
+        raise OptionError(f"gradient_chunk={gradient_chunk!r}; expected a number of bytes, 1 or more")
     wrapped = wrapped_copy(model, ModuleSessions(options, gradient_chunk, group, not model.training))
     if args is None and kwargs is None:
         check_budget(options)  # the rest of what may be wrong shows with the first batch
@@ -118,7 +120,9 @@ def wrapped_copy(model: torch.nn.Module, state: "ModuleSessions") -> "WrappedMod
     if issubclass(kind, WrappedModule):
         raise CaptureError(f"cannot wrap {kind.__name__}: it is wrapped already; expected a plain module")
     if "forward" in vars(model):
-        raise CaptureError(f"cannot wrap {kind.__name__}: its forward was replaced on the object; expected a method of its class")
+        raise CaptureError(
+            f"cannot wrap {kind.__name__}: its forward was replaced on the object; "
+            "expected a method of its class: wrap the model before another library changes it")
     wrapped = copy.copy(model)
     wrapped.__class__ = type(
         kind.__name__, (WrappedModule, kind), {"__module__": kind.__module__, "plain_kind": kind, "forward": forward_like(kind)})

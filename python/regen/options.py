@@ -4,6 +4,8 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable
+from numbers import Integral, Real
+from types import NoneType
 from typing import Any, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar
 
 from regen.errors import OptionError, OptionTypeError
@@ -18,6 +20,8 @@ Link: TypeAlias = tuple[float, float, float]
 Cache: TypeAlias = str | os.PathLike[str] | Literal[False] | None
 """A folder; None: that of REGEN_CACHE, or ~/.cache/regen; False: nothing is kept."""
 Algorithms: TypeAlias = Literal["default", "any"]
+
+Check: TypeAlias = tuple[tuple[type, ...], Callable[[Any], bool], str]
 
 # Options of version 0.1 under the names that they have now.
 RENAMED = {"capture": "cuda_graphs", "window": "quantum"}
@@ -37,6 +41,26 @@ def refuses_old_names(function: Callable[Parameters, Returned]) -> Callable[Para
         return function(*args, **kwargs)
 
     return call
+
+
+def is_link(value: Any) -> bool:
+    numbers = [] if value is None else list(value)
+    return value is None or (len(numbers) == 3 and all(isinstance(n, Real) and not isinstance(n, bool) and 0 < float(n) < float("inf") for n in numbers))
+
+
+SWITCH: Check = (bool,), lambda value: True, "True or False"
+# What options may be: types, a test of the value, and words for people. Of those that are not named here other code says it.
+EXPECTED: dict[str, Check] = {
+    "planner": ((str,), lambda value: all(value.split(",")), "the name of a planner such as 'auto', or several with commas between them"),
+    "time_limit": ((Real,), lambda value: 0 <= value < float("inf"), "seconds, 0 or more"),
+    "work_limit": ((Integral,), lambda value: 0 <= value < 1 << 63, "a whole number, 0 or more"),
+    "plan_file": ((str, os.PathLike, NoneType), lambda value: True, "the path of a file that save_plan() has written, or None"),
+    "link": ((tuple, list, NoneType), is_link, "three numbers above 0: bytes per second to the host, to the device and both together; or None"),
+    "cache": ((str, os.PathLike, bool, NoneType), lambda value: value is not True, "a folder, None or False"),
+    "cuda_graphs": SWITCH,
+    "releasable": SWITCH,
+    "debug": SWITCH,
+}
 
 
 class BackendOptions(TypedDict, total=False):
@@ -103,6 +127,12 @@ class Options:
     debug: bool = False
 
     def __post_init__(self) -> None:
+        for name, (kinds, accepts, expected) in EXPECTED.items():
+            value = getattr(self, name)
+            if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+                raise OptionTypeError(f"{name}={value!r}; expected {expected}")
+            if not accepts(value):
+                raise OptionError(f"{name}={value!r}; expected {expected}")
         if self.algorithms not in ("default", "any"):
             raise OptionError(f"algorithms={self.algorithms!r} found, expected 'default' or 'any'")
         if isinstance(self.quantum, bool) or not isinstance(self.quantum, (int, float)) or not 0 < self.quantum <= 1:

@@ -36,7 +36,8 @@ class FlopModel final : public CostModel {
   Status check(const Graph& graph) const override {
     if (any_variant(graph, [&](VariantId v) { return graph.flops(v) > 0; })) return {};
     return bad_input("graph " + in_quotes(graph.name()) +
-                     ": no op has flops, expected some for the cost model flop");
+                     ": no op has flops, expected some for the cost model flop, or --cost graph: "
+                     "what it carries");
   }
 
   Result<OpCost> cost(const Graph& graph, VariantId v) const override {
@@ -56,7 +57,8 @@ class RooflineModel final : public CostModel {
     const auto has_work = [&](VariantId v) { return graph.flops(v) > 0 || graph.traffic(v) > 0; };
     if (any_variant(graph, has_work)) return {};
     return bad_input("graph " + in_quotes(graph.name()) +
-                     ": no op has flops or traffic, expected some for the cost model roofline");
+                     ": no op has flops or traffic, expected some for the cost model roofline, or "
+                     "--cost graph: what it carries");
   }
 
   Result<OpCost> cost(const Graph& graph, VariantId v) const override {
@@ -154,8 +156,9 @@ Result<std::unique_ptr<CostModel>> make_cost_model(std::string_view spec,
   const bool fp16 = spec == "roofline:fp16";
   if (fp16 || spec == "roofline" || spec == "roofline:fp32") {
     if (!device) {
-      return bad_input("cost model " + in_quotes(spec) + " needs a device, expected " +
-                       builtin_device_names() + " or the path of a device file");
+      return bad_input("cost model " + in_quotes(spec) +
+                       " needs a device, expected --device with " + builtin_device_names() +
+                       " or the path of a device file");
     }
     REGEN_TRY(check_device(*device, "device " + in_quotes(device->name)));
     return make_roofline_model(*device, fp16 ? Precision::kFp16 : Precision::kFp32);

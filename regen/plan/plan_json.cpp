@@ -173,7 +173,7 @@ class PlanReader final : public nlohmann::json_sax<nlohmann::json> {
   bool take_key(const std::string& name) {
     const auto* found = std::find(kFieldNames.begin(), kFieldNames.end(), name);
     if (found == kFieldNames.end()) {
-      problem_ = source_ + ": unknown field " + in_quotes(name);
+      problem_ = source_ + ": unknown field " + in_quotes(name) + ", expected those of a plan";
       return false;
     }
     const auto index = static_cast<std::size_t>(found - kFieldNames.begin());

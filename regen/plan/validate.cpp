@@ -173,7 +173,8 @@ Result<Validation> Validator::run() {
   if (plan_.fingerprint != 0 && plan_.fingerprint != graph_.fingerprint()) {
     return bad_input(one_line("plan was made for another graph: its fingerprint is " +
                               hex(plan_.fingerprint) + ", that of graph '" + graph_.name() +
-                              "' is " + hex(graph_.fingerprint())));
+                              "' is " + hex(graph_.fingerprint()) +
+                              ", expected a plan of this graph"));
   }
   find_last_fetches();
   list_mutators();

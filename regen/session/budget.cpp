@@ -49,7 +49,7 @@ Result<Budget> Budget::parse(std::string_view text) {
   if (word.ends_with('%')) {
     const auto percent = parse_double(word.substr(0, word.size() - 1));
     if (!percent.ok() || *percent < 0 || *percent > kMostPercent) {
-      return bad_input("bad share " + quoted(text) + ", expected such as 50%");
+      return bad_input("bad fraction " + quoted(text) + ", expected such as 50%");
     }
     return Budget(Kind::kPercent, *percent, quoted(text));
   }

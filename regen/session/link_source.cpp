@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "regen/base/progress/progress.h"
 #include "regen/session/link_file.h"
 
 namespace regen::session {
@@ -81,6 +82,7 @@ Link LinkSource::remember(const Link& measured) {
 
 Result<Link> LinkSource::measure() {
   if (const auto known = remembered()) return *known;
+  const Progress progress({.stage = "measure", .subject = "the speed of copies"});
   Link link;
   REGEN_TRY(in_scope(options_.scope, [&]() -> Status {
     REGEN_ASSIGN(link,

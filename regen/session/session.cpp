@@ -68,6 +68,7 @@ RecordingOptions recording_options(const CapturedStep& captured, const Settings&
   options.sample = surroundings.sample;
   options.counts_libraries = true;
   options.scope = surroundings.scope;
+  options.interrupt = surroundings.interrupt;
   options.link = link_source(captured, settings, surroundings, cache);
   return options;
 }
@@ -123,9 +124,9 @@ Status Session::make_curve() {
   REGEN_ASSIGN(const auto planners, registry().find_all(settings_.planners));
   search::Problem problem = recorded_.problem(most, host, link);
   problem.registry = surroundings_.registry;
-  REGEN_ASSIGN(curve_, search::PlanCurve::make(planners, problem, quick,
-                                               settings_.limits_within(kCurveSeconds)));
-  return {};
+  const Limits limits = interruptible(settings_.limits_within(kCurveSeconds));
+  REGEN_ASSIGN(curve_, search::PlanCurve::make(planners, problem, quick, limits));
+  return expect_uninterrupted(limits);
 }
 
 // --- bytes
@@ -189,9 +190,14 @@ Result<PlanRequest> Session::request() const {
   request.registry = surroundings_.registry;
   REGEN_ASSIGN(request.budget, budget());
   REGEN_ASSIGN(request.host_budget, host_budget());
-  request.limits = settings_.first_limits(recorded_.on_cpu());
-  request.least_limits = settings_.limits_within(kLeastSeconds);
+  request.limits = interruptible(settings_.first_limits(recorded_.on_cpu()));
+  request.least_limits = interruptible(settings_.limits_within(kLeastSeconds));
   return request;
+}
+
+Limits Session::interruptible(Limits limits) const {
+  limits.interrupt = surroundings_.interrupt;
+  return limits;
 }
 
 Status Session::plan() {
@@ -217,8 +223,15 @@ Result<PlannedStep> Session::find() {
 
 Result<PlannedStep> Session::given_plan() {
   const std::string& path = settings_.plan_file;
-  REGEN_ASSIGN(const std::string text, read_file(path));
-  REGEN_ASSIGN(Plan plan, parse_plan(text, path));
+  const auto read = [&]() -> Result<Plan> {
+    REGEN_ASSIGN(const std::string text, read_file(path));
+    return parse_plan(text, path);
+  }();
+  if (!read.ok()) {
+    return Error{read.error().code,
+                 read.error().message + "; expected a plan that save_plan() or `regen plan` wrote"};
+  }
+  Plan plan = *read;
   const PlanOrigin origin{.planner = plan.planner, .lower_bound = recorded_.base_seconds()};
   auto accepted = accept_given(std::move(plan), origin);
   if (!accepted.ok()) return Error{accepted.error().code, path + ": " + accepted.error().message};
@@ -227,7 +240,7 @@ Result<PlannedStep> Session::given_plan() {
   if (needed > most.value_or(kMaxBytes)) {
     return infeasible("the plan in " + path + " needs " + format_grouped(needed) +
                       " bytes with what the caller holds, expected at most the budget of " +
-                      format_grouped(*most));
+                      format_grouped(*most) + " (a larger budget, or no plan file)");
   }
   return accepted;
 }
@@ -292,7 +305,7 @@ Result<bool> Session::take_least_plan() {
 Result<bool> Session::plan_by(const std::vector<std::string>& planners, const Limits& limits) {
   REGEN_ASSIGN(PlanRequest wanted, request());
   REGEN_ASSIGN(wanted.planners, registry().find_all(planners));
-  wanted.limits = limits;
+  wanted.limits = interruptible(limits);
   REGEN_ASSIGN(const search::Outcome found, search_plan(recorded_, wanted));
   if (!search::has_plan(found)) return false;
   release();

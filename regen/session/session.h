@@ -12,6 +12,7 @@
 // one of each at most and moves between them. One thread at a time uses it.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -40,6 +41,8 @@ struct Surroundings {
   std::shared_ptr<JobMemory> memory = nullptr;
   // Of which a budget may be a fraction; absent: what this step takes when everything is kept.
   std::optional<Bytes> fraction_base;
+  // Set from outside (Ctrl-C) to end what a caller waits for, measuring and planning, with an error.
+  const std::atomic<bool>* interrupt = nullptr;
 };
 
 // Bytes and seconds of a step under a plan.
@@ -170,6 +173,7 @@ class Session {
   Result<PlanKey> key() const;
   const search::Registry& registry() const;
   Result<PlanRequest> request() const;
+  Limits interruptible(Limits limits) const;
   Result<PlannedStep> given_plan();
   Result<PlannedStep> find();
   Result<PlannedStep> search_for_plan();

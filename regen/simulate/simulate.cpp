@@ -76,7 +76,8 @@ class Simulator {
       if (step.tensor().index() >= graph_.num_tensors()) continue;  // refused when it is reached
       if (!options_.link.can_move()) {
         return bad_input("step " + std::to_string(i) + " (" + describe(graph_, step) +
-                         ") moves a tensor, but the device has no link to the host");
+                         ") moves a tensor, but the device has no link to the host, expected one "
+                         "that has (--device)");
       }
       if (pending.empty()) pending.assign(graph_.num_tensors(), 0);
       std::uint32_t& count = pending[step.tensor().index()];

@@ -68,6 +68,7 @@ const std::map<std::string_view, std::vector<Failure>>& table() {
       {"futimens", errors({EROFS})},
       {"getrandom", errors({ENOSYS, EINTR})},
       {"getrlimit", errors({EPERM})},
+      {"getsockname", errors({ENOBUFS})},
       {"getsockopt(groups)", errors({ERANGE})},
       {"getsockopt(pidfd)", errors({EMFILE, ENOPROTOOPT})},
       {"listen", errors({EADDRINUSE})},
@@ -96,6 +97,8 @@ const std::map<std::string_view, std::vector<Failure>>& table() {
       {"sendmsg(stream)", errors({EPIPE, EINTR, ENOBUFS}) + Kind::kShort},
       {"sendmsg(stream, now)", errors({EPIPE, EINTR, ENOBUFS, EAGAIN}) + Kind::kShort},
       {"setrlimit", errors({EPERM})},
+      {"setsockopt", errors({ENOPROTOOPT})},
+      {"shutdown", errors({ENOTCONN})},
       {"socket", errors({EMFILE, ENOBUFS})},
       {"stat", errors({EACCES})},
       {"thread", errors({EAGAIN})},
@@ -427,6 +430,21 @@ int __wrap_getsockopt(int socket, int level, int name, void* value, socklen_t* s
   if (level == SOL_SOCKET && name == kPeerPidfd && regen::fails("getsockopt(pidfd)")) return -1;
   if (level == SOL_SOCKET && name == kPeerGroups && regen::fails("getsockopt(groups)")) return -1;
   return __real_getsockopt(socket, level, name, value, size);
+}
+
+int __real_getsockname(int socket, struct sockaddr* address, socklen_t* size);
+int __wrap_getsockname(int socket, struct sockaddr* address, socklen_t* size) {
+  return regen::fails("getsockname") ? -1 : __real_getsockname(socket, address, size);
+}
+
+int __real_setsockopt(int socket, int level, int name, const void* value, socklen_t size);
+int __wrap_setsockopt(int socket, int level, int name, const void* value, socklen_t size) {
+  return regen::fails("setsockopt") ? -1 : __real_setsockopt(socket, level, name, value, size);
+}
+
+int __real_shutdown(int socket, int how);
+int __wrap_shutdown(int socket, int how) {
+  return regen::fails("shutdown") ? -1 : __real_shutdown(socket, how);
 }
 
 static bool is_stream(int socket) {

@@ -6,8 +6,6 @@
 #include <stdexcept>
 #include <vector>
 
-#include "regen/base/progress.h"
-
 namespace regen {
 namespace {
 
@@ -42,19 +40,6 @@ TEST(ParallelFor, ThrowsWhatAPieceThrewAndBeginsNoMore) {
 
 TEST(AvailableThreads, IsPositive) {
   EXPECT_GE(available_threads(), 1);
-}
-
-TEST(ProgressLine, GrowsFromEmptyToFull) {
-  EXPECT_EQ(progress_line("sweep", 0, 12), "sweep [>" + std::string(29, ' ') + "]  0/12");
-  EXPECT_EQ(progress_line("sweep", 6, 12),
-            "sweep [" + std::string(15, '=') + ">" + std::string(14, ' ') + "]  6/12");
-  EXPECT_EQ(progress_line("sweep", 12, 12), "sweep [" + std::string(30, '=') + "] 12/12");
-  EXPECT_EQ(progress_line("x", 0, 0), "x [" + std::string(30, '=') + "] 0/0");
-}
-
-TEST(Progress, MayBeAdvancedFromManyThreads) {
-  Progress progress("test", 100);
-  parallel_for(100, 4, [&](std::size_t) { progress.advance(); });
 }
 
 }  // namespace

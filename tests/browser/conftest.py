@@ -1,10 +1,15 @@
 """Reports of several kinds, and a browser that opens them."""
 
+import pathlib
+import sys
+
 import pytest
 
 from devtools import Browser, chromium
 from regen_program import Regen
 from shown_report import Shown
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "share"))  # daemons, for their page
 
 
 @pytest.fixture(scope="session")

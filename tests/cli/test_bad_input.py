@@ -319,3 +319,24 @@ def test_read_only_folder(regen):
     os.chmod(regen.folder, 0o555)
     regen.fails(2, "plan", "zoo:vgg19", "-o", "plan.json")
     os.chmod(regen.folder, 0o755)
+
+
+# --- what to do next
+
+
+def test_a_graph_that_is_none_leads_to_what_was_meant(regen):
+    assert regen.fails(2, "plan", "resnet50", "--budget", "8GiB").endswith("; a model of the zoo is zoo:resnet50\n")
+    assert regen.fails(2, "plan", "VGG19@64").endswith("; a model of the zoo is zoo:VGG19@64\n")
+    assert "zoo:" not in regen.fails(2, "plan", "resnet")
+    (regen.folder / "step.program").mkdir()
+    regen.write("step.program/program.json", "{}")
+    assert "`regen profile step.program -o FILE`" in regen.fails(2, "plan", "step.program")
+
+
+def test_a_planner_that_finds_nothing_leads_to_another(regen):
+    assert "--planner auto" in regen.fails(3, "plan", "zoo:vgg19@64", "--budget", "4.5GiB", "--planner", "keep_all")
+
+
+def test_usage_points_to_the_help_of_the_verb(regen):
+    assert "regen share run --help says" in regen.fails(2, "share", "run", "--", "ls")
+    assert "regen plan --help says" in regen.fails(2, "plan", "--budgte", "1")

@@ -1,4 +1,4 @@
-"""Completion scripts, colours and progress bars."""
+"""Completion scripts and colours."""
 
 import os
 import pty
@@ -77,9 +77,3 @@ def test_colours_only_where_wanted(regen):
         assert "\x1b" not in regen.ok("zoo", "vgg19", env={"TERM": "xterm"})
     finally:
         os.environ.update(environment)
-
-
-def test_progress_only_on_a_terminal(regen):
-    shown = on_terminal("sweep", "zoo:vgg16", "--budgets", "auto:3")
-    assert b"sweep [" in shown
-    regen.ok("sweep", "zoo:vgg16", "--budgets", "auto:3")

@@ -81,8 +81,10 @@ TEST(FlopModel, TakesTheArithmetic) {
 TEST(FlopModel, RefusesAGraphWithoutFlops) {
   const auto priced = apply_costs(chain({{"conv", 0, 5}}), *make_flop_model());
   ASSERT_FALSE(priced.ok());
-  EXPECT_EQ(priced.error().message,
-            "graph 'chain': no op has flops, expected some for the cost model flop");
+  EXPECT_EQ(
+      priced.error().message,
+      "graph 'chain': no op has flops, expected some for the cost model flop, or --cost graph: "
+      "what it carries");
 }
 
 // a: 8 operations in 8 s outlast 5 bytes in 5 s. b: 2 operations wait for 7 bytes. c: a copy.

@@ -273,7 +273,7 @@ TEST(SpillBetweenSteps, IsRefusedForAnExecutorThatWasNotMadeForIt) {
   SpillFixture fixture({.layers = 2});
   auto executor = *fixture.compile(*fixture.solve("keep_all").plan);
   EXPECT_THAT(executor->spill().error().message,
-              HasSubstr("expected it to be compiled as releasable"));
+              HasSubstr("expected it to be compiled with releasable=True"));
   EXPECT_FALSE(executor->spilled());
   EXPECT_TRUE(executor->restore().ok());
   // After a failed step nothing is under way, and nothing is live.

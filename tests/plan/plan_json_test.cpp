@@ -87,7 +87,8 @@ TEST(PlanJsonTest, RefusalsNamePlaceValueAndExpectation) {
   EXPECT_EQ(refusal(R"({"addresses":[18446744073709551615]})"),
             "p.json: addresses[0]: 18446744073709551615 is out of range, expected a whole number "
             "of bytes");
-  EXPECT_EQ(refusal(R"({"adresses":[]})"), "p.json: unknown field 'adresses'");
+  EXPECT_EQ(refusal(R"({"adresses":[]})"),
+            "p.json: unknown field 'adresses', expected those of a plan");
   EXPECT_EQ(refusal(R"({"steps":[],"steps":[]})"), "p.json: field 'steps' appears twice");
   EXPECT_EQ(refusal("[]"), "p.json: an array found, expected an object");
   EXPECT_THAT(refusal("{\n\"steps\": [\"c0\""), HasSubstr("p.json: not valid JSON at line 2"));

@@ -22,6 +22,7 @@ class Daemon:
         waiting.register(self.process.stdout, select.POLLIN)
         assert waiting.poll(30_000), "the daemon does not start"
         self.greeting = self.process.stdout.readline()
+        self.page = self.process.stdout.readline() if "--page" in options else None
 
     def stop(self, number=signal.SIGTERM):
         if self.process.poll() is None:

@@ -144,8 +144,10 @@ TEST(Simulate, RefusesWhatHasNoMeaning) {
   EXPECT_EQ(message({Step::fetch(kTb)}), "step 0 (fetch 1 'b'): it has no host copy");
   EXPECT_EQ(message({Step::compute(kA), Step::offload(kTa), Step::offload(kTa)}),
             "step 2 (offload 0 'a'): it has a host copy already");
-  EXPECT_EQ(message({Step::compute(kA), Step::offload(kTa)}, Link{}),
-            "step 1 (offload 0 'a') moves a tensor, but the device has no link to the host");
+  EXPECT_EQ(
+      message({Step::compute(kA), Step::offload(kTa)}, Link{}),
+      "step 1 (offload 0 'a') moves a tensor, but the device has no link to the host, expected "
+      "one that has (--device)");
 }
 
 }  // namespace

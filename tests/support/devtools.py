@@ -165,8 +165,8 @@ class Page:
         data = self.call("Page.captureScreenshot", format="png", **clip)["data"]
         path.write_bytes(base64.b64decode(data))
 
-    def problems(self):
-        """Errors and warnings of the console, uncaught errors, and requests over a network."""
+    def problems(self, home="file:"):
+        """Errors and warnings of the console, uncaught errors, and requests to elsewhere than home."""
         found = []
         for event in self.browser.events:
             if event.get("sessionId") != self.session:
@@ -178,6 +178,6 @@ class Page:
                 found.append(str(details["args"]))
             elif what == "Log.entryAdded" and details["entry"]["level"] in ("error", "warning"):
                 found.append(details["entry"]["text"])
-            elif what == "Network.requestWillBeSent" and not details["request"]["url"].startswith(("file:", "data:", "about:")):
+            elif what == "Network.requestWillBeSent" and not details["request"]["url"].startswith((home, "data:", "about:")):
                 found.append(details["request"]["url"])
         return found

@@ -22,6 +22,7 @@ from regen._capture.traced.output_recipes import OutputRecipe, add_output_result
 from regen._capture.traced.passes import Trace, trace
 from regen._capture.traced.symbols import Symbols
 from regen._islands.call import IslandCall
+from regen._progress.work import watched_capture
 from regen.errors import CaptureError
 from regen.options import Cache
 
@@ -120,6 +121,7 @@ class Captured:
         return view if recipe.requires_grad else view.detach()
 
 
+@watched_capture
 @without_collection()
 def capture(
     model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | None = None, name: str | None = None, cache: Cache = False,
@@ -225,6 +227,7 @@ class Update(NamedTuple):
     scaled: bool = False
 
 
+@watched_capture
 @without_collection()
 def capture_training(
     model: torch.nn.Module, loss_fn: Callable[[Any, Any], torch.Tensor] | None, optimizer: torch.optim.Optimizer, args: Any,
@@ -274,6 +277,7 @@ def capture_training(
     return captured
 
 
+@watched_capture
 @without_collection()
 def capture_inference(
     model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | None = None, name: str | None = None
@@ -313,11 +317,11 @@ def the_loss(traced: Trace) -> Value:
     if group is None or math.prod(traced.leaves[0].shape) != 1:
         raise CaptureError(
             f"cannot capture {name}: the loss is not a single number; expected loss_fn, or the model when it is "
-            "None, to return a tensor with one element")
+            "None, to return a tensor with one element (.mean() or .sum() makes one)")
     if not traced.conversion.tangents:
         raise CaptureError(
             f"cannot capture {name}: the loss does not depend on a parameter that requires a gradient; "
-            "expected a loss to train on")
+            "expected a loss to train on (is it detached, or computed under torch.no_grad?)")
     return traced.tracer.value_of(group.base)
 
 
@@ -401,7 +405,9 @@ def check_model(model: torch.nn.Module, args: Any, kwargs: Any) -> None:
     name = type(model).__name__
     check_module(model, name)
     if not any(p.requires_grad for p in model.parameters()):
-        raise CaptureError(f"cannot capture {name}: no parameter requires a gradient; expected at least one to train")
+        raise CaptureError(
+            f"cannot capture {name}: no parameter requires a gradient; expected at least one to train (requires_grad_()), or "
+            "regen.share.infer, which plans a forward pass alone")
     check_devices(model, args, kwargs, name)
 
 
@@ -425,7 +431,7 @@ def check_devices(model: torch.nn.Module, args: Any, kwargs: Any, name: str) -> 
         if tensor.device != first.device:
             raise CaptureError(
                 f"cannot capture {name}: {first_name} is on {first.device}, {other_name} on {tensor.device}; "
-                "expected a model on one device")
+                f"expected a model on one device, as model.to({str(first.device)!r}) makes it")
     leaves, _ = tree_flatten((args, kwargs))
     for index, leaf in enumerate(leaves):
         # A single number on the host may be mixed with tensors of any device.
@@ -449,5 +455,5 @@ def add_gradient_results(traced, names):
     if not gradients:
         raise CaptureError(
             f"cannot capture {builder.name}: no output depends on a parameter that requires a gradient; "
-            "expected an output to train on")
+            "expected an output to train on (are they detached, or computed under torch.no_grad?)")
     return gradients

@@ -116,4 +116,4 @@ def check_reader(builder, position, node, storage):
         at = f" at {node['source']}" if node["source"] else ""
         raise CaptureError(
             f"cannot capture {builder.name}{at}: {builder.storages[storage]['name']} is changed in place, but {node['op']} of the "
-            "backward pass needs its old contents; expected a copy to be taken before the change")
+            "backward pass needs its old contents; expected a copy to be changed (x = x.clone())")

@@ -31,7 +31,9 @@ def save(captured: "Captured", folder: str | os.PathLike[str], with_data: bool =
         OSError: a file cannot be written.
     """
     if captured.islands:
-        raise CaptureError(f"'{captured.islands[0].name}' is an island, which runs as Python; expected a program without islands to write to a file")
+        raise CaptureError(
+            f"'{captured.islands[0].name}' is an island, which runs as Python, so that no file can hold it; expected regen.step or "
+            "regen.wrap, which run it in this process")
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     program = {**captured.program, "data": []}

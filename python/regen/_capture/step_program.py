@@ -96,7 +96,7 @@ class StepWriter:
                 return node, copied
         raise CaptureError(
             f"cannot capture {self.builder.name}: parameter {self.names[id(parameter)][0]} has strides {tuple(parameter.stride())}; "
-            "expected a contiguous or channels-last parameter")
+            "expected a contiguous or channels-last parameter (parameter.data = parameter.data.contiguous())")
 
     def place_of(self, value):
         return next(i for i, node in enumerate(self.builder.nodes) if value in node["outputs"])

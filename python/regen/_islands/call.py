@@ -263,7 +263,9 @@ class IslandCall:
                 "sizes do not depend on values")
         for edge, flows in zip(ran.edges, self.differentiable):
             if edge is not None and not flows:
-                raise UsageError(f"regen: gradients flow through a result of island {self.name} through which none flowed on the sample")
+                raise UsageError(
+                    f"regen: gradients flow through a result of island {self.name} through which none flowed on the sample; expected the same for all "
+                    "batches (a sample whose loss uses it)")
         if self.shared or self.narrow:
             used = self.count_uses(ran)
             for target in self.shared:

@@ -58,7 +58,7 @@ def check_apart(call: IslandCall, ran: Ran) -> None:
         if out.layout is not torch.strided or out.device != call.device:
             raise CaptureError(f"island {call.name} returns a tensor on {out.device} of layout {out.layout}; expected dense tensors on {call.device}")
         if out.untyped_storage()._cdata in known:
-            raise CaptureError(f"island {call.name} returns a view of its argument or of another result; expected tensors of their own")
+            raise CaptureError(f"island {call.name} returns a view of its argument or of another result; expected tensors of their own (.clone())")
         known.add(out.untyped_storage()._cdata)
 
 

@@ -207,7 +207,9 @@ class Islands:
         regions = [self.tracer.place(t)[1] for t in traced.inputs]
         for number in traced.call.written:
             if not isinstance(traced.inputs[number], TracedTensor) or sum(r is regions[number] for r in regions) > 1:
-                raise CaptureError(f"island {traced.call.name} writes to an argument that shares memory with another; expected arguments of their own")
+                raise CaptureError(
+                    f"island {traced.call.name} writes to an argument that shares memory with another; "
+                    "expected arguments of their own (.clone())")
 
     def stand_ins(self, traced: TracedCall) -> list[torch.Tensor]:
         """Contents that are the sample's where they follow from its integers and masks, and made up elsewhere."""

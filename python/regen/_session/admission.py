@@ -7,6 +7,7 @@ import warnings
 import weakref
 
 from regen import _runtime
+from regen._progress.work import watched
 from regen._session.job import job
 
 DEPTHS = ("pause", "spill", "leave")
@@ -30,7 +31,8 @@ class Planners:
         return None
 
     def report(self, points, persistent, deepest):
-        done = self.job.report_curve(points, persistent, deepest)
+        with watched():  # others may have to make room
+            done = self.job.report_curve(points, persistent, deepest)
         self.reported = self.reported or done
         return done
 

@@ -4,7 +4,7 @@ import math
 
 from regen import _runtime
 from regen._session.job import job
-from regen.errors import OptionError, OptionTypeError
+from regen.errors import Error, OptionError, OptionTypeError
 from regen.options import Budget, Options
 
 # No training step fits below: a number under it was meant as a fraction, or in another unit.
@@ -23,14 +23,16 @@ def as_budget(budget: Budget, name: str = "budget") -> _runtime.Budget | None:
         The same for C++; None for None.
 
     Raises:
-        OptionError: a number that is neither a number of bytes nor a fraction.
+        OptionError: text that is no budget, or a number that is neither a number of bytes nor a fraction.
         OptionTypeError: neither a number nor text.
-        Error: text that is no budget.
     """
     if budget is None:
         return None
     if isinstance(budget, str):
-        return _runtime.Budget.parse(budget)
+        try:
+            return _runtime.Budget.parse(budget)
+        except Error as error:
+            raise OptionError(f"{name}={budget!r}: {error}") from None
     if isinstance(budget, bool) or not isinstance(budget, (int, float)):
         raise OptionTypeError(f"{name}={budget!r}; {EXPECTED}")
     if budget == 0 and name == "host_budget":  # nothing is moved

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from regen import _runtime
 from regen._session.lending import Lending
 from regen._session.turns import Turns
+from regen.errors import Error, OptionError
 
 if TYPE_CHECKING:
     from regen._session.wrapped_module import ModuleSession, ShapedModule
@@ -156,4 +157,12 @@ class CallerMemory:
 
 
 def as_bytes(amount):
-    return _runtime.parse_bytes(amount) if isinstance(amount, str) else int(amount)
+    """Of a caller: `reserve`."""
+    if isinstance(amount, str):
+        try:
+            return _runtime.parse_bytes(amount)
+        except Error as error:
+            raise OptionError(f"reserve={amount!r}: {error}") from None
+    if isinstance(amount, bool) or not isinstance(amount, (int, float)) or not 0 <= amount < float("inf"):
+        raise OptionError(f"reserve={amount!r}; expected a number of bytes such as '1GiB', or None")
+    return int(amount)

@@ -8,6 +8,7 @@ from typing import Literal, overload
 import torch
 
 from regen import _runtime
+from regen._progress.work import watched
 from regen.errors import Error
 
 _ASKED = False  # whether the environment was looked at
@@ -34,7 +35,8 @@ def job(required: bool = False) -> _runtime.Job | None:
     """
     global _ASKED, _JOB
     if not _ASKED:
-        _JOB = _runtime.join_job()
+        with watched():  # it may have to wait for memory
+            _JOB = _runtime.join_job()
         _ASKED = True
     if _JOB is None and required:
         raise Error(

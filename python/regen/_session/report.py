@@ -112,8 +112,8 @@ class NotPlanned(PlanReport):
         return refuse(name)
 
     def __str__(self) -> str:
-        return "no step has been planned yet"
+        return "no plan is in use: no step has been planned yet, or the last one failed"
 
 
 def refuse(name: str) -> NoReturn:
-    raise UsageError(f"plan.{name}: no step has been planned yet, expected a step first")
+    raise UsageError(f"plan.{name}: no plan is in use, expected a step that succeeds first")

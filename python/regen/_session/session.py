@@ -3,7 +3,7 @@
 import json
 import os
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -12,6 +12,7 @@ from regen._capture.cache_folder import cache_folder
 from regen._capture.capture import Captured
 from regen._capture.index_samples import index_samples
 from regen._islands.call import measuring, repeatable
+from regen._progress.work import watched
 from regen._session.admission import Admission
 from regen._session.budget import as_budget, check_budget
 from regen._session.job import job
@@ -54,17 +55,53 @@ class Session(_runtime.Session):
         settings = settings_of(options, lends_gradients)
         settings.link = link or options.link
         self.islands = captured.islands
-        with measuring(self.islands):
+        with watched(), measuring(self.islands):
             super().__init__(
                 json.dumps(captured.program), self.device, settings, samples_of(captured), measurements=measurements, fraction_of=fraction_of,
                 job=job(), quantum=options.quantum,
                 memory=None if admission is None else admission.memory,
                 limit=None if admission is None else admission.limit)
 
+    # What may take longer than a second.
+
+    def plan(self) -> None:
+        """As the base."""
+        with watched():
+            super().plan()
+
+    def plan_by(self, planners: Sequence[str], seconds: float = 0.0, work: int = 0) -> bool:
+        """As the base."""
+        with watched():
+            return super().plan_by(planners, seconds, work)
+
+    def least_budget(self) -> int | None:
+        """As the base."""
+        with watched():
+            return super().least_budget()
+
+    def take_least_plan(self) -> bool:
+        """As the base."""
+        with watched():
+            return super().take_least_plan()
+
+    def compile(self, share: _runtime.Session | None = None) -> None:
+        """As the base."""
+        with watched():
+            super().compile(share)
+
+    def foresee_more(self) -> bool:
+        """As the base."""
+        with watched():
+            return super().foresee_more()
+
     def follow_job(self) -> None:
         """Inside a hold, and between two steps: where the job may use other bytes than before, the plan for those is in use."""
-        if self.admission is not None:
-            self.follow_limit(self.admission.look())
+        if self.admission is None:
+            return
+        limit = self.admission.look()
+        if limit != self.limit:
+            with watched():
+                self.follow_limit(limit)
 
     def run_first(self, bind: Callable[[], None], make_ready: Callable[[], None]) -> None:
         """Runs the first part of a step.

@@ -71,7 +71,7 @@ class ShapeCache(Generic[Entry]):
         if number >= MOST_VARIANTS:
             raise CaptureError(
                 f"regen: values of the batch have led the model's code, or its options the optimizer's, {MOST_VARIANTS} different ways for one "
-                "shape; expected branches that seldom change")
+                "shape; expected branches that seldom change (torch.where in place of an if)")
         return self.new_shape((key, number), make, flat)
 
     def new_shape(self, key: Hashable, make: Callable[[], Entry], flat: Sequence[Any]) -> tuple[Entry, list[Any]]:
@@ -130,7 +130,7 @@ class ShapeCache(Generic[Entry]):
 
         Raises:
             Error: the page cannot be written, or `beside` holds no plan for this step.
-            UsageError: no step has been planned yet.
+            UsageError: no plan is in use.
         """
         made = self.plan.page(beside)
         if path is not None:
@@ -144,11 +144,11 @@ class ShapeCache(Generic[Entry]):
             path: where the file goes; one that is there is replaced.
 
         Raises:
-            UsageError: no step has been planned yet.
+            UsageError: no plan is in use.
         """
         with self.turns.question():
             if self.active is None:
-                raise UsageError("save_plan(): no step has been planned yet, expected a step first")
+                raise UsageError("save_plan(): no plan is in use, expected a step that succeeds first")
             self.active.session.write_plan(path)
 
     def release(self) -> None:

@@ -189,7 +189,7 @@ class SizedSteps(Generic[Entry]):
     def grow(self, sizes: Sizes, flat: Sequence[Any], ahead: bool = False) -> None:
         """A plan for these sizes, and for larger ones that may follow. `ahead`: for larger ones only, where there is a plan for these."""
         if any(all(n >= m for n, m in zip(sizes, failed)) for failed in self.too_large):
-            raise BudgetError(f"no plan for batches of sizes {sizes}: there was none for smaller ones")
+            raise BudgetError(f"no plan for batches of sizes {sizes}: there was none for smaller ones; expected smaller batches or a larger budget")
         self.samples = list(flat)
         candidates = self.larger(sizes, ahead)
         if ahead:
@@ -286,7 +286,7 @@ class SizedSteps(Generic[Entry]):
             self.share_room(level, top)
             level.entry.make_ready()
         except RegenError as error:
-            warnings.warn(f"regen: no plan of their own for sizes {sizes}: {error}", stacklevel=2)
+            warnings.warn(f"regen: batches of sizes {sizes} run under the plan for larger ones, since there is none of their own: {error}", stacklevel=2)
             return
         self.insert(level)
 

@@ -9,6 +9,7 @@ from torch._dynamo.backends import registry
 
 from regen._wrap import wrap
 from regen.errors import CaptureError, OptionError
+from regen.integrations.planned_forward import checked_options
 from regen.options import BackendOptions
 
 
@@ -28,10 +29,11 @@ def regen(graph: torch.fx.GraphModule, sample: Sequence[Any], *, options: Backen
         A function of the graph's inputs.
 
     Raises:
-        OptionError: there is no budget.
+        OptionError: there is no budget, or an option has a name or a value that is not expected.
     """
     if not options or "budget" not in options:
         raise OptionError("torch.compile(backend='regen') has no budget; expected options={'budget': '6GiB'} or another size")
+    checked_options("torch.compile(backend='regen')", options["budget"], {key: value for key, value in options.items() if key != "budget"})
     return GraphCall(graph, sample, options)
 
 

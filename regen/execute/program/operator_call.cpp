@@ -134,7 +134,10 @@ Result<c10::OperatorHandle> find_operator(const Program& program, NodeId node) {
   const Node& call = program.nodes[node];
   const auto handle = c10::Dispatcher::singleton().findSchema({call.op, call.overload});
   if (handle) return *handle;
-  return bad_input(describe(program, node) + ": this build of PyTorch has no such operator");
+  return bad_input(
+      describe(program, node) +
+      ": this build of PyTorch has no such operator, expected what registers it, or torch " +
+      program.torch + ", with which the step was captured");
 }
 
 const Json* argument_json(const Node& node, const c10::FunctionSchema& schema,

@@ -389,8 +389,13 @@ std::string write_program(const Program& program) {
 
 Result<Program> load_program(const std::string& folder) {
   const std::string path = folder + "/program.json";
-  REGEN_ASSIGN(const std::string text, read_file(path));
-  return read_program(text, path);
+  const auto text = read_file(path);
+  if (!text.ok()) {
+    return Error{
+        text.error().code,
+        text.error().message + ", expected a folder that regen.capture.save() has written"};
+  }
+  return read_program(*text, path);
 }
 
 Result<std::string> load_data(const std::string& folder, const Program& program,

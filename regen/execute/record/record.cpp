@@ -13,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "regen/base/progress/progress.h"
 #include "regen/execute/placement/uninitialized_memory.h"
 #include "regen/execute/program/call_arguments.h"
 #include "regen/execute/program/operator_call.h"
@@ -55,7 +56,12 @@ class Recorder {
     };
     forget_computed_storages();
     recording_.nodes.resize(program.nodes.size());
-    for (std::size_t n = 0; n < program.nodes.size(); ++n) {
+    Progress progress({.stage = "measure", .pieces = "ops", .total = program.nodes.size()});
+    for (std::size_t n = 0; n < program.nodes.size(); ++n, progress.advance()) {
+      if (options_.interrupt != nullptr && *options_.interrupt) {
+        return limit_reached("interrupted while op " + std::to_string(n) + " of " +
+                             std::to_string(program.nodes.size()) + " was measured");
+      }
       REGEN_ASSIGN(const CallRecord call, call_record(NodeId(n)));
       REGEN_TRY(apply(NodeId(n), call));
       for (const ValueId value : program.nodes[NodeId(n)].outputs) {

@@ -8,6 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -82,6 +83,8 @@ struct RecordOptions {
   Algorithms algorithms = Algorithms::kDefault;
   SearchLimits search;   // for other algorithms
   bool capture = false;  // ExecutorOptions::capture of the steps to come
+  // Set from outside to end the recording, with an error; null: never.
+  const std::atomic<bool>* interrupt = nullptr;
   // Contents for storages of the captured step where they matter (indices); an undefined tensor
   // means made-up ones.
   std::function<at::Tensor(StorageId)> sample;

@@ -60,7 +60,7 @@ Result<Bytes> Executor::spill() {
   if (spilled()) return Bytes{0};
   if (!options_.releasable) {
     return bad_input(
-        "the step's memory cannot be spilled, expected it to be compiled as releasable");
+        "the step's memory cannot be spilled, expected it to be compiled with releasable=True");
   }
   std::vector<MemoryRange> ranges = live_ranges(position_);
   REGEN_TRY(take_spill_memory(total_bytes(ranges)));

@@ -35,7 +35,7 @@ class AddressChart {
     const {view, plan} = this;
     const {boxes} = plan;
     const pixels = new Pixels(context, CHART_LEFT, width, height - CHART_FOOT);
-    const colours = [0.18, 1].map((strength) => plan.groups.groups.map((group) => pixelColours.of(theme.ofGroup(group), strength)));
+    const colours = [0.18, 1].map((strength) => plan.groups.groups.map((group) => pixelColours.of(colourOfGroup(group), strength)));
     const edge = pixelColours.of(theme.colour("text"));
     const across = pixels.width / (view.to - view.from);
     const up = pixels.height / this.top;

@@ -38,7 +38,7 @@ class MemoryChart {
     const base = new Float64Array(columns.length);
     for (const group of this.plan.groups.groups) {
       const bytes = this.plan.stack[group.index];
-      const colour = pixelColours.of(theme.ofGroup(group), this.view.group !== null && this.view.group !== group.index ? 0.25 : 1);
+      const colour = pixelColours.of(colourOfGroup(group), this.view.group !== null && this.view.group !== group.index ? 0.25 : 1);
       for (let x = 0; x < columns.length; x += 1) {
         const added = bytes[columns[x]];
         if (added <= 0) continue;
@@ -84,7 +84,7 @@ class MemoryChart {
   legend() {
     const entries = this.plan.groups.groups.map((group) => {
       const swatch = element("span", {class: "swatch", "aria-hidden": "true"});
-      const paint = () => { swatch.style.background = theme.ofGroup(group); };
+      const paint = () => { swatch.style.background = colourOfGroup(group); };
       paint();
       theme.onChange(paint);
       const made = button("", () => this.view.selectGroup(group.index), {class: "legend", "aria-pressed": "false"});

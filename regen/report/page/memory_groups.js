@@ -129,3 +129,9 @@ class MemoryGroups {
     return this.groups.findIndex((group) => group.kind === kind);
   }
 }
+
+// Activations go through a range of hues, the rest have one each.
+function colourOfGroup(group) {
+  if (group.kind !== "activation") return theme.colour(`memory-${group.kind}`);
+  return `hsl(${Math.round(265 - 155 * (group.shade ?? 0))} ${theme.colour("shade-saturation")} ${theme.colour("shade-lightness")})`;
+}

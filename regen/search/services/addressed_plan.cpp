@@ -86,6 +86,12 @@ Result<Outcome> solve_addressed(const Planner& planner, const Problem& problem,
   std::optional<Plan> start;
   for (int i = 0; i < kTries; ++i) {
     if (start) tighter.start = &*start;
+    if (i == 1 && problem.observer) {
+      // What is proven for less memory is not proven for all of it.
+      tighter.observer = [&](double seconds, std::optional<double> incumbent, double) {
+        problem.observer(seconds, incumbent, 0);
+      };
+    }
     REGEN_ASSIGN(last, solve(planner, tighter, limits_of_try(i, limits)));
     if (!has_plan(last)) break;
     REGEN_ASSIGN(const Bytes excess, give_addresses(problem, options, limits, last));

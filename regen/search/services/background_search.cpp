@@ -6,7 +6,9 @@
 #include <exception>
 #include <utility>
 
+#include "regen/base/progress/progress.h"
 #include "regen/search/comparison.h"
+#include "regen/search/search_progress.h"
 
 namespace regen::search {
 namespace {
@@ -56,7 +58,12 @@ void BackgroundSearch::run() {
 // No caller above this thread could catch what a planner throws.
 Result<Outcome> BackgroundSearch::search() const {
   try {
-    return best_addressed(planners_, problem_, addresses_, limits_);
+    Progress progress({.stage = "improve", .base = graph_->base_cost(), .background = true});
+    Problem watched = problem_;
+    watched.observer = observer_of(progress);
+    auto found = best_addressed(planners_, watched, addresses_, limits_);
+    settle(progress, found);
+    return found;
   } catch (const std::exception& error) {
     return bad_input(std::string("the search for a better plan failed: ") + error.what());
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "regen/base/progress/progress.h"
 #include "regen/plan/explain.h"
 
 namespace regen::search {
@@ -39,6 +40,10 @@ Result<std::vector<LargestBatch>> largest_batches(const Planner& planner,
                          .batch_only = true,
                          .most_solves = problem.most_solves};
   std::vector<LargestBatch> answers(budgets.size());
+  Progress progress({.stage = "batch",
+                     .subject = "for each budget",
+                     .pieces = "budgets",
+                     .total = budgets.size()});
   // From the largest budget down, where it is most certain that something fits.
   for (std::size_t i = budgets.size(); i-- > 0;) {
     const bool known_above = i + 1 < budgets.size() && answers[i + 1].batch > 0;
@@ -50,6 +55,7 @@ Result<std::vector<LargestBatch>> largest_batches(const Planner& planner,
     search.stride = std::max<std::int64_t>(1, *search.guess / (known_above ? 128 : 8));
     REGEN_ASSIGN(const MaxBatchAnswer answer, max_batch(planner, search));
     answers[i] = {answer.max_batch, answer.limited_by.empty()};
+    progress.advance();
   }
   // What fits into less fits into more.
   for (std::size_t i = 1; i < answers.size(); ++i) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "regen/base/progress/progress.h"
 #include "regen/graph/analysis.h"
 #include "regen/plan/explain.h"
 #include "regen/search/portfolio/variant_choice.h"
@@ -91,6 +92,7 @@ class LeastBudget {
     if (peak < least_) {
       least_ = peak;
       best_ = std::move(outcome);
+      progress_.say(format_bytes(least_) + " so far");
     }
     return std::optional(peak);
   }
@@ -103,6 +105,7 @@ class LeastBudget {
   Bytes everything_ = 0;  // for keeping everything
   Bytes least_ = 0;       // that is known to work
   Outcome best_;
+  Progress progress_{{.stage = "plan", .subject = "for the least budget"}};
 };
 
 Result<Outcome> least_of_graph(const Planner& planner, const Problem& problem,

@@ -194,6 +194,7 @@ class Search {
     if (good) {
       outcome.plan.reset();
       outcomes_.insert_or_assign(batch, std::move(outcome));
+      if (problem_.observer) problem_.observer(batch);
     } else if (outcome.status == PlanStatus::kInfeasible) {
       impossible_ = std::min(impossible_, index);
     } else if (cut_short(outcome)) {

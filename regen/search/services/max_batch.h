@@ -31,6 +31,8 @@ struct MaxBatchProblem {
   BatchGrid grid;
   std::int64_t largest = 1'000'000;
   Limits limits;  // of each single solve
+  // Called with each batch for which a plan was found; may be empty.
+  std::function<void(std::int64_t batch)> observer = {};
 
   // Only the batch is wanted: no proof of what is impossible, no second look at what it costs. Then
   // the caller may say what is known already.

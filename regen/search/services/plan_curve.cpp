@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "regen/base/parallel.h"
+#include "regen/base/progress/progress.h"
 #include "regen/graph/analysis.h"
 #include "regen/plan/explain.h"
 #include "regen/search/registry.h"
@@ -38,8 +39,13 @@ class CurveSearch {
     const auto count = static_cast<double>(budgets.size());
     const double at_once = std::min(count, static_cast<double>(available_threads()));
     std::vector<std::optional<Result<Outcome>>> found(budgets.size());
+    Progress progress({.stage = "plan",
+                       .subject = "for all that a job may be given",
+                       .pieces = "budgets",
+                       .total = budgets.size()});
     parallel_for(budgets.size(), 0, [&](std::size_t i) {
       found[i] = meet(budgets[i], kFirstBudgetsTimeFraction * limits_.seconds * at_once / count);
+      progress.advance();
     });
     for (auto& outcome : found) {
       REGEN_TRY(outcome->ok() ? Status() : Status(outcome->error()));

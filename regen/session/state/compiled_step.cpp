@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "regen/base/progress/progress.h"
+
 namespace regen::session {
 
 Result<CompiledStep> PlannedStep::compile(const CompileOptions& options) const {
@@ -11,6 +13,7 @@ Result<CompiledStep> PlannedStep::compile(const CompileOptions& options) const {
                                       .releasable = options.releasable,
                                       .capture = recorded_.cuda_graphs(),
                                       .arena = options.arena};
+  const Progress progress({.stage = "compile"});
   REGEN_ASSIGN(auto executor, execute::Executor::compile(recorded_.recording(), recorded_.step(),
                                                          plan_, recorded_.device(), made));
   return CompiledStep(*this, std::move(executor), options.memory);

@@ -5,6 +5,8 @@
 #include <mutex>
 #include <utility>
 
+#include "regen/base/progress/progress.h"
+#include "regen/search/search_progress.h"
 #include "regen/search/services/least_budget.h"
 
 namespace regen::session {
@@ -83,6 +85,7 @@ Result<LeastPlans::Found> least_by(const RecordedStep& recorded, const PlanReque
   LeastPlans& known = LeastPlans::of_process();
   if (const auto found = known.find(key)) return *found;
   REGEN_ASSIGN(LeastPlans::Found found, search_least(recorded, request, planner, link));
+  REGEN_TRY(expect_uninterrupted(request.least_limits));
   known.add(key, found);
   return found;
 }
@@ -115,11 +118,24 @@ Result<Link> link_for(const RecordedStep& recorded, const search::Planner& plann
   return recorded.link().get();
 }
 
+Status expect_uninterrupted(const Limits& limits) {
+  const bool interrupted = limits.interrupt != nullptr && *limits.interrupt;
+  return interrupted ? Status(limit_reached("interrupted while a plan was searched for"))
+                     : Status();
+}
+
 Result<search::Outcome> search_plan(const RecordedStep& recorded, const PlanRequest& request) {
-  return search::best_addressed(
-      request.planners,
-      [&](const search::Planner& planner) { return problem_for(recorded, request, planner); },
-      recorded.addresses(), request.limits);
+  Progress progress({.stage = "plan", .base = recorded.base_seconds()});
+  const auto problem = [&](const search::Planner& planner) -> Result<search::Problem> {
+    REGEN_ASSIGN(search::Problem made, problem_for(recorded, request, planner));
+    made.observer = search::observer_of(progress);
+    return made;
+  };
+  auto found =
+      search::best_addressed(request.planners, problem, recorded.addresses(), request.limits);
+  search::settle(progress, found);
+  REGEN_TRY(expect_uninterrupted(request.limits));
+  return found;
 }
 
 Result<std::optional<PlannedStep>> least_plan(const RecordedStep& recorded,

@@ -25,6 +25,10 @@ struct PlanRequest {
 
 using Planning = std::variant<PlannedStep, Refusal>;
 
+// An error once the search was interrupted from outside (Ctrl-C): what it has found by then is not
+// what it would have found, and is not to be kept.
+Status expect_uninterrupted(const Limits& limits);
+
 // Plans once. A search for the cheapest plan may end without one where the search for the least
 // budget finds one: that plan is taken then.
 Result<Planning> find_plan(const RecordedStep& recorded, const PlanRequest& request);

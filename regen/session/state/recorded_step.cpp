@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "regen/base/progress/progress.h"
 #include "regen/execute/device/memory_meter.h"
 #include "regen/execute/placement/plan_memory.h"
 #include "regen/execute/program/operator_facts.h"
@@ -35,6 +36,7 @@ execute::RecordOptions record_options(const RecordingOptions& options, bool on_c
   made.algorithms = options.algorithms;
   made.capture = options.cuda_graphs;
   made.anew = options.anew;
+  made.interrupt = options.interrupt;
   made.sample = options.sample;
   if (!made.sample) made.sample = [](execute::StorageId) { return at::Tensor(); };
   return made;
@@ -238,6 +240,7 @@ PlannedStep RecordedStep::take(const search::Outcome& outcome) const {
 Result<PlannedStep> RecordedStep::accept(Plan plan, const PlanOrigin& origin) const {
   REGEN_TRY(validate(graph(), plan));
   if (!plan.addresses) {
+    const Progress progress({.stage = "place", .subject = "tensors"});
     PackOptions options;
     options.alignment = device()->alignment();
     REGEN_ASSIGN(AddressedPlan addressed, with_addresses(graph(), plan, options));

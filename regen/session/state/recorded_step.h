@@ -2,6 +2,7 @@
 // allocations are known; the step is a graph that planners understand.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -41,6 +42,7 @@ struct RecordingOptions {
   DeviceScope scope = {};  // around the recording
   std::shared_ptr<LinkSource> link = nullptr;
   bool names_link = false;  // measures the link and writes it into the graph's attributes
+  const std::atomic<bool>* interrupt = nullptr;  // as execute::RecordOptions::interrupt
 };
 
 // Cheap to copy: copies share what was recorded.

@@ -11,6 +11,8 @@ std::string to_text(const Refusal& refusal) {
   if (refusal.least_budget) {
     text +=
         "; the least budget found to work is " + format_grouped(*refusal.least_budget) + " bytes";
+  } else {
+    text += "; expected a larger budget, or a smaller batch";
   }
   if (refusal.caller_bytes > 0) {
     text += "; to all of these add " + format_grouped(refusal.caller_bytes) +

@@ -73,19 +73,20 @@ bool Channel::hung_up() const {
   return ::poll(&asked, 1, 0) > 0;
 }
 
-Result<std::optional<Message>> Channel::receive() {
-  return next_message(0);
+Result<std::optional<Message>> Channel::receive(const Sleep& sleep) {
+  return next_message(0, sleep);
 }
 
 Result<std::optional<Message>> Channel::receive_now() {
-  return next_message(MSG_DONTWAIT);
+  return next_message(MSG_DONTWAIT, {});
 }
 
-Result<std::optional<Message>> Channel::next_message(int flags) {
+Result<std::optional<Message>> Channel::next_message(int flags, const Sleep& sleep) {
   while (true) {
     REGEN_ASSIGN(std::optional<Message> message, reader_.next());
     if (message && message->type == MessageType::kError) return decode_error(message->body);
     if (message) return message;
+    if (sleep) REGEN_TRY(sleep(socket_.number()));
     const std::optional<std::string> bytes = read_some(flags);
     if (lost_descriptors_) {
       return limit_reached(
@@ -104,7 +105,8 @@ Result<Json> ask(const std::string& path, const Message& question, MessageType a
   if (message && message->type == answer) return std::move(message->body);
   return missing(
       "the daemon at " + in_quotes(path) +
-      (message ? " gave another answer than asked for" : " went away without an answer"));
+      (message ? " gave another answer than asked for (another version of regen?)"
+               : " went away without an answer, expected it to go on (its log may say why)"));
 }
 
 }  // namespace regen::share

@@ -1,6 +1,7 @@
 // A client's end of the connection to the daemon: whole messages, one after the other, blocking.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,8 +22,12 @@ class Channel {
 
   // The end of the daemon is reported by the next receive(), after its last messages.
   void send(const Message& message);
+  // Called before each sleep, with the descriptor; returns when there is something to read, or else with
+  // the error with which receive() ends.
+  using Sleep = std::function<Status(int descriptor)>;
+
   // Sleeps until a message is there. Nothing when the daemon is gone; an error when it refused.
-  Result<std::optional<Message>> receive();
+  Result<std::optional<Message>> receive(const Sleep& sleep = {});
   // The same, without sleeping: nothing also when no whole message is there yet.
   Result<std::optional<Message>> receive_now();
   // What came along with the last messages, if anything.
@@ -35,7 +40,7 @@ class Channel {
   int descriptor() const { return socket_.number(); }
 
  private:
-  Result<std::optional<Message>> next_message(int flags);
+  Result<std::optional<Message>> next_message(int flags, const Sleep& sleep);
   std::optional<std::string> read_some(int flags);
 
   Descriptor socket_;

@@ -17,6 +17,7 @@
 // acquire() returns when the new daemon has given it the device.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <optional>
 #include <string>
@@ -24,8 +25,10 @@
 #include "regen/base/result.h"
 #include "regen/share/client/channel.h"
 #include "regen/share/client/device_use.h"
+#include "regen/share/client/waiting.h"
 #include "regen/share/protocol/job.h"
 #include "regen/share/protocol/page.h"
+#include "regen/share/report/request_times.h"
 
 namespace regen::share {
 
@@ -37,6 +40,8 @@ struct ClientOptions {
   std::string socket;
   // How long to look for a daemon that has gone; without it, for ever.
   std::optional<Nanoseconds> give_up = {};
+  // Set from outside (Ctrl-C) to end a wait with an error, except in the middle of a step; null: never.
+  const std::atomic<bool>* interrupt = nullptr;
 };
 
 // All functions are called by one thread at a time. A forked child must not use its parent's.
@@ -56,8 +61,9 @@ class Client {
   // Whether the job holds the device and may use it for one more quantum of work.
   bool keep_going() const { return holding_ && page_.go(); }
   // Returns once the job holds the device; it sleeps until then. A job that holds it but was asked
-  // to give way gives way first.
-  Status acquire();
+  // to give way gives way first. `in_step`: something is under way that must not end here, so that an
+  // interrupt does not end the wait.
+  Status acquire(bool in_step = false);
   // Passes the device to the next job, and returns once it is this job's turn again.
   Status yield();
   // Gives the device back; the job does not compete until it acquires again. Where jobs take turns
@@ -82,6 +88,9 @@ class Client {
   // From now on the job uses at most the limit that byte_limit() gave last; `used` is what it uses
   // now. Call it after using less and before using more. It does not wait for an answer.
   void confirm(Bytes used);
+  // Tells the daemon how long the job's requests took, for its report; a daemon that does not know the message
+  // is told nothing.
+  void report_requests(const RequestTimes& times);
   // Reports what the job needs, once it has planned: returns when its limit is at least the least
   // bytes of the curve. Gives the device back first. An error when that is impossible; the job is
   // then as before, and joins again at its next acquire().
@@ -108,9 +117,12 @@ class Client {
  private:
   Client(ClientOptions options, JobSpec spec);
   // False: the daemon went away meanwhile.
-  Result<bool> register_job();
-  Status reconnect();
-  Status wait_for_turn(MessageType request);
+  Result<bool> register_job(Waiting* waiting = nullptr);
+  Status reconnect(Waiting& waiting);
+  Status wait_for_turn(MessageType request, bool in_step);
+  Result<bool> next_turn(Waiting& waiting);
+  void withdraw();
+  static Channel::Sleep sleep_of(Waiting* waiting);
   void answer(const Message& message);
   void look();
 
@@ -123,6 +135,7 @@ class Client {
   ByteLimit seen_;  // the limit as it was read last
   Bytes used_ = 0;  // as confirmed last
   bool holding_ = false;
+  bool takes_requests_ = false;  // this daemon, message kRequests
   int reconnections_ = 0;
 };
 

@@ -14,6 +14,9 @@
 namespace regen::share {
 namespace {
 
+// Between two reports about requests: a message is cheap beside so long a time.
+constexpr Nanoseconds kRequestsPause = 1'000'000'000;
+
 Nanoseconds clock_now() {
   return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -25,11 +28,15 @@ Result<std::shared_ptr<DeviceLease>> DeviceLease::join(const ClientOptions& opti
   REGEN_ASSIGN(Client client, Client::connect(options, spec));
   const std::shared_ptr<DeviceLease> lease(new DeviceLease(std::move(client)));
   lease->wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!lease->wake_.valid()) return limit_reached("no descriptor left for the job's watcher");
+  if (!lease->wake_.valid())
+    return limit_reached(
+        "no descriptor left for the job's watcher, expected fewer open files or a higher limit "
+        "(ulimit -n)");
   try {
     lease->watcher_ = std::thread([raw = lease.get()] { raw->watch(); });
   } catch (const std::system_error& error) {
-    return limit_reached(std::string("no thread left for the job's watcher: ") + error.what());
+    return limit_reached(std::string("no thread left for the job's watcher: ") + error.what() +
+                         ", expected fewer processes or a higher limit (ulimit -u)");
   }
   return lease;
 }
@@ -54,8 +61,9 @@ Status DeviceLease::begin() {
   const std::lock_guard lock(mutex_);
   if (users_ == 0) {
     ++uses_;  // a device that is about to be given back is kept
-    if (rest_began_ > 0) idle_predictor_.rested(clock_now() - rest_began_);
-    if (!client_.keep_going()) REGEN_TRY(acquire());
+    asked_at_ = clock_now();
+    if (rest_began_ > 0) idle_predictor_.rested(asked_at_ - rest_began_);
+    if (!client_.keep_going()) REGEN_TRY(acquire(/*in_step=*/false));
     REGEN_TRY(come_back());
     work_began_ = clock_now();
   }
@@ -63,9 +71,9 @@ Status DeviceLease::begin() {
   return {};
 }
 
-Status DeviceLease::acquire() {
+Status DeviceLease::acquire(bool in_step) {
   refused_ = false;
-  Status status = client_.acquire();
+  Status status = client_.acquire(in_step);
   wake_watcher();
   return status;
 }
@@ -76,6 +84,7 @@ void DeviceLease::end(const ReleaseOptions& release_options) {
   rest_began_ = clock_now();
   idle_predictor_.worked(rest_began_ - work_began_);
   release_options_ = release_options;
+  if (release_options.gives_back) note_request();
   if (!should_give_back()) return;
   if (release_options.gives_back && !release_options.finish) {
     client_.idle();
@@ -85,11 +94,21 @@ void DeviceLease::end(const ReleaseOptions& release_options) {
   }
 }
 
+// The daemon does not hear of requests while no other job waits, so that it is told now and then.
+void DeviceLease::note_request() {
+  ++requests_.count;
+  request_times_.add(rest_began_ - asked_at_, rest_began_);
+  if (rest_began_ - requests_told_at_ < kRequestsPause) return;
+  requests_told_at_ = rest_began_;
+  requests_.recent = request_times_.percentiles(rest_began_);
+  client_.report_requests(requests_);
+}
+
 Status DeviceLease::wait() {
   const std::lock_guard lock(mutex_);
   ++pauses_;
   const Nanoseconds asked = clock_now();
-  REGEN_TRY(acquire());
+  REGEN_TRY(acquire(/*in_step=*/true));
   work_began_ += clock_now() - asked;
   return come_back();
 }

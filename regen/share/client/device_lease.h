@@ -102,9 +102,10 @@ class DeviceLease final : public Gate {
 
  private:
   explicit DeviceLease(Client client) : client_(std::move(client)) {}
-  Status acquire();
+  Status acquire(bool in_step);
   Status come_back();
   Bytes make_room(Depth depth);
+  void note_request();
   void wake_watcher();
   void watch();
   void listen(std::unique_lock<std::mutex>& lock);
@@ -121,11 +122,15 @@ class DeviceLease final : public Gate {
   // no work. So the call of open() in a Run has no concurrent writer.
   Client client_;
   int users_ = 0;
-  std::uint64_t uses_ = 0;  // beginnings so far
+  std::uint64_t uses_ = 0;    // beginnings so far
+  Nanoseconds asked_at_ = 0;  // of the present work
   Nanoseconds rest_began_ = 0;
   Nanoseconds work_began_ = 0;  // later by what was waited for in the middle of it
   IdlePredictor idle_predictor_;
   ReleaseOptions release_options_;
+  RequestTimes requests_;  // of pieces of work that give the device back
+  RecentTimes request_times_;
+  Nanoseconds requests_told_at_ = 0;
   std::shared_ptr<MovableMemory> memory_;
   bool away_ = false;       // memory was moved out of the way and has not come back
   Descriptor wake_;         // an eventfd, for the watcher while it listens

@@ -9,6 +9,7 @@
 
 #include "regen/base/text.h"
 #include "regen/share/daemon/daemon_loop.h"
+#include "regen/share/web/page_server.h"
 
 namespace regen::share {
 namespace {
@@ -45,13 +46,19 @@ Result<std::unique_ptr<Daemon>> make_daemon(const DaemonOptions& options,
 
 Status serve(const DaemonOptions& options, const std::function<void()>& ready) {
   REGEN_TRY(check_options(options));
+  std::unique_ptr<PageServer> page;
+  if (options.page) {
+    REGEN_ASSIGN(page, PageServer::start(*options.page));
+  }
   REGEN_ASSIGN(const ListenSocket listen_socket,
                ListenSocket::open(options.socket, options.mode,
                                   {.name = "a daemon", .expected = "another --socket"}));
   REGEN_ASSIGN(UseFiles use, UseFiles::open(options.socket + ".use.d"));
   raise_descriptor_limit();
   REGEN_ASSIGN(const auto daemon, make_daemon(options, listen_socket, std::move(use)));
+  if (page) daemon->publish_to([&](DaemonStatus now) { page->publish(std::move(now)); });
   REGEN_TRY(daemon->begin());
+  if (page && options.show_page) options.show_page(page->url());
   ready();
   daemon->run();
   return {};

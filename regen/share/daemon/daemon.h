@@ -2,12 +2,14 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "regen/base/result.h"
 #include "regen/share/daemon/rights.h"
 #include "regen/share/scheduler/scheduler.h"
+#include "regen/share/web/page_address.h"
 
 namespace regen::share {
 
@@ -29,6 +31,9 @@ struct DaemonOptions {
   // How long the bytes of a job of the former daemon are kept for it where the kernel does not say whether it lives.
   Nanoseconds absence = 60'000'000'000;
   Rights rights = {};
+  std::optional<PageAddress> page = {};  // none: no page
+  std::function<void(const std::string&)> show_page =
+      {};                                            // its URL, with the token, before `ready`
   std::function<void(const std::string&)> log = {};  // one line for each event, without its end
 };
 

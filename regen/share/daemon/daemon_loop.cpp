@@ -21,6 +21,9 @@ constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 constexpr std::chrono::microseconds kFirstLook{200};
 constexpr std::chrono::microseconds kLongestLook{250'000};
 constexpr std::int64_t kAcceptParts = 4;
+// Reports for the page, and the part of the time that they may take: one in so many.
+constexpr Nanoseconds kPublishPause = 1'000'000'000;
+constexpr Nanoseconds kPublishParts = 200;
 // So that connections that wait for the same debt do not all come back at one moment.
 constexpr Nanoseconds kPlaceInLine = 20'000;
 // Before a stranger that says nothing gives its place to another one, as a part of the patience with it.
@@ -39,7 +42,8 @@ Daemon::Daemon(const DaemonOptions& options, const ListenSocket& listen_socket, 
       pause_(loop_),
       absence_(loop_),
       accept_pause_(loop_),
-      files_pause_(loop_) {
+      files_pause_(loop_),
+      publish_pause_(loop_) {
   options_.max_connections = std::min(options_.max_connections, kMostConnections);
   Descriptor listener = Descriptor::copy_of(listen_socket.listener());
   if (!listener.valid()) throw std::system_error(errno, std::generic_category(), "listen socket");
@@ -79,6 +83,7 @@ Status Daemon::begin() {
   });
   REGEN_TRY(expect_former_jobs());
   accept();
+  if (publish_) publish();
   return {};
 }
 
@@ -170,7 +175,19 @@ void Daemon::stop() {
   absence_.cancel();
   accept_pause_.cancel();
   files_pause_.cancel();
+  publish_pause_.cancel();
   for (const ConnectionPointer& connection : std::set(connections_)) connection->close();
+}
+
+// Turns come first: where a report takes long, because there are many jobs, it is made less often.
+void Daemon::publish() {
+  const Nanoseconds began = time_used();
+  publish_(status());
+  const Nanoseconds pause = std::max(kPublishPause, kPublishParts * (time_used() - began));
+  publish_pause_.expires_after(std::chrono::nanoseconds(pause));
+  publish_pause_.async_wait([this](asio::error_code cancelled) {
+    if (!cancelled && !stopping_) publish();
+  });
 }
 
 void Daemon::end_settling() {

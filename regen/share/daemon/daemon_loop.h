@@ -22,7 +22,7 @@
 #include "regen/share/protocol/listen_socket.h"
 #include "regen/share/protocol/page.h"
 #include "regen/share/protocol/process_end.h"
-#include "regen/share/protocol/prometheus.h"
+#include "regen/share/report/prometheus.h"
 
 namespace regen::share {
 
@@ -45,6 +45,9 @@ class Daemon final : public Connection::Listener {
   void admit_connection(Connection::Socket socket);
   asio::io_context& loop() { return loop_; }
   DaemonStatus status() const;
+  // Before begin(). It is given the status then, and about once a second from then on.
+  using Publish = std::function<void(DaemonStatus)>;
+  void publish_to(Publish publish) { publish_ = std::move(publish); }
 
   void on_message(Connection& connection, const Message& message) override;
   std::string on_metrics(Connection& connection) override;
@@ -101,6 +104,7 @@ class Daemon final : public Connection::Listener {
   ConnectionPointer to_drop_for(const Connection& newcomer) const;
   bool is_stale(const Connection& connection) const;
   void stop();
+  void publish();
   void end_settling();
   void open_devices(std::chrono::microseconds again_after);
   void close_device(std::size_t device, FormerHolder holder);
@@ -155,6 +159,8 @@ class Daemon final : public Connection::Listener {
   asio::steady_timer absence_;
   asio::steady_timer accept_pause_;
   asio::steady_timer files_pause_;
+  asio::steady_timer publish_pause_;
+  Publish publish_;
   std::map<std::size_t, FormerHolder> closed_;  // devices that a former holder may still use
   std::set<ConnectionPointer> connections_;
   std::map<const Connection*, Client> clients_;

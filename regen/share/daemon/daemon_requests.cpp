@@ -5,6 +5,7 @@
 #include "regen/base/json_fields.h"
 #include "regen/base/text.h"
 #include "regen/share/daemon/daemon_loop.h"
+#include "regen/share/report/request_times.h"
 #include "regen/share/scheduler/job_table.h"
 
 namespace regen::share {
@@ -19,7 +20,7 @@ constexpr auto kFilesPause = std::chrono::milliseconds(250);
 bool is_turn(MessageType type) {
   return type == MessageType::kAcquire || type == MessageType::kYield ||
          type == MessageType::kIdle || type == MessageType::kConfirm ||
-         type == MessageType::kMadeRoom;
+         type == MessageType::kMadeRoom || type == MessageType::kRequests;
 }
 
 Result<JobSpec> read_spec(const Message& message) {
@@ -207,6 +208,11 @@ Status Daemon::on_request(Client& client, const Message& message) {
       REGEN_ASSIGN(const Bytes used, read_bytes(message, "used_bytes"));
       REGEN_ASSIGN(const std::int64_t generation, read_bytes(message, "generation"));
       scheduler_.confirm(client.job, static_cast<std::uint32_t>(generation), used, now);
+      return {};
+    }
+    case MessageType::kRequests: {
+      REGEN_ASSIGN(const RequestTimes times, request_times_from_json(body));
+      scheduler_.note_requests(client.job, times, now);
       return {};
     }
     default: {
@@ -423,7 +429,8 @@ void Daemon::welcome(Connection& connection, Client& client) {
   connection.send({MessageType::kRegistered,
                    {{"job", client.job.index()},
                     {"go", client.page.go_value()},
-                    {"device", scheduler_.device_index(client.job)}}},
+                    {"device", scheduler_.device_index(client.job)},
+                    {"takes_requests", true}}},
                   std::move(files));
 }
 

@@ -66,7 +66,7 @@ Status FeedClient::connect() {
     if (spent >= request_.give_up) {
       return limit_reached("no producer of the shared input at " + in_quotes(request_.path) +
                            " has answered for " + format_exact(to_seconds(request_.give_up)) +
-                           " s");
+                           " s, expected one that does: its job may have said why not");
     }
     std::this_thread::sleep_for(std::chrono::nanoseconds(pause));
     if (interrupted_ && interrupted_()) return interrupted_error();

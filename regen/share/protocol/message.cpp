@@ -13,8 +13,8 @@ namespace {
 using enum MessageType;
 
 // The first and the last type of each direction; there are no gaps.
-constexpr std::pair kRequests{kRegister, kChange};
-constexpr std::pair kReplies{kRegistered, kChanged};
+constexpr std::pair kToDaemonTypes{kRegister, kRequests};
+constexpr std::pair kToClientTypes{kRegistered, kChanged};
 
 template <typename Number>
 void append_number(std::string& out, Number value) {
@@ -32,7 +32,7 @@ std::uint32_t read_number(std::string_view bytes) {
 }
 
 std::pair<std::uint32_t, std::uint32_t> known_types(Direction direction) {
-  const auto& [first, last] = direction == Direction::kToDaemon ? kRequests : kReplies;
+  const auto& [first, last] = direction == Direction::kToDaemon ? kToDaemonTypes : kToClientTypes;
   return {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(last)};
 }
 

@@ -29,6 +29,7 @@ enum class MessageType : std::uint16_t {
   kConfirm = 8,
   kMadeRoom = 9,
   kChange = 10,
+  kRequests = 11,
   kRegistered = 65,
   kGranted = 66,
   kFits = 67,

@@ -186,8 +186,10 @@ void DeviceQueue::grant_best(Nanoseconds now) {
   if (job.claim.deadline && job.wanted == job.since && now > due(job)) {
     ++job.counts.missed_deadlines;
   }
+  job.waits.add(now - job.since, now);
   enter(job, JobState::kHolding, now);
   ++job.counts.grants;
+  ++grants_;
   holder_ = found->first;
   turn_end_ = now + std::max(turn_, least_turn_);
   orders_.push_back({found->first, Order::Kind::kGrant});
@@ -262,6 +264,10 @@ JobCounts DeviceQueue::counts(JobId id, Nanoseconds now) const {
     counts.longest_wait = std::max(counts.longest_wait, present);
   }
   return counts;
+}
+
+std::optional<Percentiles> DeviceQueue::waits(JobId job, Nanoseconds now) const {
+  return jobs_.at(job).waits.percentiles(now);
 }
 
 Nanoseconds DeviceQueue::busy(Nanoseconds now) const {

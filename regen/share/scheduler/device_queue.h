@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "regen/share/protocol/order.h"
+#include "regen/share/report/recent_times.h"
 #include "regen/share/scheduler/device_memory.h"
 
 namespace regen::share {
@@ -80,8 +81,12 @@ class DeviceQueue {
   bool outranks_all(JobId job) const;
   JobState state(JobId job) const;
   JobCounts counts(JobId job, Nanoseconds now) const;
+  // How long its last grants were waited for.
+  std::optional<Percentiles> waits(JobId job, Nanoseconds now) const;
   // The time for which the device was held, by jobs that have left too.
   Nanoseconds busy(Nanoseconds now) const;
+  // Grants so far, to jobs that have left too.
+  std::int64_t grants() const { return grants_; }
 
  private:
   struct Job {
@@ -93,6 +98,7 @@ class DeviceQueue {
     Nanoseconds wanted = 0;    // when it asked; kept while it yields
     std::int64_t arrival = 0;  // its number in the order of waiting
     JobCounts counts;
+    RecentTimes waits;  // for a grant
   };
 
   Nanoseconds at_least_last(Nanoseconds now);
@@ -124,6 +130,7 @@ class DeviceQueue {
   Nanoseconds hung_at_ = kNever;  // when patience ends next
   Nanoseconds busy_ = 0;          // without the present holder
   std::int64_t arrivals_ = 0;
+  std::int64_t grants_ = 0;
   std::map<std::int64_t, double> floor_;  // of each level: what the last to leave was served
   std::vector<Order> orders_;
 };

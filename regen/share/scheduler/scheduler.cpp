@@ -236,6 +236,11 @@ Result<std::optional<Nanoseconds>> Scheduler::made_room(JobId job, Bytes left, N
   return whole ? std::nullopt : std::optional(entry.ask_pause);
 }
 
+void Scheduler::note_requests(JobId job, const RequestTimes& times, Nanoseconds now) {
+  jobs_.at(job).requests = times;
+  jobs_.at(job).requests_at = now;
+}
+
 Status Scheduler::change(std::string_view name, const JobChange& change, Nanoseconds now) {
   REGEN_ASSIGN(const JobId job, find_job(name));
   JobEntry& entry = jobs_.at(job);
@@ -395,6 +400,11 @@ JobStatus Scheduler::job_status(JobId id, const JobEntry& job, Nanoseconds now) 
   status.state = queue.state(id);
   status.asked_to_give_way = queue.holder() == id && queue.asked_to_give_way();
   status.counts = queue.counts(id, now);
+  status.waits = queue.waits(id, now);
+  if (!job.requests) return status;
+  status.requests = job.requests->count;
+  // What a job said long ago does not hold any more.
+  if (now - job.requests_at < 2 * RecentTimes::kPeriod) status.request_times = job.requests->recent;
   return status;
 }
 
@@ -406,6 +416,7 @@ std::vector<DeviceStatus> Scheduler::status(Nanoseconds now) const {
                         .bytes = device.spec.bytes,
                         .used_bytes = device.memory.held(),
                         .busy = device.queue.busy(now),
+                        .turns = device.queue.grants(),
                         .asked_for = device.queue.asked_for(now),
                         .in_turns = device.memory.in_turns(),
                         .finished_jobs = device.finished};

@@ -12,7 +12,8 @@
 
 #include "regen/base/result.h"
 #include "regen/share/protocol/job.h"
-#include "regen/share/protocol/status.h"
+#include "regen/share/report/request_times.h"
+#include "regen/share/report/status.h"
 #include "regen/share/scheduler/device_memory.h"
 #include "regen/share/scheduler/device_queue.h"
 #include "regen/share/scheduler/job_table.h"
@@ -92,6 +93,9 @@ class Scheduler {
   // Returns how long that is; nothing when all has moved.
   Result<std::optional<Nanoseconds>> made_room(JobId job, Bytes left, Nanoseconds now);
 
+  // What an admitted job says about the requests that it answers; nothing depends on it.
+  void note_requests(JobId job, const RequestTimes& times, Nanoseconds now);
+
   // By name or identity, for an operator. An error changes nothing.
   Status change(std::string_view job, const JobChange& change, Nanoseconds now);
 
@@ -135,6 +139,8 @@ class Scheduler {
     std::optional<Nanoseconds> asked_at = {};      // to make room
     std::optional<Nanoseconds> ask_again_at = {};  // it moved less than it was asked to
     Nanoseconds ask_pause = 0;
+    std::optional<RequestTimes> requests = {};
+    Nanoseconds requests_at = 0;
   };
 
   Error no_room(const JobSpec& spec, std::size_t device, const Error& reason) const;

@@ -133,7 +133,7 @@ def test_inference_has_a_report():
 
 
 def test_without_a_plan_there_is_no_report():
-    with pytest.raises(regen.errors.UsageError, match="no step has been planned yet"):
+    with pytest.raises(regen.errors.UsageError, match="no plan is in use, expected a step that succeeds first"):
         regen.wrap(small_model(), budget="1GiB").regen.report()
 
 

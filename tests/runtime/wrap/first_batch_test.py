@@ -24,8 +24,8 @@ def test_the_first_training_pass_is_the_sample():
     for model in (plain, wrapped):
         with torch.no_grad():
             model(batch()[0])
-    assert str(wrapped.regen.plan) == "no step has been planned yet" and not wrapped.regen.shapes
-    with pytest.raises(regen.UsageError, match="no step has been planned yet"):
+    assert str(wrapped.regen.plan).startswith("no plan is in use: no step has been planned yet") and not wrapped.regen.shapes
+    with pytest.raises(regen.UsageError, match="no plan is in use, expected a step that succeeds first"):
         wrapped.regen.plan.explain()
     for model in (plain, wrapped):
         model.load_state_dict(make().state_dict())

@@ -2,8 +2,15 @@
 #include "regen/share/client/device_lease.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 
+#include <algorithm>
+
+#include "regen/share/daemon/use_files.h"
+#include "regen/share/protocol/listen_socket.h"
+#include "regen/share/protocol/unix_socket.h"
 #include "tests/share/support/processes.h"
 
 namespace regen::share {
@@ -103,6 +110,79 @@ TEST(DeviceLease, ARequestThatIsAnsweredGivesBackAtOnceIfSomebodyWaits) {
     EXPECT_EQ(holder->returns(), request);
   }
   EXPECT_EQ(training->pauses(), 20);
+}
+
+TEST(DeviceLease, TellsTheDaemonHowLongRequestsTook) {
+  TemporaryFolder folder;
+  const Process daemon = start_daemon(test_daemon(folder));
+  const auto holder = join(folder, {.name = "infer"});
+  ASSERT_TRUE(holder->begin().ok());
+  holder->end();  // a step is no request
+  EXPECT_TRUE(job_of(folder, "infer")["requests"].is_null());
+  const auto request = [&] {
+    ASSERT_TRUE(holder->begin().ok());
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    holder->end({.gives_back = true});
+  };
+  request();
+  EXPECT_TRUE(eventually([&] { return job_of(folder, "infer")["requests"] == 1; }));
+  int requests = 1;
+  EXPECT_TRUE(eventually([&] {
+    request();
+    ++requests;
+    return job_of(folder, "infer")["requests"] > 1;
+  })) << "though no other job waits, and nothing else is said to the daemon";
+  const Json job = job_of(folder, "infer");
+  EXPECT_LE(job["requests"], requests);
+  EXPECT_EQ(job["grants"], 1);
+  EXPECT_GE(job["request_p50_seconds"], 0.0019);
+  EXPECT_GE(job["request_p95_seconds"], job["request_p50_seconds"]);
+}
+
+// Of an earlier release, which would take the message for an error.
+TEST(DeviceLease, ADaemonThatDoesNotKnowItIsToldNothing) {
+  TemporaryFolder folder;
+  const auto listener =
+      ListenSocket::open(folder.path("s"), 0600, {.name = "a daemon", .expected = "none"}).value();
+  UseFiles files = UseFiles::open(folder.path("use")).value();
+  std::vector<MessageType> heard;
+  std::thread daemon([&] {
+    pollfd asked{.fd = listener.listener(), .events = POLLIN, .revents = 0};
+    ::poll(&asked, 1, -1);
+    const Descriptor socket(::accept(listener.listener(), nullptr, nullptr));
+    ServerPage page = ServerPage::create().value();
+    UseFile use = files.make().value();
+    FrameReader reader(Direction::kToDaemon);
+    char buffer[4096];
+    for (ssize_t count = 0; (count = ::recv(socket.number(), buffer, sizeof buffer, 0)) > 0;) {
+      reader.append({buffer, static_cast<std::size_t>(count)});
+      for (auto next = reader.next(); next.ok() && next->has_value(); next = reader.next()) {
+        heard.push_back((**next).type);
+        const bool registers = heard.back() == MessageType::kRegister;
+        if (!registers && heard.back() != MessageType::kAcquire) continue;
+        const Descriptor shown = page.take_descriptor();
+        const Descriptor share = use.take_share();
+        std::vector<int> extra{shown.number(), share.number()};
+        if (!registers) extra.clear();
+        if (!registers) page.set_go(true);
+        const Json body =
+            registers ? Json{{"job", 1}, {"go", page.go_value()}, {"device", 0}} : Json::object();
+        const auto type = registers ? MessageType::kRegistered : MessageType::kGranted;
+        send_to(socket.number(), encode({type, body}), extra, 0);
+      }
+    }
+  });
+  {
+    const auto holder = join(folder, {.name = "infer"});
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_TRUE(holder->begin().ok());
+      holder->end({.gives_back = true});
+    }
+  }
+  daemon.join();
+  EXPECT_EQ(heard[0], MessageType::kRegister);
+  EXPECT_EQ(heard[1], MessageType::kAcquire);
+  EXPECT_EQ(std::count(heard.begin(), heard.end(), MessageType::kRequests), 0);
 }
 
 // The kernel wakes the watcher of a resting job when the daemon is killed, and the job comes back.

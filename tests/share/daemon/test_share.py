@@ -144,7 +144,7 @@ def test_status_for_people_and_machines(regen, daemon):
     metrics = regen.ok("share", "status", "--socket", daemon.socket, "--prometheus")
     line = 'regen_share_job_memory_bytes{device="gpu0",job="train",identity="train"} 8589934592'
     assert line in metrics.splitlines()
-    assert metrics.count("# TYPE") == metrics.count("# HELP") == 20
+    assert metrics.count("# TYPE") == metrics.count("# HELP") == 27
 
 
 def test_a_job_shrinks_for_a_newcomer_by_the_text_of_the_protocol(daemon):
@@ -289,7 +289,7 @@ def test_run_refuses_before_anything_starts(regen, daemon):
 
 
 BAD = [
-    (["share"], "found nothing, expected one of serve, status, run, set, simulate, trace"),
+    (["share"], "found nothing, expected one of serve, status, top, run, set, simulate, trace"),
     (["share", "frobnicate"], "frobnicate"),
     (["share", "status", "extra"], "extra"),
     (["share", "status", "--socket", "nowhere"], "no daemon at 'nowhere'"),
@@ -300,6 +300,12 @@ BAD = [
     (["share", "serve", "--socket", "s", "--turn", "0"], "0.0001"),
     (["share", "serve", "--socket", "no/such/folder/s"], "no/such/folder/s"),
     (["share", "serve", "--socket", "s", "--patience", "0"], "0.01"),
+    (["share", "serve", "--socket", "s", "--page", "0.0.0.0:80"], "expected 127.0.0.1:PORT"),
+    (["share", "serve", "--socket", "s", "--page", "localhost:80"], "expected 127.0.0.1:PORT"),
+    (["share", "serve", "--socket", "s", "--page", "unix:no/such/folder/p"], "no/such/folder/p"),
+    (["share", "top", "--socket", "nowhere"], "no daemon at 'nowhere'"),
+    (["share", "top", "--socket", "nowhere", "--once"], "no daemon at 'nowhere'"),
+    (["share", "top", "--interval", "0"], "0.05"),
     (["share", "set", "--priority", "1"], "JOB"),
     (["share", "set", "train"], "expected --priority, --weight or --memory"),
     (["share", "set", "train", "--priority", "1000001"], "0 to 1000000"),

@@ -50,8 +50,8 @@ TEST(Message, RefusalsNameValueAndExpectation) {
   EXPECT_EQ(refusal("X"), "message begins with 'X', expected 'RGSH' (not a regen program?)");
   EXPECT_EQ(refusal(header(2, 1, 2) + "{}"),
             "message has version 2, expected 1 (another version of regen?)");
-  EXPECT_EQ(refusal(header(1, 99, 2) + "{}"), "message has the unknown type 99, expected 1 to 10");
-  EXPECT_EQ(refusal(header(1, 65, 2) + "{}"), "message has the unknown type 65, expected 1 to 10");
+  EXPECT_EQ(refusal(header(1, 99, 2) + "{}"), "message has the unknown type 99, expected 1 to 11");
+  EXPECT_EQ(refusal(header(1, 65, 2) + "{}"), "message has the unknown type 65, expected 1 to 11");
   EXPECT_EQ(refusal(header(1, 1, 0xffffffff)),
             "message has a body of 4294967295 bytes, expected 2 to 65536");
   EXPECT_EQ(refusal(header(1, 1, 0)), "message has a body of 0 bytes, expected 2 to 65536");

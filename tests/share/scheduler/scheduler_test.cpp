@@ -8,7 +8,7 @@
 
 #include "regen/base/random.h"
 #include "regen/share/protocol/environment.h"
-#include "regen/share/protocol/prometheus.h"
+#include "regen/share/report/prometheus.h"
 
 namespace regen::share {
 namespace {

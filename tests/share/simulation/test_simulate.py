@@ -46,7 +46,7 @@ def test_options_win_over_the_trace(regen):
 def test_bad_input_is_one_line(regen):
     good = regen.write("good.csv", "arrival,seconds,memory\n0,1,2GiB\n")
     for problem, status, arguments in [
-        ("found nothing, expected one of serve, status, run, set, simulate, trace", 2, []),
+        ("found nothing, expected one of serve, status, top, run, set, simulate, trace", 2, []),
         ("TRACE", 2, ["simulate"]),
         ("nothing.json", 2, ["simulate", "nothing.json"]),
         ("line 1 has the column 'a'", 2, ["simulate", regen.write("bad.csv", "a,b\n1,2\n")]),

@@ -45,7 +45,9 @@ def functional_form(op: torch._ops.OpOverload) -> torch._ops.OpOverload:
     """
     found = IRREGULAR.get(op) or in_place_form(op) or out_form(op) or declared_form(op)
     if found is None:
-        raise CaptureError(f"{op} writes to memory and has no functional form; expected operators that PyTorch can functionalise")
+        raise CaptureError(
+            f"{op} writes to memory and has no functional form; expected operators that PyTorch can functionalise: "
+            "one of your own as a function that returns new tensors (torch.library)")
     return found
 
 

@@ -40,7 +40,7 @@ class LiveTensors:
         found = self.lifted.get(id(tensor))
         if found is None:
             if tensor.layout is not torch.strided:
-                raise CaptureError(f"a {tensor.layout} tensor; expected dense tensors")
+                raise CaptureError(f"a {tensor.layout} tensor; expected dense tensors (x.to_dense())")
             region = self.region_of(tensor, fresh)
             found = self.lifted[id(tensor)] = Lifted(tensor, self.fake_in(region, tensor), region)
         return found

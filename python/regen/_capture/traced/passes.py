@@ -111,7 +111,9 @@ def trace(
                 raise
             places |= {p.key(): (p, str(error)) for p in alike(model, place)}
             samples = {}
-    raise CaptureError(f"cannot capture {name}: {MOST_TRACES} traces have each met another part that cannot be captured; expected fewer")
+    raise CaptureError(
+        f"cannot capture {name}: {MOST_TRACES} traces have each met another part that cannot be captured; expected fewer: wrap the parts "
+        "that can be, as in model.trunk = regen.wrap(model.trunk, ...)")
 
 
 def trace_with(
@@ -202,7 +204,8 @@ def errors_in_one_line(name: str, tracer: Tracer) -> Iterator[None]:
     except Exception as error:
         at = place_in_traceback(error)
         raise CaptureError(
-            f"cannot capture {name}{f' at {at}' if at else ''}: {one_line(error)}; expected a forward pass that runs on the sample") from error
+            f"cannot capture {name}{f' at {at}' if at else ''}: {one_line(error)}; expected a forward pass that runs on the sample, "
+            "as in plain PyTorch") from error
 
 
 @contextlib.contextmanager
@@ -264,7 +267,7 @@ def write_mutations(tracer: Tracer, inputs: list[Any], conversion: Conversion) -
         if tensor.region.version and tensor.requires_grad:
             raise CaptureError(
                 f"input {tensor.region.brought.key} is changed in place and gradients flow through the change; expected inputs that need "
-                "gradients to stay as they are")
+                "gradients to stay as they are (x = x.clone() first)")
         check_alone(tensor.region, [t.region for t in given])
     for region in [*lifted, *(t.region for t in given)]:
         if region.version and region.brought.kind != "constant":
@@ -283,7 +286,8 @@ def check_alone(region: Region, others: list[Region]) -> None:
     for other in others:
         if other is not region and other.brought.tensor.untyped_storage()._cdata == key:
             raise CaptureError(
-                f"input {region.brought.key} is changed in place and shares memory with input {other.brought.key}; expected inputs of their own")
+                f"input {region.brought.key} is changed in place and shares memory with input {other.brought.key}; "
+                "expected inputs with memory of their own (x.clone())")
 
 
 # The backward pass.

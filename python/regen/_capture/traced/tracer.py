@@ -21,6 +21,7 @@ from regen._capture.traced.symbols import plain
 from regen._capture.traced.tensor import TracedTensor
 from regen._capture.traced.writes import Writes
 from regen._islands.places import NeedsIsland, Place, running_functions
+from regen._progress.work import current_capture
 from regen.errors import CaptureError
 
 aten = torch.ops.aten
@@ -54,6 +55,7 @@ class Tracer(TorchDispatchMode):
         self.refused_in: list[Place] = []  # functions of the model that were running then
         self.reasons: dict[Any, str] = {}  # Place.key() -> why it is an island
         self.samples: list[Any] = []  # flat inputs, then what is derived from them
+        self.progress = current_capture()
 
     # What exists before the step.
 
@@ -225,6 +227,8 @@ class Tracer(TorchDispatchMode):
 
     def add_node(self, node: dict[str, Any]) -> None:
         self.builder.nodes.append(node)
+        if self.progress is not None:
+            self.progress.reach(len(self.builder.nodes))
         self.decisions.note_node(node)
 
     def next_name(self, op: Any) -> str:
@@ -334,7 +338,7 @@ class Tracer(TorchDispatchMode):
         """`unsqueeze_` and the like: another view of the same memory by the same tensor."""
         tensor = args[0]
         if not isinstance(tensor, TracedTensor):
-            raise CaptureError(f"{op} on a tensor of the model; expected views that leave it as it is")
+            raise CaptureError(f"{op} on a tensor of the model; expected views that leave it as it is (the form without an underscore)")
         made = self.compute(functional_form(op), args, kwargs)
         with no_dispatch():
             op(*args, **kwargs)
@@ -374,7 +378,7 @@ def draw_of(op: Any, args: Any, kwargs: Any) -> Any:
 def check_layout(fake: torch.Tensor) -> None:
     if fake.layout is not torch.strided or fake.is_conj() or fake.is_neg():
         kind = fake.layout if fake.layout is not torch.strided else "lazily conjugated or negated tensor"
-        raise CaptureError(f"an operator returns a {kind}; expected operators that return dense tensors")
+        raise CaptureError(f"an operator returns a {kind}; expected dense tensors (x.to_dense(), x.resolve_conj(), x.resolve_neg())")
 
 
 def check_result(op: Any, result: Any) -> None:

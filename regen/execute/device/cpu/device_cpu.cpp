@@ -30,7 +30,8 @@ Result<void*> map_pages(Bytes bytes, const char* what) {
                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED)
     return limit_reached(std::string(what) + " of " + format_bytes(bytes) +
-                         ": the system refuses it (" + std::strerror(errno) + ")");
+                         ": the system refuses it (" + std::strerror(errno) +
+                         "), expected a smaller budget or more free memory");
   return data;
 }
 
@@ -47,7 +48,8 @@ class ArenaRoom {
     const std::lock_guard lock(mutex_);
     if (limit_ > 0 && used_ + bytes > limit_) {
       return limit_reached("arena of " + format_bytes(bytes) + ": " + format_bytes(limit_ - used_) +
-                           " of " + format_bytes(limit_) + " are free");
+                           " of " + format_bytes(limit_) +
+                           " are free, expected a smaller budget or more free memory");
     }
     used_ += bytes;
     count_arena_bytes(bytes);
@@ -80,7 +82,8 @@ class CpuPages final : public Pages {
     if (mprotect(data_, size(), PROT_READ | PROT_WRITE) != 0) {
       room_->give(bytes_);
       return limit_reached("pages for an arena of " + format_bytes(bytes_) +
-                           ": the system refuses them (" + std::strerror(errno) + ")");
+                           ": the system refuses them (" + std::strerror(errno) +
+                           "), expected a smaller budget or more free memory");
     }
     taken_ = true;
     return {};
@@ -88,7 +91,9 @@ class CpuPages final : public Pages {
 
   Status release() override {
     if (kind_ == ArenaKind::kFixed)
-      return bad_input("the arena's memory cannot be released: it was allocated to stay");
+      return bad_input(
+          "the arena's memory cannot be released: it was allocated to stay, expected "
+          "releasable=True");
     if (mprotect(data_, size(), PROT_NONE) != 0 || madvise(data_, size(), MADV_DONTNEED) != 0) {
       const std::string reason = std::strerror(errno);
       static_cast<void>(mprotect(data_, size(), PROT_READ | PROT_WRITE));

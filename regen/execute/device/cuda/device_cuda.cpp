@@ -155,7 +155,7 @@ class CudaDevice final : public ExecutionDevice {
         cudaHostAlloc(&data, static_cast<std::size_t>(bytes), cudaHostAllocPortable);
     if (status != cudaSuccess) {
       return limit_reached("pinned host memory of " + format_bytes(bytes) + ": CUDA refuses it (" +
-                           take_error(status) + ")");
+                           take_error(status) + "), expected a smaller host budget");
     }
     return MemoryBlock(data, bytes, free_host);
   }
@@ -385,7 +385,7 @@ class CudaDevice final : public ExecutionDevice {
                        ": CUDA refuses it (" + take_error(status) + ")";
     if (const auto now = memory(); now.ok())
       text += "; " + format_bytes(now->free) + " of " + format_bytes(now->total) + " are free";
-    return limit_reached(std::move(text));
+    return limit_reached(text + ", expected a smaller budget or more free memory");
   }
 
   const c10::DeviceIndex index_;
@@ -408,7 +408,8 @@ Result<std::shared_ptr<ExecutionDevice>> open_cuda_device(int index) {
     if (count == 0) return missing("CUDA device: torch sees none on this machine; use cpu");
     if (index >= count)
       return bad_input("device cuda:" + std::to_string(index) + ": this machine has " +
-                       format_count(static_cast<std::size_t>(count), "CUDA device"));
+                       format_count(static_cast<std::size_t>(count), "CUDA device") +
+                       ", expected cuda:0 to cuda:" + std::to_string(count - 1));
     at::globalContext().lazyInitDevice(c10::kCUDA);
     return std::shared_ptr<ExecutionDevice>(
         std::make_shared<CudaDevice>(static_cast<c10::DeviceIndex>(index)));

@@ -149,7 +149,7 @@ class MappedPages final : public Pages {
       text += "; " + format_bytes(static_cast<Bytes>(free)) + " of " +
               format_bytes(static_cast<Bytes>(total)) + " are free";
     }
-    return limit_reached(std::move(text));
+    return limit_reached(text + ", expected a smaller budget or more free memory");
   }
 
   const Driver& driver_ = Driver::get();

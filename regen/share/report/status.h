@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "regen/base/json.h"
+#include "regen/share/report/recent_times.h"
 #include "regen/share/scheduler/device_queue.h"
 
 namespace regen::share {
@@ -30,6 +31,9 @@ struct JobStatus {
   bool asked_to_give_way = false;
   Nanoseconds age = 0;
   JobCounts counts;
+  std::optional<Percentiles> waits;          // for its last grants
+  std::optional<std::int64_t> requests;      // answered, as it says
+  std::optional<Percentiles> request_times;  // of its last ones
 
   bool over_limit() const { return used_bytes > limit_bytes; }
   // Of the device's time since the job came.
@@ -43,6 +47,7 @@ struct DeviceStatus {
   Bytes bytes = 0;
   Bytes used_bytes = 0;
   Nanoseconds busy = 0;
+  std::int64_t turns = 0;     // so far
   Nanoseconds asked_for = 0;  // for how long the holder has been asked to give way
   bool in_turns = false;      // jobs take turns with their memory
   bool closed = false;        // a former holder is still in its last quantum

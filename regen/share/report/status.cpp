@@ -1,7 +1,15 @@
-#include "regen/share/protocol/status.h"
+#include "regen/share/report/status.h"
 
 namespace regen::share {
 namespace {
+
+Json p50(const std::optional<Percentiles>& times) {
+  return times ? Json(to_seconds(times->p50)) : Json(nullptr);
+}
+
+Json p95(const std::optional<Percentiles>& times) {
+  return times ? Json(to_seconds(times->p95)) : Json(nullptr);
+}
 
 Json job_json(const JobStatus& job) {
   const JobCounts& counts = job.counts;
@@ -28,6 +36,11 @@ Json job_json(const JobStatus& job) {
           {"share", job.share()},
           {"waited_seconds", to_seconds(counts.waited)},
           {"longest_wait_seconds", to_seconds(counts.longest_wait)},
+          {"wait_p50_seconds", p50(job.waits)},
+          {"wait_p95_seconds", p95(job.waits)},
+          {"requests", job.requests ? Json(*job.requests) : Json(nullptr)},
+          {"request_p50_seconds", p50(job.request_times)},
+          {"request_p95_seconds", p95(job.request_times)},
           {"grants", counts.grants},
           {"preemptions", counts.preemptions},
           {"missed_deadlines", counts.missed_deadlines}};
@@ -53,6 +66,7 @@ Json device_json(const DeviceStatus& device) {
           {"bytes", device.bytes},
           {"used_bytes", device.used_bytes},
           {"busy_seconds", to_seconds(device.busy)},
+          {"turns", device.turns},
           {"asked_to_give_way_seconds", to_seconds(device.asked_for)},
           {"in_turns", device.in_turns},
           {"closed", device.closed},

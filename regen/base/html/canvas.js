@@ -53,11 +53,6 @@ const theme = {
   onChange(listener) {
     this.listeners.push(listener);
   },
-  // Of a group of memory: activations go through a range of hues, the rest have one each.
-  ofGroup(group) {
-    if (group.kind !== "activation") return this.colour(`memory-${group.kind}`);
-    return `hsl(${Math.round(265 - 155 * (group.shade ?? 0))} ${this.colour("shade-saturation")} ${this.colour("shade-lightness")})`;
-  },
 };
 
 // Four to seven round numbers from 0 to `end`.

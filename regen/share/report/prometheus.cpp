@@ -1,4 +1,4 @@
-#include "regen/share/protocol/prometheus.h"
+#include "regen/share/report/prometheus.h"
 
 #include <array>
 
@@ -27,12 +27,22 @@ constexpr std::array kDeviceMetrics{
     Metric{"device_newcomers", "gauge", "newcomers", "Jobs that wait for memory."},
     Metric{"device_asked_to_give_way_seconds", "gauge", "asked_to_give_way_seconds",
            "How long the holder has been asked to give way."},
+    Metric{"device_turns_total", "counter", "turns", "Times that some job got it."},
     Metric{"device_busy_seconds_total", "counter", "busy_seconds", "Time that a job held it."},
     Metric{"device_finished_jobs_total", "counter", "finished_jobs", "Jobs that have left."},
 };
 constexpr std::array kJobMetrics{
     Metric{"job_used_seconds_total", "counter", "used_seconds", "Device time used."},
     Metric{"job_waited_seconds_total", "counter", "waited_seconds", "Time spent waiting."},
+    Metric{"job_wait_p50_seconds", "gauge", "wait_p50_seconds",
+           "Half of its grants in the last two minutes came within this time."},
+    Metric{"job_wait_p95_seconds", "gauge", "wait_p95_seconds",
+           "Of its grants in the last two minutes 95 of 100 came within this time."},
+    Metric{"job_requests_total", "counter", "requests", "Requests that it says it has answered."},
+    Metric{"job_request_p50_seconds", "gauge", "request_p50_seconds",
+           "Half of its requests in the last two minutes took no longer, as it says."},
+    Metric{"job_request_p95_seconds", "gauge", "request_p95_seconds",
+           "Of its requests in the last two minutes 95 of 100 took no longer, as it says."},
     Metric{"job_grants_total", "counter", "grants", "Times that it got the device."},
     Metric{"job_preemptions_total", "counter", "preemptions", "Times that it had to give way."},
     Metric{"job_missed_deadlines_total", "counter", "missed_deadlines",
@@ -42,6 +52,7 @@ constexpr std::array kJobMetrics{
     Metric{"job_held_bytes", "gauge", "held_bytes", "Memory that counts as its own."},
     Metric{"job_used_bytes", "gauge", "used_bytes", "Memory that it says it uses."},
     Metric{"job_over_limit", "gauge", "over_limit", "1 while it says it uses more than its limit."},
+    Metric{"job_weight", "gauge", "weight", "Its weight among jobs of its priority."},
     Metric{"job_priority", "gauge", "priority", "Its priority; higher goes first."},
 };
 
@@ -49,7 +60,7 @@ std::string label(const char* name, const Json& value) {
   std::string escaped;
   for (char c : value.get<std::string>()) {
     if (c == '\\' || c == '"') escaped += '\\';
-    escaped += c;
+    escaped += c == '\n' ? std::string("\\n") : std::string(1, c);
   }
   return std::string(name) + "=\"" + escaped + "\"";
 }
@@ -65,7 +76,9 @@ double number(const Json& value) {
   return value.is_array() ? static_cast<double>(value.size()) : value.get<double>();
 }
 
+// Nothing for what is not known.
 std::string sample(const Metric& metric, const std::string& labels, const Json& object) {
+  if (object[metric.field].is_null()) return "";
   return std::string("regen_share_") + metric.name + (labels.empty() ? "" : "{" + labels + "}") +
          " " + format_exact(number(object[metric.field])) + "\n";
 }
