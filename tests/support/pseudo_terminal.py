@@ -19,6 +19,13 @@ PATIENCE = 120  # seconds
 CODE = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])")
 
 
+def is_readable(descriptor: int, seconds: float) -> bool:
+    """Whether there is something to read within so many seconds. For descriptors of any number, which select() does not take."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
+
+
 class Screen:
     """Rows of text, a cursor, and each line of progress that was ever complete."""
 
@@ -106,8 +113,7 @@ class PseudoTerminal:
 
     def read(self, seconds: float) -> bool:
         """Some of what comes; False at the end."""
-        ready, _, _ = select.select([self.leader], [], [], seconds)
-        if not ready:
+        if not is_readable(self.leader, seconds):
             return True
         try:
             some = os.read(self.leader, 65536)
@@ -141,8 +147,9 @@ class PseudoTerminal:
 
 
 def default_signals() -> None:
-    """A test run in the background ignores SIGINT, and so would its children."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    """A test run in the background ignores SIGINT and SIGQUIT, and so would its children."""
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def shows(word: str) -> Callable[[Screen], bool]:

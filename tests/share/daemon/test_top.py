@@ -5,7 +5,6 @@ import fcntl
 import os
 import pty
 import re
-import select
 import signal
 import struct
 import subprocess
@@ -16,6 +15,7 @@ import pytest
 
 import wire
 from eventually import eventually
+from pseudo_terminal import default_signals, is_readable
 from regen_program import BINARY
 
 GIB = 2**30
@@ -25,6 +25,11 @@ ENTER, LEAVE = "\x1b[?1049h", "\x1b[?25h\x1b[?1049l"
 def width(text):
     """Columns that a terminal takes for it."""
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def becomes_a_session_of_its_own():
+    default_signals()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 class Terminal:
@@ -38,7 +43,7 @@ class Terminal:
         self.decoder = codecs.getincrementaldecoder("utf-8")()
         self.process = subprocess.Popen(
             command, stdin=self.follower, stdout=self.follower, stderr=self.follower, start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=becomes_a_session_of_its_own,
             env={**{k: v for k, v in os.environ.items() if k != "NO_COLOR"}, "TERM": "xterm", "LC_ALL": "C.UTF-8", **environment})
 
     def resize(self, columns, rows, process):
@@ -48,7 +53,7 @@ class Terminal:
 
     def read(self):
         """What is there now."""
-        while select.select([self.leader], [], [], 0.02)[0]:
+        while is_readable(self.leader, 0.02):
             try:
                 data = os.read(self.leader, 1 << 16)
             except OSError:  # the other side is gone
