@@ -63,9 +63,10 @@ std::string unknown_verb(const CLI::App& app, const std::string& word) {
   return "unknown verb '" + word.substr(0, 60) + "', expected one of " + names;
 }
 
-// What goes on by itself, or writes to the terminal all the time.
-bool ends_by_itself(const std::string& verb) {
-  return verb != "serve" && verb != "status" && verb != "run" && verb != "set";
+// Of the verbs of `share`, those that compute. Others go on by themselves, have the whole terminal, or
+// become another program.
+bool computes(const std::string& verb) {
+  return verb == "simulate" || verb == "trace";
 }
 
 // The verb's name is what a line of progress says where nothing more is known.
@@ -73,7 +74,7 @@ Status run_action(const CLI::App& app, const Action& action) {
   const CLI::App* verb = &app;
   while (!verb->get_subcommands().empty()) verb = verb->get_subcommands().front();
   const bool shared = verb->get_parent() != &app;
-  if (shared && !ends_by_itself(verb->get_name())) return action();
+  if (shared && !computes(verb->get_name())) return action();
   wipe_line_at_signals();
   const Progress progress({.stage = verb->get_name()});
   return action();

@@ -48,13 +48,16 @@ def staged() -> list[pathlib.Path]:
 
 
 def contents() -> str:
-    """The navigation beside every page: the sections of docs/README.md."""
+    """The navigation beside every page: the sections of docs/README.md, then the READMEs of folders that some page links."""
     listed = [("Start", ["docs/README.md"])]
     for section in INDEX.read_text().split("\n## ")[1:]:
         title = section.partition("\n")[0].partition(":")[0]
         pages = [(INDEX.parent / link[0]).resolve() for link in LINK.findall(section) if link[0].endswith(".md")]
         listed.append((title, [str(page.relative_to(ROOT)) for page in pages]))
     listed.append(("Project", OTHERS[1:]))
+    known = {page for _, pages in listed for page in pages} | {OTHERS[0]}
+    rest = {str(path.relative_to(ROOT)) for path in staged() if path.suffix == ".md"} - known
+    listed.append(("Folders of the sources", sorted(rest)))
     return "".join(f"\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n" + "\n".join(dict.fromkeys(pages)) + "\n```\n" for title, pages in listed)
 
 

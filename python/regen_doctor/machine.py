@@ -14,6 +14,7 @@ FEWEST_FILES = 1024
 LEAST_SHARED_MEMORY = 1 << 30  # Docker gives 64 MiB
 LEAST_DISK = 1 << 30
 DRIVER = pathlib.Path("/proc/driver/nvidia/version")
+NODES = pathlib.Path("/dev")
 
 
 def amount(number: float) -> str:
@@ -25,7 +26,7 @@ def amount(number: float) -> str:
     return f"{number:.0f} {unit}" if unit == "B" or number >= 100 else f"{number:.1f} {unit}"
 
 
-def cuda(answer: dict | None, driver: pathlib.Path = DRIVER) -> Check:
+def cuda(answer: dict | None, driver: pathlib.Path = DRIVER, nodes: pathlib.Path = NODES) -> Check:
     """The GPUs that torch can use. Without one regen plans, and runs on the CPU."""
     devices = answer["devices"] if answer else []
     if answer and devices:
@@ -35,6 +36,10 @@ def cuda(answer: dict | None, driver: pathlib.Path = DRIVER) -> Check:
         return Check("cuda", Status.ABSENT, "no NVIDIA driver", "steps run on the CPU; plans can be made for any device (--device)")
     if answer and answer["cuda"] is None:
         return Check("cuda", Status.WARNING, "an NVIDIA driver, but a torch without CUDA", "install a torch with CUDA: https://pytorch.org/get-started")
+    closed = [node for node in nodes.glob("nvidia*") if node.is_char_device() and not os.access(node, os.R_OK | os.W_OK)]
+    if closed:
+        found = f"an NVIDIA driver, but no permission for {', '.join(str(node) for node in sorted(closed))}"
+        return Check("cuda", Status.WARNING, found, "join the group that they belong to (`ls -l` says which), or ask the administrator")
     return Check("cuda", Status.WARNING, "an NVIDIA driver, but torch finds no device", "see nvidia-smi, CUDA_VISIBLE_DEVICES, and the container's --gpus")
 
 
@@ -95,15 +100,38 @@ def cache(folder: str | os.PathLike[str] | None = None, user: int | None = None)
     return Check("cache", Status.OK, f"{path}, {len(sizes)} files, {amount(sum(sizes))}")
 
 
-def daemon(program: dict) -> Check:
-    """The sharing daemon, if there is one."""
+def daemon(program: dict, user: int | None = None) -> Check:
+    """The sharing daemon, if there is one, and whether this user may use it."""
     socket = program.get("socket")
     if not socket or not program.get("path"):
         return Check("daemon", Status.ABSENT, "not asked for, since `regen doctor` was not started by the program", "run `regen doctor`")
+    problem = unsafe_folder(pathlib.Path(socket).parent, os.getuid() if user is None else user)
+    if problem:
+        return Check("daemon", Status.WARNING, problem, "remove it, or name another socket in REGEN_SHARE_SOCKET")
     if not os.path.exists(socket):
         return Check("daemon", Status.ABSENT, f"none at {socket}", "only to share a device: `regen share serve`")
+    if not os.access(socket, os.R_OK | os.W_OK):
+        advice = "only its owner may use it: `regen share serve --mode 660` opens it to the group"
+        return Check("daemon", Status.WARNING, f"no permission for {socket}", advice)
     output, reason = run([program["path"], "share", "status", "--json", "--socket", socket], 20)
     if output is None:
         return Check("daemon", Status.WARNING, reason, f"start it again, `regen share serve`, or remove {socket}")
-    jobs = json.loads(output).get("jobs", [])
-    return Check("daemon", Status.OK, f"{socket}, {len(jobs)} {'job' if len(jobs) == 1 else 'jobs'}")
+    devices = json.loads(output)["devices"]
+    jobs, newcomers = (sum(len(device[key]) for device in devices) for key in ("jobs", "newcomers"))
+    waiting = f", {newcomers} waiting for memory" if newcomers else ""
+    return Check("daemon", Status.OK, f"{socket}, {counted(len(devices), 'device')}, {counted(jobs, 'job')}{waiting}")
+
+
+def unsafe_folder(folder: pathlib.Path, user: int) -> str:
+    """Why no daemon of this user may have its socket there; empty: it may. Folders of all users, such as /tmp, are none of a daemon."""
+    if not folder.is_dir() or folder.stat().st_mode & stat.S_ISVTX:
+        return ""
+    found = folder.stat()
+    if found.st_uid not in (user, 0):
+        return f"{folder} belongs to user {found.st_uid}"
+    return f"others may write to {folder}" if found.st_mode & stat.S_IWOTH else ""
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 job`, `2 jobs`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

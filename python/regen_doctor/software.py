@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 
 from regen_doctor.check import Check, Status
 from regen_doctor.child import run, run_python
@@ -24,6 +25,15 @@ import torch, regen
 torch.manual_seed(0)
 model = torch.nn.Sequential(*(part for _ in range(8) for part in (torch.nn.Linear(64, 64), torch.nn.GELU())))
 regen.check(model, torch.randn(1024, 64), 0.7, reserve=0, cache=False, work_limit=1000)
+"""
+
+# What older compilers do not know.
+MODERN = """#include <compare>
+#include <concepts>
+#include <span>
+template <std::integral T> T sum(std::span<const T> all) { T s{}; for (T one : all) s += one; return s; }
+struct Pair { int a, b; auto operator<=>(const Pair&) const = default; };
+int main() { const int all[]{1, 2}; return sum(std::span<const int>(all)) + (Pair{1, 2} < Pair{1, 3}); }
 """
 
 TORCH = """
@@ -106,9 +116,24 @@ def compiler() -> Check:
     for name in (os.environ.get("CXX"), "c++", "g++", "clang++"):
         path = shutil.which(name) if name else None
         if path:
-            output, reason = run([path, "--version"])
-            return Check("compiler", Status.OK, output.splitlines()[0] if output else f"{path}: {reason}")
+            return compiler_at(path)
     return Check("compiler", Status.ABSENT, "no C++ compiler", "only to build regen and for torch.compile: apt-get install g++")
+
+
+def compiler_at(path: str) -> Check:
+    """One that is there; whether it knows the C++ that regen is written in."""
+    output, reason = run([path, "--version"])
+    if not output:
+        return Check("compiler", Status.WARNING, f"{path}: {reason or 'it says no version'}", "install another one, or name it in CXX: apt-get install g++")
+    name = output.splitlines()[0]
+    with tempfile.TemporaryDirectory() as folder:
+        source = os.path.join(folder, "trial.cpp")
+        with open(source, "w") as file:
+            file.write(MODERN)
+        done, reason = run([path, "-std=c++20", "-fsyntax-only", source])
+    if done is None:
+        return Check("compiler", Status.WARNING, f"{name}: {reason}", "only to build regen: it needs g++ 12 or newer, or name another in CXX")
+    return Check("compiler", Status.OK, name)
 
 
 def libraries() -> list[Check]:

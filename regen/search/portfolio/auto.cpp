@@ -138,7 +138,7 @@ Result<Proposal> decide_variants(const Problem& problem, bool unlimited, Effort&
 Result<Proposal> decide(const Problem& problem, bool unlimited, Effort& effort,
                         const PlanOverChoices& choices) {
   if (problem.budget && choices) {
-    // Each choice gets its share of the effort, so that none may take as long as it likes.
+    // Each choice gets a fraction of the effort, so that one cannot use all of it.
     const auto plan = [](const Problem& one, Effort& own) {
       return decide_variants(one, /*unlimited=*/false, own);
     };

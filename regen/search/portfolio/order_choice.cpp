@@ -13,7 +13,7 @@ constexpr double kClearly = 0.998;
 // Beyond these ops a quick plan is none that waits for another.
 constexpr std::size_t kMostOps = 5'000;
 // Of the effort, for the quick plan of one order.
-constexpr double kShare = 0.05;
+constexpr double kQuickOrderFraction = 0.05;
 
 double quick_cost(const Problem& problem, const Graph& graph, const Limits& limits,
                   Effort& effort) {
@@ -28,7 +28,7 @@ double quick_cost(const Problem& problem, const Graph& graph, const Limits& limi
 std::optional<OrderView> promising_order(const Problem& problem, Effort& effort) {
   const Graph& graph = *problem.graph;
   if (graph.num_ops() > kMostOps) return std::nullopt;
-  const Limits limits = fraction_of(effort, kShare);
+  const Limits limits = fraction_of(effort, kQuickOrderFraction);
   double least = quick_cost(problem, graph, limits, effort) * kClearly;
   // Nothing is cheaper than to run every op once.
   if (least <= graph.base_cost() * kClearly) return std::nullopt;

@@ -1,5 +1,5 @@
-// Which of the ways that differ in cost and workspace alone each op takes, where planners know of
-// one way only: a choice is made for all ops, and the graph with just that is planned.
+// Which of the ways that differ in cost and workspace alone each op takes, where planners take one
+// way only: a choice is made for all ops, and the graph with just that is planned.
 #pragma once
 
 #include <functional>

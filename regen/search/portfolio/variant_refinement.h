@@ -1,6 +1,6 @@
 // Faster ways to run the ops of a finished plan, wherever there is room for their workspace: every
-// run of an op may have a way of its own, and one run's workspace is nobody else's matter, so that
-// for the steps as they are the choice is the best there is.
+// run of an op may have a way of its own, and the workspace of one run does not affect the others,
+// so that the choice is the best one for these steps.
 #pragma once
 
 #include "regen/graph/graph.h"

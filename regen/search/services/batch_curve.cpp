@@ -40,10 +40,7 @@ Result<std::vector<LargestBatch>> largest_batches(const Planner& planner,
                          .batch_only = true,
                          .most_solves = problem.most_solves};
   std::vector<LargestBatch> answers(budgets.size());
-  Progress progress({.stage = "batch",
-                     .subject = "for each budget",
-                     .pieces = "budgets",
-                     .total = budgets.size()});
+  Progress progress({.stage = "batch", .subject = "for each budget", .total = budgets.size()});
   // From the largest budget down, where it is most certain that something fits.
   for (std::size_t i = budgets.size(); i-- > 0;) {
     const bool known_above = i + 1 < budgets.size() && answers[i + 1].batch > 0;

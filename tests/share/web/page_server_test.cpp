@@ -8,6 +8,9 @@
 #include <poll.h>
 
 #include <chrono>
+#include <initializer_list>
+#include <string>
+#include <string_view>
 #include <thread>
 
 #include "regen/base/random.h"
@@ -17,6 +20,12 @@
 
 namespace regen::share {
 namespace {
+
+std::string joined(std::initializer_list<std::string_view> parts) {
+  std::string text;
+  for (const std::string_view part : parts) text += part;
+  return text;
+}
 
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
@@ -99,16 +108,15 @@ TEST_F(Page, NothingWithoutTheToken) {
   server_->publish(status_with("secret"));
   std::string wrong = token_;
   wrong[63] = wrong[63] == '0' ? '1' : '0';
-  const std::string wrong_query = "?token=" + wrong;
   for (const std::string path :
        {"/", "/status.json", "/history.json", "/metrics", "/nothing", "/favicon.ico"}) {
     for (const std::string query : {"", "?token=", "?token=x", "?after=3"}) {
       EXPECT_EQ(get(path + query), kForbidden) << path << query;
     }
-    EXPECT_EQ(get(path + wrong_query), kForbidden);
-    EXPECT_EQ(get(path + "?Token=" + token_), kForbidden);
-    EXPECT_EQ(get(path, "Authorization: Bearer " + wrong + "\r\n"), kForbidden);
-    EXPECT_EQ(get(path, "Authorization: Basic " + token_ + "\r\n"), kForbidden);
+    EXPECT_EQ(get(joined({path, "?token=", wrong})), kForbidden);
+    EXPECT_EQ(get(joined({path, "?Token=", token_})), kForbidden);
+    EXPECT_EQ(get(path, joined({"Authorization: Bearer ", wrong, "\r\n"})), kForbidden);
+    EXPECT_EQ(get(path, joined({"Authorization: Basic ", token_, "\r\n"})), kForbidden);
     EXPECT_EQ(get(path, "Cookie: token=" + token_ + "\r\n"), kForbidden);
   }
 }
@@ -170,19 +178,19 @@ TEST_F(Page, OnlyAsksAndOnlyByItsName) {
     browser.send(line + "\r\n" + fields + "\r\n");
     return browser.rest();
   };
-  const std::string target = " /status.json?token=" + token_ + " HTTP/1.1";
+  const std::string target = "/status.json?token=" + token_ + " HTTP/1.1";
   for (const std::string method :
        {"HEAD", "POST", "PUT", "DELETE", "OPTIONS", "CONNECT", "TRACE"}) {
-    const std::string answer = answer_to(method + target, "Host: localhost\r\n");
+    const std::string answer = answer_to(joined({method, " ", target}), "Host: localhost\r\n");
     EXPECT_THAT(answer, StartsWith("HTTP/1.1 405 ")) << method;
     EXPECT_THAT(answer, HasSubstr("\r\nAllow: GET\r\n"));
     EXPECT_EQ(answer_to(method + " / HTTP/1.1", "Host: localhost\r\n"), kForbidden) << method;
   }
-  EXPECT_EQ(answer_to("GET" + target, "Host: rebound.example\r\n"), kForbidden);
-  EXPECT_THAT(answer_to("GET" + target, "Host: 127.0.0.1:9\r\n"), StartsWith("HTTP/1.1 200 "));
-  EXPECT_THAT(answer_to("GET" + target, "Host: localhost\r\nContent-Length: 3\r\n"),
+  EXPECT_EQ(answer_to("GET " + target, "Host: rebound.example\r\n"), kForbidden);
+  EXPECT_THAT(answer_to("GET " + target, "Host: 127.0.0.1:9\r\n"), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(answer_to("GET " + target, "Host: localhost\r\nContent-Length: 3\r\n"),
               StartsWith("HTTP/1.1 400 "));
-  EXPECT_THAT(answer_to("GET" + target, ""), StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(answer_to("GET " + target, ""), StartsWith("HTTP/1.1 400 "));
   EXPECT_THAT(answer_to("hello", ""), StartsWith("HTTP/1.1 400 "));
   EXPECT_THAT(answer_to("GET /" + std::string(3000, 'a') + " HTTP/1.1", ""),
               StartsWith("HTTP/1.1 414 "));
@@ -276,7 +284,7 @@ TEST_F(Page, GarbageIsAnsweredAndForgotten) {
     for (auto size = random.between(0, 300); size > 0; --size)
       bytes += static_cast<char>(random.next());
     if (random.chance(0.5)) bytes.insert(0, "GET /?token=");
-    browser.send(bytes + "\r\n\r\n");
+    browser.send(bytes.append("\r\n\r\n"));
     if (random.chance(0.5)) continue;  // and is gone
     EXPECT_THAT(browser.rest(), StartsWith("HTTP/1.1 4"));
   }
