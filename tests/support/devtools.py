@@ -136,10 +136,19 @@ class Page:
 
     def wait_for(self, condition):
         limit = time.monotonic() + ANSWER_SECONDS
-        while not self.evaluate(f"Boolean({condition})"):
+        while not self.is_true(condition):
             if time.monotonic() > limit:
                 raise RuntimeError(f"never true: {condition}")
             time.sleep(0.02)
+
+    def is_true(self, condition):
+        """Not while the page goes to another one: what is asked then has no answer."""
+        try:
+            return self.evaluate(f"Boolean({condition})")
+        except RuntimeError as error:
+            if "navigated or closed" in str(error) or "context was destroyed" in str(error):
+                return False
+            raise
 
     def press(self, key, text=None):
         """A key of the keyboard, as a person presses it."""
