@@ -5,7 +5,7 @@
 
 #include "regen/graph/analysis.h"
 #include "regen/graph/builder.h"
-#include "tests/support/graphs/random_graph.h"
+#include "tests/support/oracles/stage_oracle.h"
 
 namespace regen::search {
 namespace {
