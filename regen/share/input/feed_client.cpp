@@ -96,6 +96,7 @@ Result<bool> FeedClient::say_hello(FeedSocket socket) {
                      std::to_string(static_cast<int>(answer->kind)) + ", expected 65");
   }
   REGEN_ASSIGN(FeedView view, FeedView::map(socket.take_descriptor()));
+  if (!socket.send_when_taken({.kind = FrameKind::kReady})) return false;
   connection_ = std::make_shared<FeedConnection>(FeedConnection{
       std::move(socket), std::move(view), answer->text, static_cast<std::int64_t>(::getpid())});
   return true;

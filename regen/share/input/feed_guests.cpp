@@ -230,6 +230,9 @@ Status FeedGuests::take(ConsumerId id, Guest& guest, const FeedFrame& frame) {
     switch (frame.kind) {
       case FrameKind::kWant:
         return queue.want(id);
+      case FrameKind::kReady:
+        queue.ready(id);
+        return {};
       case FrameKind::kReturn:
         return queue.give_back(id, frame.slot, frame.serial);
       case FrameKind::kMove:

@@ -52,6 +52,10 @@ void FeedQueue::add(ConsumerId id, SlowPolicy policy, Position next) {
   go_to(consumer, next);
 }
 
+void FeedQueue::ready(ConsumerId id) {
+  if (!std::exchange(consumers_.at(id).ready, true)) ++consumers_ready_;
+}
+
 void FeedQueue::move(ConsumerId id, Position next) {
   Consumer& consumer = consumers_.at(id);
   if (consumer.left) return;
@@ -108,6 +112,7 @@ Status FeedQueue::want(ConsumerId id) {
   if (consumer.wanting) return bad_input("asked for a batch twice, expected one request at a time");
   if (consumer.left) return bad_input("asked for a batch after leaving, expected nothing more");
   consumer.wanting = true;
+  ready(id);
   deliver(id, consumer);
   return {};
 }
@@ -215,7 +220,7 @@ std::deque<FeedItem>::iterator FeedQueue::oldest_batch(Consumer& consumer) {
 }
 
 std::optional<FeedQueue::Fill> FeedQueue::begin() {
-  if (filling_ || !failure_.empty() || consumers_seen_ < options_.first_consumers) return {};
+  if (filling_ || !failure_.empty() || consumers_ready_ < options_.first_consumers) return {};
   const std::optional<Position> position = wanted();
   if (!position) return {};
   if (*position != cursor_) {

@@ -73,7 +73,7 @@ class FeedQueue {
   struct Options {
     std::uint32_t slots = 8;
     std::int64_t epochs = INT64_MAX;
-    // Nothing is made until so many have come, or one that has a position.
+    // Nothing is made until so many are ready, or one has come that has a position.
     std::int64_t first_consumers = 1;
     Position start = {};
   };
@@ -93,6 +93,8 @@ class FeedQueue {
   // Consumers. Ids must be new in add(), and known in all other calls.
   void add(ConsumerId id, SlowPolicy policy, Join join);
   void add(ConsumerId id, SlowPolicy policy, Position next);
+  // It can read: what is made from now on is not lost on it. One that asks for a batch is ready too.
+  void ready(ConsumerId id);
   // It is gone: what it held returns.
   void remove(ConsumerId id);
   // It asks for no more, but still reads what it holds.
@@ -139,6 +141,7 @@ class FeedQueue {
     std::set<std::uint32_t> held = {};
     bool wanting = false;
     bool left = false;
+    bool ready = false;
     bool began = false;     // has a position of its own
     std::int64_t lost = 0;  // behind the last item of the queue
     std::string error = {};
@@ -173,6 +176,7 @@ class FeedQueue {
   bool jumped_ = true;
   std::uint64_t serials_ = 0;
   std::int64_t consumers_seen_ = 0;
+  std::int64_t consumers_ready_ = 0;  // and those that have gone since
   std::int64_t published_ = 0;
   std::string failure_;
   std::vector<Delivery> deliveries_;

@@ -20,7 +20,7 @@
 
 namespace regen::share {
 
-inline constexpr std::uint32_t kFeedVersion = 1;
+inline constexpr std::uint32_t kFeedVersion = 2;
 inline constexpr std::uint32_t kMaxSlots = 4096;
 inline constexpr std::uint64_t kMaxSlotBytes = std::uint64_t{1} << 40;
 inline constexpr std::uint64_t kSlotHeadBytes = 64;

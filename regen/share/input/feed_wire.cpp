@@ -43,7 +43,7 @@ struct RawFrame {
 static_assert(sizeof(RawFrame) == 48);
 
 bool known_kind(std::uint16_t kind, bool from_consumer) {
-  return from_consumer ? kind >= 1 && kind <= 5 : kind >= 65 && kind <= 69;
+  return from_consumer ? kind >= 1 && kind <= 6 : kind >= 65 && kind <= 69;
 }
 
 }  // namespace
@@ -84,7 +84,7 @@ Result<FeedFrame> decode(std::string_view packet, bool from_consumer) {
   }
   if (!known_kind(raw.kind, from_consumer)) {
     return bad_input("packet has the unknown kind " + std::to_string(raw.kind) + ", expected " +
-                     (from_consumer ? "1 to 5" : "65 to 69"));
+                     (from_consumer ? "1 to 6" : "65 to 69"));
   }
   if (raw.policy > 1 || raw.join > 1 || raw.resumes > 1 || raw.reserved != 0) {
     return bad_input("packet has a policy, start or mark that is neither 0 nor 1");

@@ -5,6 +5,7 @@
 //   consumer                              producer
 //     kHello  settings, policy, start  ─►
 //                                      ◄─  kWelcome  the memory as SCM_RIGHTS; or kError
+//     kReady                           ─►            it has mapped the memory
 //     kWant                            ─►
 //                                      ◄─  kBatch, kEpochEnd, kEnd or kError
 //     kReturn slot, serial             ─►
@@ -28,6 +29,7 @@ enum class FrameKind : std::uint16_t {
   kReturn = 3,
   kBye = 4,
   kMove = 5,
+  kReady = 6,
   kWelcome = 65,
   kBatch = 66,
   kEpochEnd = 67,

@@ -27,7 +27,7 @@ class FeedFaults : public Feed {
     SCOPED_TRACE(window.what());
     EXPECT_EQ(feed_.board->wrong, 0);
     const std::int64_t all = 2 * 2 * feed_.length;  // consumers and epochs
-    // A consumer that is cut off before its first batch joins where the other one is, which may be at the end.
+    // A consumer that is cut off once it is ready joins where the other one is, which may be at the end.
     const bool joins_later = cuts_off(window) || window.failed_with("EAGAIN");
     EXPECT_GE(feed_.board->taken, joins_later ? all / 2 : all);
     EXPECT_LE(feed_.board->taken, all);

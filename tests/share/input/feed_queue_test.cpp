@@ -48,11 +48,17 @@ void give_back(FeedQueue& queue, ConsumerId consumer, const FeedItem& item) {
   EXPECT_TRUE(queue.give_back(consumer, item.slot, item.serial).ok());
 }
 
+// It says hello and can read at once.
+void come(FeedQueue& queue, ConsumerId consumer, SlowPolicy policy, Join join) {
+  queue.add(consumer, policy, join);
+  queue.ready(consumer);
+}
+
 TEST(FeedQueue, NothingIsMadeForNobody) {
   FeedQueue queue({.slots = 2});
   EXPECT_FALSE(queue.begin());
   EXPECT_FALSE(queue.over());
-  queue.add(id(1), SlowPolicy::kWait, Join::kNow);
+  come(queue, id(1), SlowPolicy::kWait, Join::kNow);
   EXPECT_TRUE(queue.begin());
   queue.remove(id(1));
   EXPECT_TRUE(queue.over());
@@ -60,9 +66,9 @@ TEST(FeedQueue, NothingIsMadeForNobody) {
 
 TEST(FeedQueue, ABatchIsMadeOnceAndItsSlotReturnsWithTheLastReader) {
   FeedQueue queue({.slots = 1, .first_consumers = 2});
-  queue.add(id(1), SlowPolicy::kWait, Join::kNow);
+  come(queue, id(1), SlowPolicy::kWait, Join::kNow);
   EXPECT_FALSE(queue.begin()) << "two are expected";
-  queue.add(id(2), SlowPolicy::kWait, Join::kNow);
+  come(queue, id(2), SlowPolicy::kWait, Join::kNow);
   fill(queue, 9);
   EXPECT_EQ(queue.published(), 1);
   const FeedItem first = take(queue, id(1));
@@ -76,8 +82,8 @@ TEST(FeedQueue, ABatchIsMadeOnceAndItsSlotReturnsWithTheLastReader) {
 
 TEST(FeedQueue, TheDeadGiveBackWhatTheyHeldAndWhatWaitedForThem) {
   FeedQueue queue({.slots = 3});
-  queue.add(id(1), SlowPolicy::kWait, Join::kNow);
-  queue.add(id(2), SlowPolicy::kWait, Join::kNow);
+  come(queue, id(1), SlowPolicy::kWait, Join::kNow);
+  come(queue, id(2), SlowPolicy::kWait, Join::kNow);
   fill(queue, 99);
   const FeedItem held = take(queue, id(2));
   for (int i = 0; i < 3; ++i) give_back(queue, id(1), take(queue, id(1)));
@@ -89,13 +95,13 @@ TEST(FeedQueue, TheDeadGiveBackWhatTheyHeldAndWhatWaitedForThem) {
 
 TEST(FeedQueue, ANewcomerGetsWhatIsStillThere) {
   FeedQueue queue({.slots = 4});
-  queue.add(id(1), SlowPolicy::kWait, Join::kNow);
+  come(queue, id(1), SlowPolicy::kWait, Join::kNow);
   fill(queue, 99);
   for (int i = 0; i < 3; ++i) give_back(queue, id(1), take(queue, id(1)));
   fill(queue, 99, 2);  // (0,4) and (0,5) in the place of (0,0) and (0,1)
-  queue.add(id(2), SlowPolicy::kWait, Join::kNow);
+  come(queue, id(2), SlowPolicy::kWait, Join::kNow);
   EXPECT_EQ(take(queue, id(2)).position, (Position{0, 2})) << "though its first reader is done";
-  queue.add(id(3), SlowPolicy::kWait, Join::kEpoch);
+  come(queue, id(3), SlowPolicy::kWait, Join::kEpoch);
   EXPECT_TRUE(queue.want(id(3)).ok());
   EXPECT_TRUE(items_of(queue, id(3)).empty()) << "waits for epoch 1";
   queue.remove(id(1));
@@ -132,7 +138,7 @@ TEST(FeedQueue, GoesBackForWhoComesBackAndNobodySeesABatchTwice) {
 
 TEST(FeedQueue, ANewProducerGoesOnWhereTheOldOneWasNotAtTheBeginning) {
   FeedQueue queue({.slots = 2});
-  queue.add(id(1), SlowPolicy::kWait, Join::kNow);  // it started the producer
+  come(queue, id(1), SlowPolicy::kWait, Join::kNow);  // it started the producer
   queue.add(id(2), SlowPolicy::kWait, Position{3, 7});
   EXPECT_EQ(queue.begin()->position, (Position{3, 7}));
   queue.publish();
@@ -141,7 +147,7 @@ TEST(FeedQueue, ANewProducerGoesOnWhereTheOldOneWasNotAtTheBeginning) {
 
 TEST(FeedQueue, WhoLeavesAnEpochEarlyGoesOnWithTheNext) {
   FeedQueue queue({.slots = 4});
-  queue.add(id(1), SlowPolicy::kWait, Join::kNow);
+  come(queue, id(1), SlowPolicy::kWait, Join::kNow);
   fill(queue, 99);
   give_back(queue, id(1), take(queue, id(1)));
   queue.move(id(1), {1, 0});
@@ -152,8 +158,8 @@ TEST(FeedQueue, WhoLeavesAnEpochEarlyGoesOnWithTheNext) {
 
 TEST(FeedQueue, OnlyTheSlowOneLosesAndIsToldHowMany) {
   FeedQueue queue({.slots = 3});
-  queue.add(id(1), SlowPolicy::kSkip, Join::kNow);
-  queue.add(id(2), SlowPolicy::kSkip, Join::kNow);
+  come(queue, id(1), SlowPolicy::kSkip, Join::kNow);
+  come(queue, id(2), SlowPolicy::kSkip, Join::kNow);
   std::vector<std::int64_t> fast;
   for (int i = 0; i < 10; ++i) {
     fill(queue, 99, 1);
@@ -170,18 +176,18 @@ TEST(FeedQueue, OnlyTheSlowOneLosesAndIsToldHowMany) {
 
 TEST(FeedQueue, NobodyLosesForNobody) {
   FeedQueue queue({.slots = 3});
-  queue.add(id(1), SlowPolicy::kSkip, Join::kNow);
+  come(queue, id(1), SlowPolicy::kSkip, Join::kNow);
   fill(queue, 99);
   EXPECT_EQ(queue.published(), 3) << "alone it is the fastest";
-  queue.add(id(2), SlowPolicy::kWait, Join::kNow);
+  come(queue, id(2), SlowPolicy::kWait, Join::kNow);
   for (int i = 0; i < 3; ++i) give_back(queue, id(1), take(queue, id(1)));
   EXPECT_FALSE(queue.begin()) << "a waiting consumer loses nothing";
 }
 
 TEST(FeedQueue, EndsOfEpochsAndOfAllAreNeverLost) {
   FeedQueue queue({.slots = 2, .epochs = 2});
-  queue.add(id(1), SlowPolicy::kSkip, Join::kNow);
-  queue.add(id(2), SlowPolicy::kSkip, Join::kNow);
+  come(queue, id(1), SlowPolicy::kSkip, Join::kNow);
+  come(queue, id(2), SlowPolicy::kSkip, Join::kNow);
   std::vector<Kind> fast;
   for (int i = 0; i < 7; ++i) {
     fill(queue, 2, 2);
@@ -200,7 +206,7 @@ TEST(FeedQueue, EndsOfEpochsAndOfAllAreNeverLost) {
 
 TEST(FeedQueue, AnErrorComesAfterWhatWasMadeBefore) {
   FeedQueue queue({.slots = 4});
-  queue.add(id(1), SlowPolicy::kWait, Join::kNow);
+  come(queue, id(1), SlowPolicy::kWait, Join::kNow);
   fill(queue, 99, 2);
   (void)queue.begin();
   queue.fail("no such file");
@@ -208,14 +214,14 @@ TEST(FeedQueue, AnErrorComesAfterWhatWasMadeBefore) {
   EXPECT_EQ(take(queue, id(1)).position.index, 1);
   EXPECT_EQ(take(queue, id(1)).text, "no such file");
   EXPECT_FALSE(queue.begin());
-  queue.add(id(2), SlowPolicy::kWait, Join::kEpoch);
+  come(queue, id(2), SlowPolicy::kWait, Join::kEpoch);
   EXPECT_EQ(take(queue, id(2)).kind, Kind::kBatch) << "the first batches are still there";
 }
 
 TEST(FeedQueue, WhoKeepsAllSlotsAndWantsMoreIsStuck) {
   FeedQueue queue({.slots = 2});
-  queue.add(id(1), SlowPolicy::kWait, Join::kNow);
-  queue.add(id(2), SlowPolicy::kWait, Join::kNow);
+  come(queue, id(1), SlowPolicy::kWait, Join::kNow);
+  come(queue, id(2), SlowPolicy::kWait, Join::kNow);
   fill(queue, 99);
   (void)take(queue, id(1));
   (void)take(queue, id(1));
@@ -250,9 +256,24 @@ TEST(FeedQueue, WhoIsBehindDoesNotWaitForThoseAheadToRead) {
   EXPECT_EQ(take(queue, id(1)).position, (Position{7, 4})) << "what was taken back was made again";
 }
 
+TEST(FeedQueue, TheFirstBatchWaitsForConsumersThatCanRead) {
+  FeedQueue queue({.slots = 2, .first_consumers = 2});
+  queue.add(id(1), SlowPolicy::kWait, Join::kNow);
+  queue.add(id(2), SlowPolicy::kWait, Join::kNow);
+  queue.ready(id(1));
+  queue.ready(id(1));
+  EXPECT_FALSE(queue.begin());
+  queue.remove(id(2));  // it could not map the memory, and comes again
+  queue.add(id(3), SlowPolicy::kWait, Join::kNow);
+  EXPECT_FALSE(queue.begin());
+  ASSERT_TRUE(queue.want(id(3)).ok()) << "who asks is ready";
+  fill(queue, 9);
+  EXPECT_EQ(items_of(queue, id(3)).front().position, (Position{0, 0}));
+}
+
 TEST(FeedQueue, FirstConsumersAreNoConditionForWhoHasAPosition) {
   FeedQueue queue({.slots = 2, .first_consumers = 3});
-  queue.add(id(1), SlowPolicy::kWait, Join::kNow);
+  come(queue, id(1), SlowPolicy::kWait, Join::kNow);
   EXPECT_FALSE(queue.begin());
   queue.add(id(2), SlowPolicy::kWait, Position{1, 2});
   const auto fill = queue.begin();
@@ -262,7 +283,7 @@ TEST(FeedQueue, FirstConsumersAreNoConditionForWhoHasAPosition) {
 
 TEST(FeedQueue, RefusesWhatMakesNoSense) {
   FeedQueue queue({.slots = 2});
-  queue.add(id(1), SlowPolicy::kWait, Join::kNow);
+  come(queue, id(1), SlowPolicy::kWait, Join::kNow);
   EXPECT_TRUE(queue.want(id(1)).ok());
   EXPECT_THAT(queue.want(id(1)).error().message, HasSubstr("twice"));
   EXPECT_THAT(queue.give_back(id(1), 0, 1).error().message, HasSubstr("expected one that it has"));
@@ -302,6 +323,7 @@ TEST(FeedQueue, RandomHistories) {
         } else {
           queue.add(consumer, policy, random.between(0, 1) == 0 ? Join::kNow : Join::kEpoch);
         }
+        if (random.between(0, 1) == 0) queue.ready(consumer);
         seen.emplace(consumer, entry);
       } else if (action == 1 && !seen.empty() && random.between(0, 3) == 0) {
         queue.remove(seen.begin()->first);

@@ -180,9 +180,9 @@ TEST(FeedSegment, MemoryThatMayShrinkIsRefused) {
               HasSubstr("has 5000 bytes, expected 8192"));
   EXPECT_THAT(FeedView::map(Descriptor()).error().message, HasSubstr("no memory"));
   std::string newer = bytes;
-  newer[8] = 2;
+  newer[8] = 3;
   EXPECT_THAT(FeedView::map(copy_of(newer, true)).error().message,
-              HasSubstr("version 2, expected 1"));
+              HasSubstr("version 3, expected 2"));
 }
 
 TEST(FeedSegment, DamagedMemoryIsRefusedOrStaysInside) {
@@ -233,7 +233,7 @@ TEST(FeedFrame, SurvivesTheRoundTripAndRefusesTheRest) {
   EXPECT_THAT(decode(good.substr(0, 20), true).error().message, HasSubstr("packet has 20 bytes"));
   std::string version = good;
   version[4] = 9;
-  EXPECT_THAT(decode(version, true).error().message, HasSubstr("version 9, expected 1"));
+  EXPECT_THAT(decode(version, true).error().message, HasSubstr("version 9, expected 2"));
   Random random(4);
   for (int i = 0; i < 10000; ++i) {
     std::string bad = good;

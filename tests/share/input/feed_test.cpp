@@ -176,7 +176,7 @@ TEST_F(Feed, HostileConsumersTroubleNobody) {
     (void)::send(socket.number(), packet.data(), packet.size(), MSG_NOSIGNAL);
     for (int i = 0; i < 5; ++i) {
       const std::string more =
-          encode(FeedFrame{.kind = static_cast<FrameKind>(random.between(1, 4)),
+          encode(FeedFrame{.kind = static_cast<FrameKind>(random.between(1, 6)),
                            .slot = static_cast<std::uint32_t>(random.between(0, 6)),
                            .serial = static_cast<std::uint64_t>(random.between(0, 50))});
       (void)::send(socket.number(), more.data(), more.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
