@@ -6,8 +6,10 @@ does slows all of them down alike. Loss bits are compared at every step, paramet
     python benchmarks/lengths.py                          2,000 steps of a GPT-2 and a BERT under wrap and step: everything kept, and half of the bytes
     python benchmarks/lengths.py --models gpt2 --steps 200 --modes wrap --append
 
-The bytes are those that plain PyTorch takes for a step of the longest batch. `waits`: the longest time that a step after the first 20 took
-beyond the plain step at its side, in processor time: other work of the machine does not count. `--append` adds the rows to results/lengths.csv.
+The bytes are those that plain PyTorch takes for a step of the longest batch. `longest_wait_ms`: the longest time that a step after the first 20
+spent on what makes a batch's plan ready (looking for it, capturing, measuring, planning, compiling, its instructions), before its first operator
+runs. `slowest_ms`: the longest time that such a step took beyond the plain step at its side. Both in processor time: other work of the machine
+does not count. `--append` adds the rows to results/lengths.csv.
 """
 
 import argparse
@@ -79,6 +81,25 @@ def batch_of(length, number, args):
     return {"input_ids": ids, "labels": ids.clone(), "attention_mask": torch.ones_like(ids)}
 
 
+class Waits:
+    """Processor time in calls that make a plan ready."""
+
+    def __init__(self):
+        self.seconds = 0.0
+
+    def watch(self, owner, name):
+        watched = getattr(owner, name)
+
+        def call(*args, **kwargs):
+            began = time.process_time()
+            try:
+                return watched(*args, **kwargs)
+            finally:
+                self.seconds += time.process_time() - began
+
+        setattr(owner, name, call)
+
+
 class Training:
     """One way to train: plain (`mode` "eager"), or under a budget."""
 
@@ -99,10 +120,16 @@ class Training:
             self.planned = regen.wrap(self.model, (), budget, kwargs=sample, cache=False)
         elif mode == "step":
             self.planned = regen.step(self.model, None, self.optimizer, (), budget, kwargs=sample, cache=False)
+        self.waits = Waits()
+        if mode != "eager":
+            shapes = self.planned.regen
+            for owner, method in ((shapes.sized, "find"), (shapes, "shape_of"), (shapes, "activate")):
+                self.waits.watch(owner, method)
 
     def step(self, number, length):
         batch = batch_of(length, number, self.args)
         self.torch.manual_seed(number)  # dropout
+        self.waits.seconds = 0.0
         begin, used = time.perf_counter(), time.process_time()
         if self.mode == "step":
             loss = self.planned(**batch)
@@ -112,7 +139,7 @@ class Training:
             self.optimizer.step()
             self.optimizer.zero_grad()
         value = float(loss.detach()).hex()
-        return time.perf_counter() - begin, time.process_time() - used, value
+        return time.perf_counter() - begin, time.process_time() - used, self.waits.seconds, value
 
     def state(self):
         digest = hashlib.sha256()
@@ -174,25 +201,27 @@ def compare(name, args):
     ways = [(mode, share) for mode in args.modes for share in args.shares]
     plain = Child(name, "eager", None, args)
     children = {way: Child(name, way[0], int(way[1] * whole), args) for way in ways}
-    times, unequal, waits = dict.fromkeys([None, *ways], 0.0), dict.fromkeys(ways, 0), dict.fromkeys(ways, 0.0)
-    waited, cpu = dict.fromkeys(ways, -1), dict.fromkeys([None, *ways], 0.0)
+    times, unequal = dict.fromkeys([None, *ways], 0.0), dict.fromkeys(ways, 0)
+    longest, slowest = dict.fromkeys(ways, (0.0, 0)), dict.fromkeys(ways, (0.0, 0))  # (seconds, length)
+    cpu = dict.fromkeys([None, *ways], 0.0)
     early = dict.fromkeys([None, *ways], 0.0)
     start = dict.fromkeys(ways, 0.0)
     for number, length in enumerate(lengths(args)):
-        seconds, used, loss = plain.ask("step", number, length)
+        seconds, used, _, loss = plain.ask("step", number, length)
         times[None] += seconds
         cpu[None] += used
         early[None] += used if number < FIRST else 0
         state = plain.ask("state") if number % 100 == 99 or number == args.steps - 1 else None
         for way, child in children.items():
-            own, own_used, own_loss = child.ask("step", number, length)
+            own, own_used, waited, own_loss = child.ask("step", number, length)
             times[way] += own
             cpu[way] += own_used
             early[way] += own_used if number < FIRST else 0
             if number < FIRST:
                 start[way] += own - seconds
-            elif own_used - used > waits[way]:
-                waits[way], waited[way] = own_used - used, number
+            else:
+                longest[way] = max(longest[way], (waited, length))
+                slowest[way] = max(slowest[way], (own_used - used, length))
             unequal[way] += own_loss != loss or (state is not None and child.ask("state") != state)
     print(f"{name}: {args.steps} steps, {len(set(lengths(args)))} lengths, plain PyTorch {times[None]:.1f} s, {whole / 2**20:.1f} MiB at length {MOST}")
     rows = []
@@ -206,11 +235,12 @@ def compare(name, args):
         print(
             f"  {way[0]} in {way[1]:.0%} of the bytes: {ratio:.3f} x, without what the first {FIRST} steps took more {later:.3f} x, processor time "
             f"{cpu[way] / cpu[None]:.3f} x, after them {steady(way):.3f} x; {len(plans)} plans "
-            f"{plans}; longest wait {waits[way] * 1e3:.0f} ms at step {waited[way]} of length "
-            f"{lengths(args)[waited[way]]}; {unequal[way]} steps unequal; {unforeseen} unforeseen {reason}")
+            f"{plans}; longest wait for a plan {longest[way][0] * 1e3:.0f} ms at length {longest[way][1]}, slowest step {slowest[way][0] * 1e3:.0f} ms "
+            f"beyond plain at length {slowest[way][1]}; {unequal[way]} steps unequal; {unforeseen} unforeseen {reason}")
         rows.append([
             name, way[0], way[1], args.steps, len(set(lengths(args))), round(times[None], 2), round(times[way], 2), round(ratio, 4), round(later, 4),
-            round(cpu[way] / cpu[None], 4), round(steady(way), 4), len(plans), round(waits[way] * 1e3, 1), unequal[way]])
+            round(cpu[way] / cpu[None], 4), round(steady(way), 4), len(plans), round(longest[way][0] * 1e3, 1), round(slowest[way][0] * 1e3, 1),
+            unequal[way]])
         child.end()
     plain.end()
     return rows
@@ -218,7 +248,7 @@ def compare(name, args):
 
 COLUMNS = [
     "model", "mode", "share_of_bytes", "steps", "lengths", "plain_s", "regen_s", "ratio", "ratio_after_start", "processor_ratio",
-    "processor_ratio_after_start", "plans", "longest_wait_ms", "unequal_steps", "commit", "machine", "date", "command"]
+    "processor_ratio_after_start", "plans", "longest_wait_ms", "slowest_ms", "unequal_steps", "commit", "machine", "date", "command"]
 
 
 def append(rows, args):
@@ -228,7 +258,7 @@ def append(rows, args):
     path = ROOT / "results" / "lengths.csv"
     fresh = not path.exists()
     with path.open("a", newline="") as file:
-        writer = csv.writer(file)
+        writer = csv.writer(file, lineterminator="\n")
         if fresh:
             writer.writerow(COLUMNS)
         for row in rows:
