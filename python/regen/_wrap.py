@@ -21,7 +21,7 @@ from regen._session.admission import admission_of
 from regen._session.budget import check_budget
 from regen._session.caller_memory import CallerMemory
 from regen._session.lending import may_lend
-from regen._session.replay import Replay, changes_inputs
+from regen._session.replay import Replay
 from regen._session.shape_cache import ShapeCache
 from regen._session.sized_steps import SizedShapes, SizedSteps, allows_sizes
 from regen._session.turns import Turns
@@ -200,7 +200,7 @@ class ModuleSessions(ShapeCache[ShapedModule]):
         flat, spec = flatten_arguments(args, kwargs)
         if first_batch and group is not None and not distributed.alike(group, looks_of(flat)):
             group = None
-        shaped, _ = self.shape_for(model, args, kwargs, flat, spec, group)
+        shaped, _ = self.shape_for(model, args, kwargs, flat, signature(model, flat, spec), group)
         self.activate(shaped)
         self.shared = shaped if isinstance(shaped.session, distributed.DistributedSession) else None
         shaped.caller.start(shaped.present_bytes())
@@ -215,54 +215,75 @@ class ModuleSessions(ShapeCache[ShapedModule]):
         """Inside of this thread's turn."""
         if not self.prepared:
             self.prepare(model, args, kwargs, first_batch=True)
+        if self.active is not None and self.active.awaits_backward() and not self.overlaps():
+            self.begin_to_overlap()
+        self.begin_pass()
+        shaped, inputs, replay = self.ready_for(model, args, kwargs)
+        return shaped.forward(inputs, replay)
+
+    def begin_pass(self) -> None:
+        """What the caller still has of the arena leaves it, and a better plan may take its place."""
         if self.caller is not None:
             self.caller.take_back(self.active, begins=True)
             self.caller.end_step()
         self.passes += 1
         if self.shared is not None and distributed.is_meeting(self.passes):
             self.shared.meet(self.passes)
+
+    def ready_for(
+        self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[ShapedModule, list[Any], Replay | None]:
+        """(the captured passes for a batch with their arena, the program's inputs, how the pass that comes is run again or None)."""
         flat, spec = flatten_arguments(args, kwargs)
-        shaped, inputs = self.shape_for(model, args, kwargs, flat, spec)
+        key = signature(model, flat, spec)
+        shaped, inputs = self.shape_for(model, args, kwargs, flat, key)
         self.activate(shaped)
         caller = shaped.caller
         caller.start(shaped.present_bytes())
+        replay = None if shaped.effects.changes_inputs else Replay(
+            lambda: self.again(model, args, kwargs), lambda: signature(model, flat, spec), key, shaped, flat)
         caller.foresee(shaped)
         if self.shared is not None and self.passes == 2:
             self.shared.agree_on_room()
         shaped.make_room()
         caller.begin_step(shaped.own_bytes)
-        return shaped.forward(inputs, self.replay_of(model, args, kwargs, shaped, flat, spec))
+        return shaped, inputs, replay
 
-    def replay_of(
-        self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], shaped: ShapedModule, flat: list[Any], spec: ArgumentSpec
-    ) -> Replay | None:
-        """How the pass that comes is run again for gradients of other outputs than the loss; None: the loop has shown that it needs none."""
-        if shaped.takes_all_gradients() or changes_inputs(shaped) or shaped.caller.trained:
-            return None
-
-        def again() -> StepCall | None:
-            outputs = self.forward(model, args, kwargs)
-            call = None if self.active is None else self.active.caller.last_call()
+    def again(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StepCall | None:
+        """A forward pass once more, in the midst of a backward pass. Attributes of modules stay what later passes have made of them."""
+        with self.turns.step(may_nest=True):
+            self.begin_pass()
+            shaped, inputs, replay = self.ready_for(model, args, kwargs)
+            outputs = shaped.run_pass(inputs, replay)
+            call = shaped.caller.last_call()
             del outputs  # which kept the call alive
-            return call
-
-        return Replay(again, lambda: signature(model, flat, spec), shaped)
+        return call
 
     def plain_of(self, model: torch.nn.Module) -> torch.nn.Module:
         """What is captured."""
         return plain_view(cast(WrappedModule, model))
 
     def shape_for(
-        self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], flat: list[Any], spec: ArgumentSpec, group: Any = None
+        self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], flat: list[Any], key: Any, group: Any = None
     ) -> tuple[ShapedModule, list[Any]]:
-        """(the captured passes for a batch, the program's inputs)."""
-        key = signature(model, flat, spec)
+        """(the captured passes for a batch of the signature `key`, the program's inputs)."""
         all_outputs = self.is_outgrown()
         if group is None and not self.is_shared(key) and allows_sizes(self.options):
             found = self.sized_shape_for(model, args, kwargs, flat, key, all_outputs)
             if found is not None:
                 return found
         return self.shape_of(key, lambda: self.make_shape(model, args, kwargs, group, all_outputs), flat)
+
+    def begin_to_overlap(self) -> None:
+        """What was captured with sums of gradients is captured again, with their terms."""
+        assert self.caller is not None, "a pass has begun"
+        self.caller.passes_overlap = True
+        for pattern in [p for p, found in self.sized.steps.items() if not all(level.entry.separates_terms() for s in found for level in s.levels)]:
+            self.sized.forget(pattern)
+
+    def overlaps(self) -> bool:
+        """Has a pass begun before the backward pass of the one before?"""
+        return self.caller is not None and self.caller.passes_overlap
 
     def is_shared(self, key: Any) -> bool:
         """Whether the other ranks have the plan of this shape too."""
@@ -284,7 +305,8 @@ class ModuleSessions(ShapeCache[ShapedModule]):
 
         def capture_batch(symbols: Symbols | None) -> Captured:
             with torch.enable_grad():
-                return capture(self.plain_of(model), args, kwargs, tangents="all" if all_outputs else "loss", symbols=symbols)
+                return capture(
+                    self.plain_of(model), args, kwargs, tangents="all" if all_outputs else "loss", symbols=symbols, separate_terms=self.overlaps())
 
         own = {key: entry for key, entry in self.shapes.items() if entry is not self.shared}
         found = self.sized.find(key, flat, capture_batch, own)
@@ -325,7 +347,7 @@ class ModuleSessions(ShapeCache[ShapedModule]):
 
         def capture_batch() -> Captured:
             with torch.enable_grad():
-                return capture(plain, args, kwargs, tangents="all" if all_outputs else "loss")
+                return capture(plain, args, kwargs, tangents="all" if all_outputs else "loss", separate_terms=self.overlaps())
 
         captured, group = distributed.capture_with(group, capture_batch)
         with same_random_numbers(model):

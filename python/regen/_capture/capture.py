@@ -12,6 +12,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from regen._capture.arguments import ArgumentSpec
 from regen._capture.conversion import Value
 from regen._capture.gradient_buffers import GradientBuffers
+from regen._capture.gradient_terms import terms_of_gradients
 from regen._capture.optimizers import NoRecipe, OptimizerUpdates, check_optimizer
 from regen._capture.phases import arrange
 from regen._capture.quiet import without_collection
@@ -46,7 +47,7 @@ class Captured:
     output_results: list[int]  # indices in program["results"] of what leaves at the boundary
     tangent_values: list[int | None]  # for each of these, the value of its tangent; None when it takes no gradient
     differentiable: list[bool]  # for each of these, whether plain PyTorch would let gradients flow through it
-    gradient_results: list[tuple[int, str, Any]]  # (index in program["results"], "parameter" or "input", name or flat input)
+    gradient_results: list[tuple[int, str, Any]]  # (index in program["results"], "parameter" or "input", name or flat input); terms in order
     parameters: dict[str, torch.Tensor]  # name -> live parameter, those that get a gradient
     assignments: list[tuple[str, str, OutputRecipe]] = dataclasses.field(default_factory=list)  # module, attribute, what each step assigns
     replaced: list[Replaced] = dataclasses.field(default_factory=list)  # modules that the first step replaces
@@ -55,6 +56,7 @@ class Captured:
     steps_taken: int = 0  # since the capture
     trained: Sequence[torch.Tensor] = ()  # of a step: the parameters that get a gradient
     clips: bool = False  # of a step: gradients are clipped in it
+    terms: dict[tuple[str, Any], int] = dataclasses.field(default_factory=dict)  # ("parameter" or "input", name or flat input) -> uses, if several
     first_only: bool = False  # of a step without the optimizer's update: only while the optimizer has no state
     islands: list[IslandCall] = dataclasses.field(default_factory=list)  # parts of the model that run as Python
     optional: dict[str, list[tuple[IslandCall, int]]] = dataclasses.field(default_factory=dict)  # parameter -> calls that alone give it a gradient
@@ -125,7 +127,7 @@ class Captured:
 @without_collection()
 def capture(
     model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | None = None, name: str | None = None, cache: Cache = False,
-    tangents: str = "loss", symbols: Symbols | None = None,
+    tangents: str = "loss", symbols: Symbols | None = None, separate_terms: bool = False,
 ) -> Captured:
     """Captures the forward and backward pass of `model(*args, **kwargs)`, as `regen.wrap` does.
 
@@ -137,6 +139,8 @@ def capture(
         cache: not used: tracing takes less time than reading what was kept would.
         tangents: which outputs get a gradient: "loss" (that alone, where the model returns something named so) or "all".
         symbols: of sizes that vary; then numbers of the program may be symbolic.
+        separate_terms: gradients of parameters that are used several times leave as one result for each use, in place of their sum. Those of
+            inputs always do: an input may have uses outside of the model.
 
     Returns:
         The captured passes.
@@ -149,9 +153,15 @@ def capture(
     names = names_of_tensors(model)
     traced = trace(model, args, kwargs, name or type(model).__name__, device_of(model), names, tangents=tangents, symbols=symbols)
     recipes, output_results = add_output_results(traced)
+    terms = terms_of_gradients(traced.conversion)
+    traced.conversion.gradients = [
+        gradient for whole, found in zip(traced.conversion.gradients, terms)
+        for gradient in (found if separate_terms or whole.kind == "input" else [whole])]
     gradients = add_gradient_results(traced, names)
     arrange(traced.conversion)
-    return finished(model, traced, recipes, output_results, gradients)[0]
+    captured = finished(model, traced, recipes, output_results, gradients)[0]
+    captured.terms = {(found[0].kind, owner_of(traced, names, found[0])): len(found) for found in terms if len(found) > 1}
+    return captured
 
 
 def capture_step(
@@ -447,13 +457,16 @@ def add_gradient_results(traced, names):
     gradients = []
     builder = traced.conversion.builder
     for gradient in traced.conversion.gradients:
-        if gradient.kind == "input":
-            owner, name = gradient.key, f"input.{gradient.key}"
-        else:
-            owner = name = names[id(traced.owned[gradient.key])][0]
+        owner = owner_of(traced, names, gradient)
+        name = f"input.{owner}" if gradient.kind == "input" else owner
         gradients.append((builder.add_result(int(gradient.value), "gradient", name), gradient.kind, owner))
     if not gradients:
         raise CaptureError(
             f"cannot capture {builder.name}: no output depends on a parameter that requires a gradient; "
             "expected an output to train on (are they detached, or computed under torch.no_grad?)")
     return gradients
+
+
+def owner_of(traced, names, gradient):
+    """The name of the parameter, or the number of the flat input."""
+    return gradient.key if gradient.kind == "input" else names[id(traced.owned[gradient.key])][0]

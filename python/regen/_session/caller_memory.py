@@ -1,5 +1,6 @@
 """What the caller holds beside a plan: its loss, its optimizer's state and scratch, DDP's buckets."""
 
+import warnings
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,8 @@ class CallerMemory:
         self.steps = 0
         self.forwards = 0  # names the forward pass whose values are in the arena
         self.last_call: Any = lambda: None  # a weak reference to it
-        self.trained = False  # a backward pass has ended
+        self.passes_overlap = False  # a pass has begun before the backward pass of the one before
+        self.runs_again = False  # a pass whose values were gone
         self.boundary = 0  # taken by the caller between the two passes, at most
         if self.on_cpu:
             _runtime.install_memory_meter()
@@ -150,6 +152,14 @@ class CallerMemory:
 
     def after_backward(self):
         self.earlier_peak = self.measured_peak() or 0  # should the caller reset the peak for measurements of its own
+
+    def say_it_runs_again(self):
+        """Once: it takes time that the loop may save."""
+        if not self.runs_again:
+            self.runs_again = True
+            warnings.warn(
+                "regen: a backward pass comes after another pass of the same wrapped model, or for a second time, so its forward pass runs again; "
+                "one forward pass over all of the batches, or a backward pass after each, takes less time", stacklevel=2)
 
     def note(self, held):
         if self.measured and held > self.bytes:

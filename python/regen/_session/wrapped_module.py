@@ -1,9 +1,10 @@
 """Runs the two halves of a captured step: the forward pass, and the backward pass when gradients arrive."""
 
+import collections
 import dataclasses
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -15,7 +16,7 @@ from regen._session.caller_memory import CallerMemory
 from regen._session.job import hold
 from regen._session.measured_step import StepClock
 from regen._session.owned import Bindings, place_of, place_value
-from regen._session.replay import Replay
+from regen._session.replay import PassEffects, Replay
 from regen._session.report import PlanReport
 from regen._session.session import Session
 from regen._session.sized_steps import SizedSteps
@@ -34,6 +35,15 @@ class Coming:
     outputs: int
     tangents: int
     gradients: int
+
+
+class GradientEntry(NamedTuple):
+    """A gradient that the backward pass hands to autograd."""
+
+    result: int | None  # in the program; None: another entry has the sum
+    kind: str  # "parameter" or "input"
+    place: Any  # its name, or number of the flat input
+    term: int  # of those that autograd adds up
 
 
 class ModuleSession(Session):
@@ -80,6 +90,7 @@ class ShapedModule:
         self.lent: frozenset[int] = frozenset()  # results that are in the arena
         self.model = weakref.ref(model)
         self.bindings = Bindings(captured, model)
+        self.effects = PassEffects(captured)
         self.grad_places = {name: place_of(model, name) for _, kind, name in captured.gradient_results if kind == "parameter"}
         self.find_sizes()
         self.let_go_of_samples()
@@ -94,7 +105,9 @@ class ShapedModule:
 
     def admit(self, flat):
         """The program's inputs for a batch; None: it needs another capture."""
-        return None if self.outgrown else self.captured.with_derived(flat, lambda storage: self.bindings.tensor_of(self.captured, storage))
+        if self.outgrown or (self.caller.passes_overlap and not self.separates_terms()):
+            return None
+        return self.captured.with_derived(flat, lambda storage: self.bindings.tensor_of(self.captured, storage))
 
     # Sizes, for what the caller holds.
 
@@ -155,10 +168,6 @@ class ShapedModule:
         self.caller.take_back(self, begins=False)
         self.session.release()
 
-    def takes_all_gradients(self):
-        """Whether outputs that the loss does not use may get gradients too."""
-        return all(value is not None for value, flows in zip(self.captured.tangent_values, self.captured.differentiable) if flows)
-
     def report(self):
         peak = self.caller.measured_peak()
         if peak is not None and self.session.kind != "cpu" and self.session.compiled:
@@ -186,14 +195,33 @@ class ShapedModule:
             self.make_ready()
 
     def arrange_gradients(self):
-        """For each backward part, which gradients it completes: (result, "parameter" or "input", its name or flat input)."""
-        kinds = {result: (kind, place) for result, kind, place in self.captured.gradient_results}
+        """For each backward part, which gradients it completes. Autograd takes as many from a tensor's passes as it has uses, so a sum stands for
+        the first of its terms.
+        """
+        entries = self.entries_of_gradients()
         step = self.session
+        completed = [step.results_of(part) for part in range(step.num_parts)]
+        # No backward node makes a gradient that is an output's own: it is there when the backward pass begins.
+        first, *later = completed[1:] or [[]]
         self.parts = [
-            [(result, *kinds[result]) for result in step.results_of(part) if result in kinds]
-            for part in range(1, step.num_parts)
-        ] or [[]]
+            [entry for result in sorted(results) for entry in entries.get(result, ())] for results in ([*completed[0], *first], *later)]
         self.needs = tangents_behind(self.captured) if len(self.captured.tangent_values) > 1 else {}
+
+    def entries_of_gradients(self) -> dict[int, list[GradientEntry]]:
+        """For each result."""
+        terms = {} if self.separates_terms() else {key: n for key, n in self.captured.terms.items() if key[0] == "parameter"}
+        seen, found = collections.Counter[Any](), {}
+        for result, kind, place in self.captured.gradient_results:
+            number = seen[kind, place]
+            seen[kind, place] += 1
+            rest = [GradientEntry(None, kind, place, n) for n in range(1, terms.get((kind, place), 1))]
+            found[result] = [GradientEntry(result, kind, place, number), *rest]
+        return found
+
+    def separates_terms(self) -> bool:
+        """Whether the gradient of each use is a result of its own, as it is for inputs; True where no parameter is used several times."""
+        results = collections.Counter((kind, place) for _, kind, place in self.captured.gradient_results)
+        return all(results[owner] == count for owner, count in self.captured.terms.items())
 
     # Running.
 
@@ -206,12 +234,16 @@ class ShapedModule:
         return call is not None and call.state == "forward"
 
     def forward(self, flat, replay=None):
-        """`replay`: of this pass, should gradients arrive for outputs that were captured without."""
+        """`replay`: of this pass, should its backward pass need it; None: it cannot run again."""
+        return self.rebuild(dict(zip(self.captured.output_results, self.run_pass(flat, replay))), flat)
+
+    def run_pass(self, flat: list[Any], replay: Replay | None) -> tuple[torch.Tensor, ...]:
+        """The tensors that the captured forward pass returns."""
         if self.caller.is_known():
             self.session.search_beside()
         outputs = self.run_forward(flat, replay)
         self.caller.after_forward(outputs)
-        return self.rebuild(dict(zip(self.captured.output_results, outputs)), flat)
+        return outputs
 
     def run_forward(self, flat: list[Any], replay: Replay | None) -> tuple[torch.Tensor, ...]:
         """What the captured passes return, as parts of autograd's graph. See Session.run_first for the second try."""
@@ -239,7 +271,7 @@ class ShapedModule:
         self.caller.last_call = weakref.ref(call)
         link: Any = None
         for part in range(len(self.parts) - 1, -1, -1):
-            tensors = [place_value(self.grad_places[place]) if kind == "parameter" else flat[place] for _, kind, place in self.parts[part]]
+            tensors = [place_value(self.grad_places[e.place]) if e.kind == "parameter" else flat[e.place] for e in self.parts[part]]
             link = BackwardPart.apply(call, part, link, *tensors)
         return link if isinstance(link, tuple) else (link,)
 
@@ -317,20 +349,23 @@ def tangents_behind(captured):
 
 
 class StepCall:
-    """One forward pass and the backward pass that belongs to it."""
+    """One forward pass and the backward pass that belongs to it, or several through the same values (`retain_graph=True`)."""
 
     def __init__(
         self, shaped: ShapedModule, number: int, owned: list[torch.Tensor], inputs: list[Any], replay: Replay | None = None
     ) -> None:
         self.state = "forward"
+        self.next_part = 0  # of the backward pass
         self.replay = replay
-        self.replayed: Mapping[Any, torch.Tensor | None] | None = None  # all gradients, by a pass that was captured for them
+        self.replayed: Mapping[Any, torch.Tensor | None] | None = None  # all gradients, by another run of the pass
         self.shaped = shaped
         self.number = number
         self.owned = owned
         self.inputs = inputs  # the step holds no tensors itself; the backward pass may read these
         self.versions = [tensor._version for tensor in owned]
         self.clock = StepClock(shaped.session.kind)
+        self.tangents: Sequence[torch.Tensor | None] = ()
+        self.held: list[Any] = []
         self.tangents_given: frozenset[int] = frozenset()
 
     def __del__(self):
@@ -351,39 +386,52 @@ class StepCall:
     def run_backward(self, part, tangents):
         """Autograd runs it on a thread of its own for a GPU, and on the caller's for a CPU."""
         with self.shaped.caller.turns.step(may_nest=True):
-            return self.planned_backward(part, tangents)
-
-    def planned_backward(self, part, tangents):
-        shaped = self.shaped
-        if self.replayed is None:
-            self.check_alive()
-            self.check_unchanged()
             if part == 0:
-                self.check_tangents(tangents)
-        if self.replayed is not None:
-            return self.replayed_part(self.replayed, part)
+                self.replayed, self.tangents = None, tangents
+            if self.replayed is None:
+                self.check_unchanged()
+                if not self.takes(tangents if part == 0 else ()) or not self.has_values(part):
+                    self.run_again()
+            gradients = self.planned_part(part) if self.replayed is None else self.replayed_part(self.replayed, part)
+            if part == len(self.shaped.parts) - 1:
+                self.end_backward()
+        return gradients
+
+    def has_values(self, part):
+        """Whether the arena holds what this part of the backward pass reads. Each part is run once, behind the one before. Sums of terms are not
+        what autograd needs when it adds up the gradients of several passes.
+        """
+        caller, session = self.shaped.caller, self.shaped.session
+        if caller.passes_overlap and not self.shaped.separates_terms():
+            return False
+        return self.state == "forward" and caller.forwards == self.number and session.compiled and self.next_part == part
+
+    def planned_part(self, part):
+        shaped = self.shaped
         step = shaped.session
         with hold():
             self.clock.begin()
             if part == 0:
                 shaped.caller.before_backward()
-                self.start_backward(step, tangents)
-            shaped.run_part(part + 1)
-            gradients = tuple(
-                None if kind == "parameter" and shaped.captured.is_missing(place) else self.gradient(step, result)
-                for result, kind, place in shaped.parts[part])
+                self.start_backward(step, self.tangents)
+            if step.num_parts > 1:  # else all gradients are those of outputs
+                shaped.run_part(part + 1)
+            self.next_part = part + 1
+            gradients = tuple(self.gradient(step, entry) for entry in shaped.parts[part])
             self.clock.end()
-        if part == len(shaped.parts) - 1:
-            self.finish(step)
         return gradients
 
+    def run_again(self):
+        """The pass from its beginning, and all of its backward pass."""
+        if not self.unexpected(self.tangents):
+            self.shaped.caller.say_it_runs_again()
+        self.replayed = self.replay and self.replay.gradients(self.shaped, self.tangents)
+        if self.replayed is None:
+            raise UsageError(self.why_gone())
+
     def replayed_part(self, replayed, part):
-        """The gradients of this part, which another pass has made."""
-        gradients = tuple(replayed[kind, place] for _, kind, place in self.shaped.parts[part])
-        if part == len(self.shaped.parts) - 1:
-            self.state, self.replayed = "done", {}
-            self.let_go()
-        return gradients
+        """The gradients of this part, which another run has made."""
+        return tuple(replayed[entry[1:]] for entry in self.shaped.parts[part])
 
     def start_backward(self, step, tangents):
         self.tangents_given = frozenset(i for i, tangent in enumerate(tangents) if tangent is not None)
@@ -391,47 +439,57 @@ class StepCall:
         # Memory that was let go and taken again between the passes (FSDP) may be elsewhere.
         step.bind(self.held + self.shaped.bindings.owned.bindings(self.owned))
 
-    def check_tangents(self, tangents):
-        captured = self.shaped.captured
-        for position, (value, tangent) in enumerate(zip(captured.tangent_values, tangents)):
-            if value is None and tangent is not None:
-                self.shaped.outgrown = True
-                if isinstance(self.shaped, SizedModule):
-                    self.shaped.holder.outgrown = True
-                self.replayed = self.replay and self.replay.gradients(self.shaped, tangents)
-                if self.replayed is not None:
-                    return
-                name = captured.program["results"][captured.output_results[position]]["name"]
-                raise UsageError(
-                    f"regen: a gradient arrived for output {name}, but the model returns a loss and only that was captured with a gradient; "
-                    "expected loss.backward() of the model's own loss. The next forward pass is captured with gradients for all outputs")
+    def takes(self, tangents):
+        """Whether the pass was captured with gradients for the outputs that these are of. If not, later ones are."""
+        if not self.unexpected(tangents):
+            return True
+        self.shaped.outgrown = True
+        if isinstance(self.shaped, SizedModule):
+            self.shaped.holder.outgrown = True
+        return False
 
-    def gradient(self, step, result):
+    def unexpected(self, tangents):
+        """Positions of outputs without a gradient in the program, for which one has arrived."""
+        values = self.shaped.captured.tangent_values
+        return [i for i, (value, tangent) in enumerate(zip(values, tangents)) if value is None and tangent is not None]
+
+    def gradient(self, step, entry):
         """None, as plain PyTorch has it, when no output that it comes from was used."""
-        needs = self.shaped.needs.get(result)
-        return None if needs and not needs & self.tangents_given else step.result(result)
+        if entry.result is None or (entry.kind == "parameter" and self.shaped.captured.is_missing(entry.place)):
+            return None
+        needs = self.shaped.needs.get(entry.result)
+        return None if needs and not needs & self.tangents_given else step.result(entry.result)
 
-    def finish(self, step):
-        step.forget()
-        self.state = "done"
-        self.let_go()
-        self.shaped.caller.trained = True
-        self.shaped.caller.lending.step_ended(self.shaped)
-        self.shaped.seconds = self.clock
-        self.shaped.caller.after_backward()
+    def end_backward(self):
+        """All gradients have been handed over. With `retain_graph=True` what another run needs stays."""
+        if self.replayed is None:
+            self.shaped.session.forget()
+            self.shaped.caller.lending.step_ended(self.shaped)
+            self.shaped.seconds = self.clock
+            self.shaped.caller.after_backward()
+        self.state, self.replayed, self.held, self.tangents = "done", None, [], ()
+        if not keeps_graph():
+            self.owned, self.inputs, self.replay = [], [], None
 
-    def let_go(self):
-        self.held, self.owned, self.inputs, self.replay = [], [], [], None
-
-    def check_alive(self):
-        if self.state == "done":
-            raise UsageError(
+    def why_gone(self):
+        unexpected = self.unexpected(self.tangents)
+        if unexpected:
+            captured = self.shaped.captured
+            name = captured.program["results"][captured.output_results[unexpected[0]]]["name"]
+            return (
+                f"regen: a gradient arrived for output {name}, but the model returns a loss and only that was captured with a gradient; "
+                "expected loss.backward() of the model's own loss. The next forward pass is captured with gradients for all outputs")
+        if self.replay is not None:
+            reason = "and it cannot run again, because the model is in another mode by now or returns something else"
+        elif self.state == "done":
+            return (
                 "regen: backward ran a second time through a forward pass whose values are released; "
-                "expected one backward pass for each forward pass (retain_graph=True keeps nothing of a planned step)")
-        if self.shaped.caller.forwards != self.number or not self.shaped.session.compiled:
-            raise UsageError(
-                "regen: the values saved by this forward pass are gone: another forward pass of the same wrapped "
-                "model ran since; expected each backward pass before the next forward pass")
+                "expected retain_graph=True in the first backward pass, or one backward pass for each forward pass")
+        else:
+            reason = "and it cannot run again, because it changes its inputs"
+        return (
+            "regen: the values saved by this forward pass are gone: another pass of the same wrapped model ran since, "
+            f"{reason}; expected each backward pass before the next forward pass")
 
     def check_unchanged(self):
         """As plain PyTorch does: what the backward pass reads must be as the forward pass left it."""
@@ -458,6 +516,11 @@ def as_laid_out(tangent, value, captured):
         return tangent
     laid_out = torch.empty_strided(sizes, strides, dtype=dtype, device=captured.program["device"])
     return laid_out.zero_() if tangent is None else laid_out.copy_(tangent)
+
+
+def keeps_graph() -> bool:
+    """Whether the backward pass that runs was asked to keep its graph for another one."""
+    return torch._C._autograd._get_current_graph_task_keep_graph()  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class BackwardPart(torch.autograd.Function):

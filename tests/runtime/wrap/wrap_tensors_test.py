@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from small_training import Heads, assert_same, batch, make, pair, train
+from small_training import Heads, assert_same, batch, gradients, make, pair, train, wrap
 
 # Inputs and outputs.
 
@@ -34,6 +34,57 @@ def test_inputs_that_came_from_another_module():
         model.before = before.weight.grad
     assert torch.equal(plain.before, wrapped.before)
     assert_same(plain, wrapped)
+
+
+class Trunk(nn.Module):
+    """Uses its input several times."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.k = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.q(x).tanh() * self.k(x) + x.sigmoid() + x
+
+
+def test_an_input_has_other_uses_outside():
+    """The gradients of all uses are added up in one order, whoever makes them."""
+    plain, wrapped = pair(Trunk, budget=2.0**22)
+    for model in (plain, wrapped):
+        torch.manual_seed(0)
+        model.before = before = nn.Linear(8, 8)
+        for step in range(3):
+            x = before(batch(seed=step)[0]).tanh()
+            (model(x) + x.exp() * 0.3).square().mean().backward()
+    assert_same(gradients(plain.before), gradients(wrapped.before))
+    assert_same(dict(plain.q.named_parameters()), dict(wrapped.q.named_parameters()))
+
+
+class Shifted(nn.Module):
+    """The gradients of its shift and of its input are those of an output."""
+
+    def __init__(self, also=True):
+        super().__init__()
+        self.shift = nn.Parameter(torch.ones(64, 8))
+        self.linear = nn.Linear(8, 4) if also else None
+
+    def forward(self, x):
+        return x + self.shift if self.linear is None else (x + self.shift, self.linear(x))
+
+
+@pytest.mark.parametrize("also", [True, False])
+def test_a_gradient_that_is_that_of_an_output(also):
+    plain = make(Shifted, also=also)
+    wrapped = wrap(copy.deepcopy(plain), (batch()[0].requires_grad_(),), 2.0**22)
+    found = []
+    for model in (plain, wrapped):
+        for step in range(2):  # adds up
+            x = batch(seed=step)[0].requires_grad_()
+            outputs = model(x)
+            sum(y.square().sum() for y in (outputs if also else [outputs])).backward()
+            found.append(x.grad)
+    assert_same(plain, wrapped)
+    assert torch.equal(found[0], found[2]) and torch.equal(found[1], found[3])
 
 
 def test_several_outputs_and_keywords():
