@@ -285,6 +285,14 @@ void bind_running(Class& type) {
       .def("cut_backward", [](Self& s, Bytes bytes) { s.executor().cut_backward(bytes); })
       .def_property_readonly("num_parts", [](Self& s) { return s.executor().num_parts(); })
       .def("results_of", [](Self& s, std::size_t part) { return s.executor().results_of(part); })
+      .def("storages_read_from",
+           [](Self& s, std::size_t part) {
+             std::vector<std::int64_t> storages;
+             for (const auto id : s.executor().storages_read_from(part)) {
+               storages.push_back(static_cast<std::int64_t>(id.index()));
+             }
+             return storages;
+           })
       .def("run", &Self::run)
       .def("foresee_more", &Self::foresee_more)
       .def("island_costs", &Self::island_costs)

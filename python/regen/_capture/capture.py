@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch.nn.modules.lazy import LazyModuleMixin
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from regen._capture.arguments import ArgumentSpec
@@ -432,6 +433,13 @@ def check_inference(model: torch.nn.Module, args: Any, kwargs: Any) -> None:
 def check_module(model: object, name: str) -> None:
     if not isinstance(model, torch.nn.Module):
         raise CaptureError(f"cannot capture {name}: not a torch.nn.Module; expected a module with parameters")
+    for path, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            raise CaptureError(f"cannot capture {name}: {path or 'it'} is a torch.jit.ScriptModule; expected modules of Python (without torch.jit.script)")
+        if isinstance(module, LazyModuleMixin) and module.has_uninitialized_params():  # pyright: ignore[reportAttributeAccessIssue]
+            raise CaptureError(
+                f"cannot capture {name}: {path or 'it'} is a {type(module).__name__} whose parameters have no shape yet; expected a model that has run once "
+                "on a batch")
 
 
 def check_devices(model: torch.nn.Module, args: Any, kwargs: Any, name: str) -> None:

@@ -1,6 +1,7 @@
 """One call of an island: the user's function over real tensors, with autograd's own graph from its forward to its backward pass."""
 
 import contextlib
+import ctypes
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -119,6 +120,7 @@ class IslandCall:
         self.uses: dict[tuple[str, int], int] = {}  # how often each target was used
         self.shared: set[tuple[str, int]] = set()  # targets that something else uses too
         self.samples: list[torch.Tensor] = []  # on the host
+        self.held_sample: HostCopy | None = None  # what the backward pass reads, while it is measured
         self.surprises = False  # on the sample it does something else than when it was traced
         self.narrow = False  # it may use no other parameters than the traced call did
         # In use.
@@ -152,6 +154,8 @@ class IslandCall:
             tensor.copy_(sample)
         with self.untouched():
             self.fill(tensors, results)
+        if self.holds and self.held_sample is None:
+            self.held_sample = HostCopy(results[0])
         return results
 
     def fill(self, tensors: Sequence[torch.Tensor], results: list[torch.Tensor]) -> None:
@@ -323,7 +327,12 @@ class IslandCall:
         """What the executor calls."""
         results = [layout.empty(self.device) for _, _, layout in self.targets]
         given = len(self.kept) + len(self.parameters)
-        found = self.differentiate(tensors[:len(self.kept)], tensors[given], tensors[given + 1:])
+        kept, block = tensors[:len(self.kept)], tensors[given]
+        if self.measuring and self.held_sample is not None:  # sizes may depend on what was saved
+            for tensor, number in zip(kept, self.kept):
+                tensor.copy_(self.samples[number])
+            self.held_sample.write_to(block)
+        found = self.differentiate(kept, block, tensors[given + 1:])
         self.missing = set()
         with torch.no_grad():
             for (kind, number, _), result, gradient in zip(self.targets, results, found):
@@ -412,6 +421,21 @@ class IslandCall:
                 state.put_back()
 
 
+class HostCopy:
+    """Bytes of a flat tensor, in no memory of torch's on its device: that is what is measured."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        """As it is now."""
+        self.contents = ctypes.string_at(tensor.data_ptr(), tensor.nbytes) if tensor.device.type == "cpu" else tensor.cpu()
+
+    def write_to(self, tensor: torch.Tensor) -> None:
+        """Back."""
+        if isinstance(self.contents, bytes):
+            ctypes.memmove(tensor.data_ptr(), self.contents, tensor.nbytes)
+        else:
+            tensor.copy_(self.contents)
+
+
 @contextlib.contextmanager
 def without_hooks(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
     """The user's own hooks run when gradients arrive at the parameters."""
@@ -434,7 +458,7 @@ def measuring(calls: Sequence[IslandCall]) -> Iterator[None]:
         yield
     finally:
         for call in calls:
-            call.measuring, call.graph, call.samples = False, None, []
+            call.measuring, call.graph, call.samples, call.held_sample = False, None, [], None
 
 
 @contextlib.contextmanager

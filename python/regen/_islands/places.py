@@ -5,7 +5,8 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
@@ -74,14 +75,29 @@ def running_functions(model: torch.nn.Module) -> list[Place]:
     return functions_around(model, sys._getframe(1))
 
 
+def functions_in(error: BaseException, model: torch.nn.Module) -> list[Place]:
+    """As functions_around(), of the frames that an error has left."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    traced = max((i for i, frame in enumerate(frames) if frame.f_code.co_filename == TRACE), default=-1)
+    return places_of(model, frames[:traced:-1])
+
+
 def functions_around(model: torch.nn.Module, frame: FrameType | None) -> list[Place]:
+    frames: list[FrameType] = []
+    while frame is not None and frame.f_code.co_filename != TRACE:
+        frames.append(frame)
+        frame = frame.f_back
+    return places_of(model, frames)
+
+
+def places_of(model: torch.nn.Module, frames: Sequence[FrameType]) -> list[Place]:
+    """Of frames from the innermost."""
     paths = {id(m): path for path, m in reversed(list(model.named_modules()))}
     found: list[Place] = []
-    while frame is not None and frame.f_code.co_filename != TRACE:
+    for frame in frames:
         place = place_of(frame, paths) if takes_tensor(frame) else None
         if place is not None and all(place.key() != other.key() for other in found):
             found.append(place)
-        frame = frame.f_back
     return found
 
 

@@ -206,6 +206,7 @@ class ShapedModule:
         self.parts = [
             [entry for result in sorted(results) for entry in entries.get(result, ())] for results in ([*completed[0], *first], *later)]
         self.needs = tangents_behind(self.captured) if len(self.captured.tangent_values) > 1 else {}
+        self.read_from = [set(step.storages_read_from(part)) for part in range(step.num_parts)]
 
     def entries_of_gradients(self) -> dict[int, list[GradientEntry]]:
         """For each result."""
@@ -291,6 +292,10 @@ class ShapedModule:
         return outputs
 
 
+# What a ShapedModule knows of the plan in use.
+OF_A_PLAN = ("session", "own_bytes", "parts", "needs", "read_from", "lent")
+
+
 class SizedModule(ShapedModule):
     """The batches of certain sizes, under a plan for these or larger ones."""
 
@@ -304,7 +309,7 @@ class SizedModule(ShapedModule):
 
     def make_ready(self):
         entry = self.holder.make_ready(self.sizes).entry
-        self.session, self.own_bytes, self.parts, self.needs, self.lent = entry.session, entry.own_bytes, entry.parts, entry.needs, entry.lent
+        self.__dict__.update({name: getattr(entry, name) for name in OF_A_PLAN})
 
     def make_room(self):
         """The plan of the largest sizes has taken the arena: what has room beside it has room beside those of smaller sizes."""
@@ -389,7 +394,7 @@ class StepCall:
             if part == 0:
                 self.replayed, self.tangents = None, tangents
             if self.replayed is None:
-                self.check_unchanged()
+                self.check_unchanged(part)
                 if not self.takes(tangents if part == 0 else ()) or not self.has_values(part):
                     self.run_again()
             gradients = self.planned_part(part) if self.replayed is None else self.replayed_part(self.replayed, part)
@@ -491,10 +496,14 @@ class StepCall:
             "regen: the values saved by this forward pass are gone: another pass of the same wrapped model ran since, "
             f"{reason}; expected each backward pass before the next forward pass")
 
-    def check_unchanged(self):
-        """As plain PyTorch does: what the backward pass reads must be as the forward pass left it."""
-        for name, tensor, version in zip(self.shaped.bindings.owned.names, self.owned, self.versions):
-            if tensor._version != version and isinstance(tensor, torch.nn.Parameter):
+    def check_unchanged(self, part):
+        """As plain PyTorch does: what the backward pass still reads must be as the forward pass left it. A hook may update a parameter as soon as
+        its gradient is there.
+        """
+        owned = self.shaped.bindings.owned
+        read = self.shaped.read_from[min(part + 1, len(self.shaped.read_from) - 1)] if part > 0 else None
+        for name, (storage, _), tensor, version in zip(owned.names, owned.storages, self.owned, self.versions):
+            if tensor._version != version and isinstance(tensor, torch.nn.Parameter) and (read is None or storage in read):
                 raise UsageError(
                     f"regen: '{name}' was changed in place between the forward pass and the end of the backward pass that "
                     "reads it; expected parameters to be updated after backward (regen.step updates them early and safely)")

@@ -118,6 +118,9 @@ class Executor {
     return parts_[part].results;
   }
 
+  // Storages that the caller brings and that this part or a later one reads.
+  std::vector<StorageId> storages_read_from(std::size_t part) const;
+
   // From now on asks the gate before each quantum of work, and has at most `quantum_seconds` of
   // predicted work, or an op or two, on the device then; none: never. Not while a part runs.
   void set_gate(std::shared_ptr<Gate> gate, double quantum_seconds = kQuantumSeconds);

@@ -1,6 +1,8 @@
 // The parts of a step: where the caller takes over, and the quanta inside.
 #include <algorithm>
+#include <set>
 
+#include "regen/execute/program/program_values.h"
 #include "regen/execute/run/executor.h"
 
 namespace regen::execute {
@@ -23,6 +25,20 @@ std::size_t Executor::completed_at(std::size_t result) const {
     }
   }
   return last;
+}
+
+std::vector<StorageId> Executor::storages_read_from(std::size_t part) const {
+  const Program& program = recording_->program;
+  std::set<StorageId> found;
+  for (std::size_t i = parts_[part].first; i < list_.instructions.size(); ++i) {
+    if (list_.instructions[i].kind != InstructionKind::kCompute) continue;
+    const Node& node = program.nodes[list_.computes[list_.instructions[i].index].node];
+    for (const ValueId value : values_read(node)) {
+      const StorageId storage = program.values[value].storage;
+      if (program.storages[storage].role != Role::kComputed) found.insert(storage);
+    }
+  }
+  return {found.begin(), found.end()};
 }
 
 void Executor::cut_backward(Bytes bytes) {

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 import regen
 from compared_training import OPTIONS, RESERVE, assert_same, budget_at, left_behind, step_within, train_by_passes
@@ -177,6 +177,21 @@ class Checkpoints(Base):
         return checkpoint(block, F.dropout(h, 0.1), use_reentrant=False)
 
 
+class ReentrantCheckpoints(Base):
+    """Of one block twice, of a sequence, and of one without an input that requires a gradient: that trains nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.more = nn.Sequential(nn.Linear(16, 16), nn.GELU(), nn.Dropout(0.2), nn.Linear(16, 16), nn.Tanh())
+        self.alone = nn.Linear(8, 16)
+
+    def between(self, h, x):
+        block = lambda y, scale: F.dropout(F.gelu(self.first(self.second(y))), 0.3) * scale  # noqa: E731
+        h = checkpoint(block, h, 0.5, use_reentrant=True)
+        h = checkpoint_sequential(self.more, 2, checkpoint(block, F.dropout(h, 0.1), 2.0, use_reentrant=True), use_reentrant=True)
+        return h + checkpoint(self.alone, x, use_reentrant=True)
+
+
 class HasHooks(Base):
     def __init__(self):
         super().__init__()
@@ -244,7 +259,7 @@ class ReadsTheLoss(Base):
 
 MODELS = [
     WritesWhole, WritesParts, WritesByIndex, WritesNewTensors, ChangesShapeInPlace, Draws, NormalizesAndCounts, AssignsAttributes, TiesWeights,
-    UsesAutocast, OwnGradients, Checkpoints, HasHooks, Branches, Skips, ReadsNumbers, SelectsByMask, Recurrent, Selects, ReadsTheLoss,
+    UsesAutocast, OwnGradients, Checkpoints, ReentrantCheckpoints, HasHooks, Branches, Skips, ReadsNumbers, SelectsByMask, Recurrent, Selects, ReadsTheLoss,
 ]
 
 

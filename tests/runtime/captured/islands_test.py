@@ -85,6 +85,27 @@ class ReadsResults(nn.Module):
         return h * float(h.detach().abs().max()) if h.sum().item() > 0 else h * 0.5
 
 
+class SelectsByOwnMask(nn.Module):
+    """What is saved for the backward pass says how large gradients are."""
+
+    def forward(self, h):
+        chosen = h > 0
+        return torch.where(chosen, h, h * 0.1) + (h[chosen] * 2).tanh().mean()
+
+
+class Packs(nn.Module):
+    """Its operator reads lengths that the model computes, without asking PyTorch for them."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.LSTM(4, 4, batch_first=True)
+
+    def forward(self, h):
+        lengths = (h.detach()[:, 0] > 0).long() * 2 + 2
+        packed = nn.utils.rnn.pack_padded_sequence(h.unflatten(1, (4, 4)), lengths, batch_first=True, enforce_sorted=False)
+        return nn.utils.rnn.pad_packed_sequence(self.inner(packed)[0], batch_first=True, total_length=4)[0].flatten(1)
+
+
 class Casts(nn.Module):
     def __init__(self):
         super().__init__()
@@ -102,6 +123,8 @@ MODELS = {
     "writes": lambda: Net(Writes()),
     "reads results": lambda: Net(ReadsResults()),
     "autocast": lambda: Net(Casts()),
+    "own mask": lambda: Net(SelectsByOwnMask(), SelectsByOwnMask()),
+    "packs": lambda: Net(Packs()),
 }
 
 

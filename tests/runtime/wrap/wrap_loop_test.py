@@ -146,6 +146,37 @@ def test_hooks_on_parameters():
     assert_same(plain, wrapped)
 
 
+@pytest.mark.parametrize("chunk", [1, 16 << 20])
+def test_parameters_that_are_updated_as_soon_as_their_gradients_are_there(chunk):
+    plain, wrapped = pair(gradient_chunk=chunk)
+    for model in (plain, wrapped):
+        optimizers = {p: torch.optim.SGD([p], lr=0.1) for p in model.parameters()}
+
+        def update(p, optimizers=optimizers):
+            optimizers[p].step()
+            optimizers[p].zero_grad()
+
+        for p in model.parameters():
+            p.register_post_accumulate_grad_hook(update)
+        torch.manual_seed(0)
+        for step in range(3):
+            F.cross_entropy(model(batch(seed=step)[0]), batch()[1]).backward()
+    assert_same(plain, wrapped)
+    assert len(wrapped.regen.active.parts) > 1 or chunk > 1
+
+
+def test_a_parameter_that_is_updated_before_its_last_use_is_refused():
+    _, wrapped = pair(gradient_chunk=1)
+
+    def spoil(p):
+        with torch.no_grad():
+            wrapped.blocks[0].up.weight.add_(1)
+
+    wrapped.last.weight.register_post_accumulate_grad_hook(spoil)
+    with pytest.raises(RuntimeError, match="'blocks.0.up.weight' was changed in place"):
+        wrapped(batch()[0]).sum().backward()
+
+
 def test_hooks_on_the_module():
     plain, wrapped = pair()
     calls = {plain: [], wrapped: []}  # pyright: ignore[reportUnhashable]

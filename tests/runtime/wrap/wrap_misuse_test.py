@@ -178,6 +178,10 @@ def test_bad_models():
         model = make()
         model.last.to("meta")
         wrap(model, (x,), 0.9)
+    with pytest.raises(regen.CaptureError, match="cannot capture Sequential: 1 is a LazyLinear whose parameters have no shape yet; expected a model that"):
+        wrap(nn.Sequential(nn.Linear(8, 4), nn.LazyLinear(2)), (x,), 0.9)
+    with pytest.raises(regen.CaptureError, match="cannot capture Sequential: 1 is a torch.jit.ScriptModule; expected modules of Python"):
+        wrap(nn.Sequential(nn.Linear(8, 4), torch.jit.script(nn.Linear(4, 4))), (x,), 0.9)
     patched = make()
     patched.forward = lambda x: x
     with pytest.raises(regen.CaptureError, match="forward was replaced"):

@@ -13,6 +13,7 @@ from regen._capture.cudnn_recurrent import recurrent_by_cudnn
 from regen._capture.program_builder import ProgramBuilder
 from regen._capture.quiet import quiet_tracer
 from regen._capture.trace_errors import place_in_traceback
+from regen._capture.traced.checkpoints import without_reentrant_checkpoints
 from regen._capture.traced.fakes import Fakes
 from regen._capture.traced.live import LiveTensors
 from regen._capture.traced.module_state import Assigned, ModuleState, Replaced
@@ -21,7 +22,7 @@ from regen._capture.traced.regions import Region, geometry_of
 from regen._capture.traced.symbols import Symbols
 from regen._capture.traced.tensor import TracedTensor
 from regen._capture.traced.tracer import Tracer
-from regen._islands.places import DRAWN_ELSEWHERE, DrawsElsewhere, ForeignDraws, NeedsIsland, Place, Surprised, alike, in_place
+from regen._islands.places import DRAWN_ELSEWHERE, DrawsElsewhere, ForeignDraws, NeedsIsland, Place, Surprised, alike, functions_in, in_place
 from regen._islands.surroundings import differ, foreign_states, set_foreign_states
 from regen._islands.tracing import Islands
 from regen.errors import CaptureError, RegenError
@@ -63,9 +64,8 @@ class Trace:
         return found
 
 
-# Traces of one model, each with more islands than the one before.
-MOST_TRACES = 64
-
+# What PyTorch says where a kernel takes the address of a tensor without data.
+NO_DATA = "its data is not allocated yet"
 
 # Traces of one model, each with more islands than the one before.
 MOST_TRACES = 64
@@ -140,6 +140,7 @@ def trace_with(
         state = ModuleState(model)
         stack.callback(state.put_back)
         stack.enter_context(without_foreign_draws())
+        stack.enter_context(without_reentrant_checkpoints())
         stack.enter_context(running(tracer, gradients))
         inputs = traced_inputs(tracer, flat)
         traced_args, traced_kwargs = unflatten_arguments(inputs, flat, in_spec)
@@ -203,6 +204,9 @@ def errors_in_one_line(name: str, tracer: Tracer) -> Iterator[None]:
         raise
     except Exception as error:
         at = place_in_traceback(error)
+        if NO_DATA in str(error):  # an operator reads a tensor without asking PyTorch for it
+            text = f"cannot capture {name}{f' at {at}' if at else ''}: an operator reads values that the model computes"
+            raise NeedsIsland(text, functions_in(error, tracer.model)) from error
         raise CaptureError(
             f"cannot capture {name}{f' at {at}' if at else ''}: {one_line(error)}; expected a forward pass that runs on the sample, "
             "as in plain PyTorch") from error
