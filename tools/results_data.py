@@ -36,6 +36,7 @@ SUBJECTS = {
     "observations": "single figures that belong to no table",
     "packing": "MiniMalloc's hard instances packed into one arena",
     "recorded_steps": "`auto` on steps recorded on an H200, with and without a link",
+    "report_page": "the page of `regen report` in a browser: seconds to open, size, numbers beside the JSON's, findings, frames per second",
     "rounding": "roundings of the relaxation over the optimum",
     "scale": "`auto` on graphs of 1,000 to 30,000 ops",
     "shared_input": "one reader for several jobs (SwitchFlow's Figures 8 and 9)",
