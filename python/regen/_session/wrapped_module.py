@@ -577,4 +577,4 @@ class FirstDerivatives(torch.autograd.Function):
     def backward(ctx: Any, *tangents: Any) -> Any:
         raise UsageError(
             "regen: gradients of gradients were asked for, but a planned backward pass cannot be differentiated again; expected the plain model for "
-            "a pass whose gradients are part of a loss (its parameters are the same)")
+            "a pass whose gradients are part of a loss (its parameters are the same), or regen.step of a module whose forward pass returns that loss")
