@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from regen import _runtime
-from small_training import assert_same, batch, in_use, make, pair, train, wrap
+from small_training import assert_same, batch, gradients, in_use, make, pair, train, wrap
 
 # Any loss, any optimizer.
 
@@ -175,6 +176,33 @@ def test_a_parameter_that_is_updated_before_its_last_use_is_refused():
     wrapped.last.weight.register_post_accumulate_grad_hook(spoil)
     with pytest.raises(RuntimeError, match="'blocks.0.up.weight' was changed in place"):
         wrapped(batch()[0]).sum().backward()
+
+
+@pytest.mark.filterwarnings("ignore:regen. a backward pass comes after another pass")
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_checkpoint_around_the_wrapped_module(reentrant):
+    plain = make()
+    wrapped = wrap(copy.deepcopy(plain), None, "4MiB")  # captured inside of the checkpoint
+    for model in (plain, wrapped):
+        torch.manual_seed(0)
+        before = torch.nn.Linear(8, 8)
+        for step in range(3):
+            y = checkpoint(lambda x, model=model: torch.tanh(model(x)), before(batch(seed=step)[0]), use_reentrant=reentrant)
+            F.cross_entropy(y, batch()[1]).backward()
+        model.before = before.weight.grad
+    assert torch.equal(plain.before, wrapped.before)
+    assert_same(gradients(plain), gradients(wrapped))
+
+
+def test_what_autograd_saves_outside_of_the_plan_may_be_on_the_host():
+    plain = make()
+    wrapped = wrap(copy.deepcopy(plain), None, "4MiB")
+    for model in (plain, wrapped):
+        torch.manual_seed(0)
+        with torch.autograd.graph.save_on_cpu():
+            loss = F.cross_entropy(model(batch()[0]), batch()[1])
+        loss.backward()
+    assert_same(plain, wrapped)
 
 
 def test_hooks_on_the_module():

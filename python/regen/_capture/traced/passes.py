@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
+from torch.autograd.graph import saved_tensors_hooks
 
 from regen._capture.arguments import ArgumentSpec, flatten_arguments, unflatten_arguments
 from regen._capture.conversion import Brought, Conversion
@@ -174,16 +175,22 @@ def opened(tracer: Tracer, returned: Any, assigned: list[Assigned], flat: list[A
 
 @contextlib.contextmanager
 def running(tracer: Tracer, gradients: bool) -> Iterator[None]:
-    """Around both passes: autograd stays on this thread; casts that autocast keeps are not mixed with those outside."""
+    """Around both passes: autograd stays on this thread; casts that autocast keeps are not mixed with those outside, and hooks on what autograd
+    saves that are entered outside (a checkpoint around the model, `save_on_cpu`) see nothing of it.
+    """
     torch.clear_autocast_cache()
     recurrent = recurrent_by_cudnn() if tracer.builder.device.type == "cuda" else contextlib.nullcontext()
     try:
         with recurrent, quiet_tracer(), torch.autograd.set_multithreading_enabled(False), torch.set_grad_enabled(gradients), (
-                torch.autograd.set_detect_anomaly(False)):
+                torch.autograd.set_detect_anomaly(False)), saved_tensors_hooks(itself, itself):
             yield
     finally:
         torch.clear_autocast_cache()
         tracer.draws.restore()
+
+
+def itself(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
 
 
 @contextlib.contextmanager

@@ -378,7 +378,8 @@ def draw_of(op: Any, args: Any, kwargs: Any) -> Any:
 def check_layout(fake: torch.Tensor) -> None:
     if fake.layout is not torch.strided or fake.is_conj() or fake.is_neg():
         kind = fake.layout if fake.layout is not torch.strided else "lazily conjugated or negated tensor"
-        raise CaptureError(f"an operator returns a {kind}; expected dense tensors (nn.Embedding(sparse=False), x.to_dense(), x.resolve_conj(), x.resolve_neg())")
+        raise CaptureError(
+            f"an operator returns a {kind}; expected dense tensors (nn.Embedding(sparse=False), x.to_dense(), x.resolve_conj(), x.resolve_neg())")
 
 
 def check_result(op: Any, result: Any) -> None:
