@@ -427,7 +427,8 @@ class StepCall:
         return gradients
 
     def run_again(self):
-        """The pass from its beginning, and all of its backward pass."""
+        """The pass from its beginning, which reads all parameters, and all of its backward pass."""
+        self.check_unchanged(0)
         if not self.unexpected(self.tangents):
             self.shaped.caller.say_it_runs_again()
         self.replayed = self.replay and self.replay.gradients(self.shaped, self.tangents)

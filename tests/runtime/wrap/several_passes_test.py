@@ -220,6 +220,30 @@ def test_a_model_in_another_mode_cannot_run_again():
         (first + second).backward()
 
 
+@pytest.mark.parametrize("updates", [False, True])
+def test_a_pass_in_the_midst_of_a_backward_pass(updates):
+    """What is left of the backward pass runs again from the beginning, which needs every parameter as it was."""
+    plain, wrapped = pair(gradient_chunk=1, budget=2.0**22)
+
+    def hook(p, model):
+        if updates:
+            with torch.no_grad():
+                p.mul_(0.5)
+        with torch.enable_grad():
+            model(batch(seed=7)[0])
+
+    for model in (plain, wrapped):
+        model.last.weight.register_post_accumulate_grad_hook(lambda p, model=model: hook(p, model))
+        torch.manual_seed(0)
+        loss = model(batch()[0]).square().mean()
+        if updates and model is wrapped:
+            with pytest.raises(regen.Error, match="'last.weight' was changed in place"):
+                loss.backward()
+            return
+        loss.backward()
+    assert_same(plain, wrapped)
+
+
 class Overwriting(Net):
     def forward(self, x):
         return super().forward(x.mul_(2))
