@@ -135,6 +135,8 @@ def of(kind: str, batch: Callable[[], dict[str, Any]], shared: dict[str, Any], r
     return made
 
 
+LINEAR = dict(
+    layer_types=["linear_attention", "full_attention"], linear_num_value_heads=4, linear_num_key_heads=2, linear_key_head_dim=8, linear_value_head_dim=8)
 LM, MASKED, GENERATION = "ForCausalLM", "ForMaskedLM", "ForConditionalGeneration"
 PICTURES, SOUNDS = "ForImageClassification", "ForSequenceClassification"
 ARCHITECTURES = [
@@ -147,7 +149,8 @@ ARCHITECTURES = [
         "phi": ("Phi", LM), "phi3": ("Phi3", LM), "gpt_neox": ("GPTNeoX", LM),
         "stablelm": ("StableLm", LM), "olmo": ("Olmo", LM), "olmo2": ("Olmo2", LM), "cohere": ("Cohere", LM), "starcoder2": ("Starcoder2", LM),
         "granite": ("Granite", LM), "nemotron": ("Nemotron", LM), "glm": ("Glm", LM, {"head_dim": 8}), "smollm3": ("SmolLM3", LM),
-        "biogpt": ("BioGpt", LM), "helium": ("Helium", LM, {"head_dim": 8}), "falcon": ("Falcon", LM), "persimmon": ("Persimmon", LM)}),
+        "biogpt": ("BioGpt", LM), "helium": ("Helium", LM, {"head_dim": 8}), "falcon": ("Falcon", LM), "persimmon": ("Persimmon", LM),
+        "doge": ("Doge", LM)}),
     *of("causal", causal, {}, {
         "opt": ("OPT", LM, dict(vocab_size=64, hidden_size=32, ffn_dim=48, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64,
                                 word_embed_proj_dim=32, pad_token_id=0, bos_token_id=1, eos_token_id=2)),
@@ -165,7 +168,9 @@ ARCHITECTURES = [
     *of("state space", causal, TEXT, {
         "mamba": ("Mamba", LM, {"state_size": 4}), "falcon_mamba": ("FalconMamba", LM, {"state_size": 4}),
         "mamba2": ("Mamba2", LM, dict(state_size=8, num_heads=8, head_dim=8, n_groups=1, chunk_size=8)),
-        "recurrent_gemma": ("RecurrentGemma", LM, {"num_hidden_layers": 3, "lru_width": 32})}),
+        "recurrent_gemma": ("RecurrentGemma", LM, {"num_hidden_layers": 3, "lru_width": 32}),
+        "qwen3_next": ("Qwen3Next", LM, {**EXPERTS, **LINEAR, "head_dim": 8, "shared_expert_intermediate_size": 16}),
+        "olmo_hybrid": ("OlmoHybrid", LM, LINEAR)}),
     *of("masked", masked, TEXT, {
         "bert": ("Bert", MASKED), "roberta": ("Roberta", MASKED), "xlm_roberta": ("XLMRoberta", MASKED),
         "camembert": ("Camembert", MASKED), "albert": ("Albert", MASKED, {"embedding_size": 16}), "electra": ("Electra", MASKED, {"embedding_size": 16}),

@@ -16,7 +16,7 @@ import coverage
 from regen.capture import capture
 
 # A cache in the output and `labels=input_ids`, experts, a state space, masks with values, layer drop, images, sound, text with images.
-NAMES = ["llama", "mixtral", "mamba", "bert", "bart", "vit", "whisper", "clip"]
+NAMES = ["llama", "mixtral", "mamba", "qwen3_next", "bert", "bart", "vit", "whisper", "clip"]
 
 
 def case_of(name):

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 import torch._refs as refs
+from torch._prims_common import compute_elementwise_output_strides
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
@@ -17,6 +18,13 @@ DEPENDS_ON_VALUES = (DataDependentOutputException, DynamicOutputShapeException, 
 CONTIGUOUS_FIRST = {
     torch.ops.aten.native_layer_norm_backward.default, torch.ops.aten._log_softmax_backward_data.default,
     torch.ops.aten._softmax_backward_data.default,
+}
+# Elementwise kernels whose result has the layout of their operands, the first of which decides, although PyTorch describes them by a decomposition in
+# Python that goes by another one. Found by comparing both on operands of all layouts (tests/capture/layouts_test.py).
+LAID_OUT_AS_OPERANDS = {
+    torch.ops.aten.softplus_backward.default, torch.ops.aten.hardswish_backward.default, torch.ops.aten.hardsigmoid_backward.default,
+    torch.ops.aten.hardtanh_backward.default, torch.ops.aten.logit_backward.default, torch.ops.aten.native_dropout_backward.default,
+    torch.ops.aten.xlogy.Tensor, torch.ops.aten.copysign.Tensor,
 }
 # Operators whose description in C++ makes numbers of symbols; PyTorch has others, in Python.
 OF_SYMBOLS: dict[Any, Any] = {torch.ops.aten.constant_pad_nd.default: refs.constant_pad_nd}
@@ -72,6 +80,8 @@ class Fakes:
         try:
             with self.mode:
                 returned = (op if self.symbols is None else OF_SYMBOLS.get(op, op))(*args, **kwargs)
+            if op in LAID_OUT_AS_OPERANDS:
+                return self.laid_out(returned, compute_elementwise_output_strides(*tensors_of(args)))
             return self.corrected(op, returned) if op in CONTIGUOUS_FIRST else returned
         except DEPENDS_ON_VALUES:
             raise
@@ -91,6 +101,9 @@ class Fakes:
         with self.mode:
             first = torch.empty(first.shape, dtype=first.dtype, device=first.device)
         return (first, *returned[1:]) if isinstance(returned, tuple) else first
+
+    def laid_out(self, returned: torch.Tensor, strides: Any) -> torch.Tensor:
+        return self.empty(returned.shape, strides, returned.dtype, returned.device)
 
     def tried(self, op: Any, args: Any, kwargs: Any, refusal: Exception) -> Any:
         try:
