@@ -1,0 +1,140 @@
+"""Every architecture of transformers that its automatic classes know, from its default configuration made small: does it train under `regen.wrap`,
+bit for bit?
+
+    python experiments/default_configurations.py [--family causal,masked] [--only llama,qwen3_next] [--csv FILE]
+
+experiments/coverage.py has a configuration and a batch by hand for each of its networks; here one rule makes all of them, so that families nobody
+thought of are tried too. A row: family, model type, and "equal", what differs, or the message. What plain PyTorch does not train from such a
+configuration, or what stays large or slow, is counted apart. Prints what is not equal, then the counts.
+"""
+
+import argparse
+import collections
+import copy
+import csv
+import logging
+import pathlib
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import transformers as hf
+from transformers.models.auto import modeling_auto
+
+import coverage
+import regen
+
+MOST_PARAMETERS = 8_000_000
+SECONDS = 60  # for building a model and training it plainly, and as many for training it under a plan
+WIDTHS = ("hidden_size", "d_model", "n_embd", "dim", "embedding_size")
+LAYERS = (
+    "num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "decoder_layers", "n_shared_experts", "first_k_dense_replace", "n_group",
+    "topk_group", "expand", "bos_token_id", "num_experts_per_tok")
+HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads", "decoder_attention_heads")
+INNER = ("intermediate_size", "ffn_dim", "encoder_ffn_dim", "decoder_ffn_dim", "d_ff", "n_inner")
+SMALL: dict[str, int] = {
+    **dict.fromkeys(WIDTHS, 32), **dict.fromkeys(LAYERS, 2), **dict.fromkeys(HEADS, 4), **dict.fromkeys(INNER, 48),
+    "num_key_value_heads": 2, "d_kv": 8, "head_dim": 8, "vocab_size": 99, "max_position_embeddings": 64, "n_positions": 64, "num_experts": 4,
+    "num_local_experts": 4, "n_routed_experts": 4, "moe_intermediate_size": 16, "shared_expert_intermediate_size": 16, "q_lora_rank": 16,
+    "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+    "n_shared_experts": 1, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1, "state_size": 8, "mamba_d_state": 8, "mamba_n_heads": 4,
+    "mamba_d_head": 16, "image_size": 32, "patch_size": 8, "num_labels": 4}
+FAMILIES: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {
+    "causal": ("MODEL_FOR_CAUSAL_LM_MAPPING_NAMES", coverage.causal),
+    "masked": ("MODEL_FOR_MASKED_LM_MAPPING_NAMES", coverage.masked),
+    "seq2seq": ("MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES", coverage.seq2seq),
+    "sequences": ("MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES", lambda: {**coverage.causal(), "labels": torch.tensor([0, 3])}),
+    "vision": ("MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES", coverage.image)}
+COLUMNS = ["family", "network", "result"]
+
+
+class TooSlow(Exception):
+    """It took more than its seconds."""
+
+
+def limited(seconds: int, work: Callable[[], Any]) -> Any:
+    def end(*_: object) -> None:
+        raise TooSlow
+
+    signal.signal(signal.SIGALRM, end)
+    signal.alarm(seconds)
+    try:
+        return work()
+    finally:
+        signal.alarm(0)
+
+
+def build(kind: str, name: str) -> torch.nn.Module:
+    """With its default configuration but for sizes."""
+    config_class = hf.CONFIG_MAPPING[kind]
+    default = config_class()
+    chosen: dict[str, Any] = {k: v for k, v in SMALL.items() if isinstance(getattr(default, k, "absent"), (int, type(None)))}
+    layers = getattr(default, "layer_types", None)
+    if layers:  # one of each kind
+        chosen["layer_types"] = (list(dict.fromkeys(layers)) * 2)[:2]
+    torch.manual_seed(0)
+    return getattr(hf, name)(config_class(**chosen)).train()
+
+
+def examine(kind: str, name: str, batch: Callable[[], dict[str, Any]]) -> str:
+    """The row's result."""
+    def plainly() -> tuple[torch.nn.Module, list[dict[str, Any]], list[dict[str, torch.Tensor]]]:
+        model = build(kind, name)
+        if sum(p.numel() for p in model.parameters()) > MOST_PARAMETERS:
+            raise TooSlow
+        torch.manual_seed(1)
+        batches = [batch() for _ in range(coverage.STEPS)]
+        return model, batches, coverage.train(copy.deepcopy(model), batches, seed=3)
+
+    try:
+        model, batches, theirs = limited(SECONDS, plainly)
+    except TooSlow:
+        return "large or slow"
+    except Exception as error:  # such a configuration is none for it
+        return f"not trained by plain PyTorch: {type(error).__name__}"
+    wrapped = regen.wrap(model, budget="1GiB", work_limit=coverage.WORK)
+    try:
+        found = coverage.difference(limited(SECONDS, lambda: coverage.train(wrapped, batches, seed=3)), theirs)
+    except TooSlow:
+        return "slow under a plan"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        wrapped.regen.release()
+    return "equal" if found == "yes" else found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--family", default=",".join(FAMILIES))
+    parser.add_argument("--only", default="")
+    parser.add_argument("--csv", type=pathlib.Path, help="add the rows to this file, and leave out those that are there")
+    arguments = parser.parse_args()
+    hf.logging.set_verbosity(logging.CRITICAL)
+    torch.set_num_threads(1)
+    done = set()
+    if arguments.csv and arguments.csv.exists():
+        with arguments.csv.open(newline="") as file:
+            done = {(row["family"], row["network"]) for row in csv.DictReader(file)}
+    counts: collections.Counter[str] = collections.Counter()
+    for family in arguments.family.split(","):
+        mapping, batch = FAMILIES[family]
+        for kind, names in getattr(modeling_auto, mapping).items():
+            if (arguments.only and kind not in arguments.only.split(",")) or (family, kind) in done:
+                continue
+            result = examine(kind, names if isinstance(names, str) else names[0], batch)
+            counts[result.split(":")[0]] += 1
+            if result != "equal" and not result.startswith(("not trained", "large")):
+                print(f"{family:10} {kind:24} {result[:400]}", flush=True)
+            if arguments.csv:
+                with arguments.csv.open("a", newline="") as file:
+                    rows = csv.writer(file, lineterminator="\n")
+                    if file.tell() == 0:
+                        rows.writerow(COLUMNS)
+                    rows.writerow([family, kind, result[:400]])
+    print(dict(counts))
+
+
+if __name__ == "__main__":
+    main()
