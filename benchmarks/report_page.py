@@ -10,21 +10,19 @@ that are not equal to it; `serious` the findings of axe that are serious or crit
 """
 
 import argparse
-import csv
-import datetime
 import importlib.util
 import json
-import os
 import pathlib
-import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "support"))
+sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "tools")]
+
+import results_data as data
+from results_measure import provenance
 
 from devtools import Browser
 from regen_program import Regen
@@ -41,8 +39,6 @@ REPORTS = {
 OPENED = 5
 FRAME_SECONDS = 5
 READY = "document.documentElement.dataset.ready === 'yes'"
-COLUMNS = ["report", "ops", "boxes", "megabytes", "open_seconds", "compared", "different", "console", "serious", "frames_per_second", "commit", "machine",
-           "date", "command"]
 
 # Scrolls and zooms the chart of addresses at every frame.
 SCROLL = f"""new Promise((resolve) => {{
@@ -132,19 +128,6 @@ def measure(browser, program, name):
         "different": different, "console": problems, "serious": serious_findings(browser, shown), "frames_per_second": round(frames, 1)}
 
 
-def append(rows):
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-    path = ROOT / "results" / "report_page.csv"
-    fresh = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        if fresh:
-            writer.writerow(COLUMNS)
-        for row in rows:
-            machine = f"{os.cpu_count()} cores {platform.machine()}, headless Chromium without a GPU"
-            writer.writerow([*row.values(), commit, machine, datetime.date.today().isoformat(), "benchmarks/report_page.py"])
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--append", action="store_true", help="add the rows to results/report_page.csv")
@@ -156,7 +139,8 @@ def main():
             rows.append(measure(browser, program, name))
             print(json.dumps(rows[-1]), flush=True)
     if arguments.append:
-        append(rows)
+        origin = provenance("benchmarks/report_page.py")
+        data.append("report_page", [row | origin | {"machine": f"{origin['machine']}, headless Chromium without a GPU"} for row in rows])
 
 
 if __name__ == "__main__":
