@@ -150,6 +150,11 @@ def kernels_of(step):
     return [e.name for e in sorted(events, key=lambda e: e.time_range.start)]
 
 
+def is_best(session):
+    """Whether no search beside the training can find more."""
+    return session.plan.session.report.gap <= 5e-4
+
+
 def measure(workload, way, budget, options):
     """One way of one workload, in this process."""
     import torch
@@ -194,7 +199,7 @@ def measure(workload, way, budget, options):
     first = time.perf_counter() - begin
     with used.watched():
         losses += [step().item() for _ in range(STEPS - 1)]
-        if not options.fixed and session is not None:
+        if not options.fixed and session is not None and not is_best(session):
             time.sleep(options.search)  # the search beside the training
             losses += [step().item() for _ in range(2)]
     # Events mark the steps; the host does not wait for one before it issues the next.

@@ -285,3 +285,39 @@ def test_capture_leaves_the_world_as_it_was():
     assert torch.equal(before, torch.get_rng_state())
     assert all(torch.equal(state[key], value) for key, value in model.state_dict().items())
     assert all(p.grad is None for p in model.parameters())
+
+
+class DrawingBackward(torch.autograd.Function):
+    """Draws random numbers when its gradient arrives, as attention's backward pass is taken to do."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient + torch.rand_like(gradient) * 1e-3
+
+
+class CubicLayers(nn.Module):
+    """Whose backward pass computes 3 x^2 from forward values alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = DrawingBackward.apply(torch.pow(layer(x), 3.0))
+        return x
+
+
+def test_a_draw_of_the_backward_pass_moves_nothing_before_it():
+    """What a layer's backward pass computes from forward values alone is computed when that layer is reached, as in plain PyTorch."""
+    captured = assert_equal_to_eager(CubicLayers(), (torch.randn(2, 4),), lambda y: y.sum())
+    nodes = captured.program["nodes"]
+    squares = [i for i, node in enumerate(nodes) if node["op"].startswith("aten::pow") and node["args"][1] == 2.0]
+    draws = [i for i, node in enumerate(nodes) if node["random"]]
+    assert len(squares) == len(draws) == 3
+    assert all(draw < square for draw, square in zip(draws, squares))
+    assert captured.program["boundary"] < squares[0]

@@ -25,8 +25,7 @@ def arrange(conversion):
     changed = [new for _, new in conversion.mutations]
     gradients = [gradient.value for gradient in conversion.gradients]
     builder.nodes = needed_nodes(builder.nodes, outputs + changed + gradients)
-    tail = needed_nodes(builder.nodes, outputs + changed)
-    builder.nodes, builder.boundary = cut(builder.nodes, tail, set(conversion.tangents))
+    builder.nodes, builder.boundary = cut(builder.nodes, outputs + changed, set(conversion.tangents))
     storages = {id(node): storages_read(builder, node) for node in builder.nodes}
     for pairs in together(builder, conversion.mutations):
         write_back(builder, pairs, storages)
@@ -45,16 +44,21 @@ def needed_nodes(nodes, wanted):
     return kept[::-1]
 
 
-def cut(nodes, forward_needs, tangents):
-    """Forward: up to the last node that an output, a changed buffer or a draw without tangents needs."""
+def cut(nodes, wanted, tangents):
+    """Forward: up to the last node that a wanted value or a draw without tangents needs.
+
+    A draw behind tangents (attention's backward pass counts as one) must not count: what leads to it is the backward pass itself, and all that
+    this computes from forward values alone would be made before it begins, for all layers at once.
+    """
     reached = set(tangents)
     depends = []
     for node in nodes:
         depends.append(any(v in reached for v in reads_of(node)))
         if depends[-1]:
             reached.update(v for v in node["outputs"] if v is not None)
-    needed = {id(node) for node in forward_needs}
-    last = max((i for i, node in enumerate(nodes) if id(node) in needed and not depends[i]), default=-1)
+    without_tangents = [node for node, behind in zip(nodes, depends) if not behind]
+    needed = {id(node) for node in needed_nodes(without_tangents, wanted)}
+    last = max((i for i, node in enumerate(nodes) if id(node) in needed), default=-1)
     forward = [node for i, node in enumerate(nodes) if i <= last and not depends[i]]
     backward = [node for i, node in enumerate(nodes) if i > last or depends[i]]
     return forward + backward, len(forward)

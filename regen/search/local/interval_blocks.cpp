@@ -17,25 +17,6 @@ constexpr double kPreferredPriceFactor = 1e-6;
 // A block must release more than this many times the bytes that its end holds.
 constexpr double kMinReleasedPerHeldByte = 1.0;
 
-// Sums over the makers of values that are there, as values come and go.
-class LiveByMaker {
- public:
-  explicit LiveByMaker(std::size_t makers) : sums_(makers + 1, 0) {}
-
-  void add(std::size_t maker, double bytes) {
-    for (std::size_t i = maker + 1; i < sums_.size(); i += i & (~i + 1)) sums_[i] += bytes;
-  }
-  // Of all up to this one.
-  double up_to(std::size_t maker) const {
-    double sum = 0;
-    for (std::size_t i = maker + 1; i > 0; i &= i - 1) sum += sums_[i];
-    return sum;
-  }
-
- private:
-  std::vector<double> sums_;
-};
-
 }  // namespace
 
 IntervalBlocks::IntervalBlocks(const IntervalSpace& space, const IntervalPlan& kept)
@@ -49,15 +30,16 @@ IntervalBlocks::IntervalBlocks(const IntervalSpace& space, const IntervalPlan& k
 void IntervalBlocks::find_resting() {
   const Graph& graph = space_.graph;
   resting_.assign(turn_, 0);
-  made_.assign(turn_, 0);
+  passing_.assign(turn_, 0);
+  rests_ = IdVector<TensorId, char>(graph.num_tensors(), 0);
   droppable_.assign(turn_, 1);
   for (std::uint32_t op = 0; op < turn_; ++op) {
     for (TensorId t : graph.makes(base_variant(graph, OpId(op)))) {
       if (graph.fixed(t)) continue;
       const IntervalId g = space_.model.interval_at(t, turn_);
       const auto bytes = static_cast<double>(graph.bytes(t));
-      made_[op] += bytes;
-      if (!space_.model.last(g)) resting_[op] += bytes;
+      rests_[t] = !space_.model.last(g);
+      (rests_[t] ? resting_ : passing_)[op] += bytes;
       if (!space_.model.droppable(g)) droppable_[op] = 0;
     }
   }
@@ -87,8 +69,7 @@ void IntervalBlocks::prefer(const std::vector<double>& again) {
   sort_by_price();
 }
 
-// The cost of its run and of the runs of all ops before it that leave nothing for the backward
-// pass.
+// The cost of its run and of the runs of all ops before it whose values do not rest.
 double IntervalBlocks::price(OpId op) {
   const Graph& graph = space_.graph;
   ++round_;
@@ -98,9 +79,9 @@ double IntervalBlocks::price(OpId op) {
     const VariantId variant = base_variant(graph, chain[i]);
     sum += graph.rerun_cost(variant);
     for (TensorId t : graph.reads(variant)) {
-      if (graph.fixed(t)) continue;
+      if (graph.fixed(t) || rests_[t]) continue;
       const OpId maker = graph.producer(t);
-      if (resting_[maker.index()] > 0 || mark_[maker.index()] == round_) continue;
+      if (mark_[maker.index()] == round_) continue;
       mark_[maker.index()] = round_;
       chain.push_back(maker);
     }
@@ -114,35 +95,41 @@ void IntervalBlocks::find_extras(const IntervalPlan& kept) {
   const Graph& graph = space_.graph;
   extra_.assign(turn_, 0);
   if (turn_ == 0) return;
-  std::vector<std::vector<TensorId>> leaving(graph.num_ops() + 1);
-  LiveByMaker live(turn_);
-  for (TensorId t : graph.tensors()) {
-    if (graph.fixed(t) || graph.producer(t).index() >= turn_) continue;
-    if (space_.model.last(space_.model.interval_at(t, turn_))) continue;
-    leaving[space_.model.interval(space_.model.intervals_of(t).back()).begin].push_back(t);
-  }
+  std::vector<double> resting_up_to = resting_;
+  for (std::size_t op = 1; op < turn_; ++op) resting_up_to[op] += resting_up_to[op - 1];
+  reversed_at_.assign(turn_, 0);
   std::size_t at = turn_ - 1;
   for (std::size_t stage = 0; stage < graph.num_ops(); ++stage) {
-    const OpId op(stage);
     if (stage < turn_) {
       at = stage;
-      live.add(stage, resting_[stage]);
-    } else {
-      std::size_t last = 0;
-      bool reads_forward = false;
-      for (TensorId t : graph.reads(base_variant(graph, op))) {
-        if (graph.fixed(t) || graph.producer(t).index() >= turn_) continue;
-        reads_forward = true;
-        last = std::max(last, graph.producer(t).index());
-      }
-      if (reads_forward) at = last;
+    } else if (const auto last = last_forward_op_read(OpId(stage))) {
+      at = *last;
+      note_reversal(OpId(stage), *last);
     }
-    const double beside = static_cast<double>(kept.stage_bytes[stage]) - live.up_to(at);
+    const double beside = static_cast<double>(kept.stage_bytes[stage]) - resting_up_to[at];
     extra_[at] = std::max(extra_[at], beside);
-    for (TensorId t : leaving[stage]) {
-      live.add(graph.producer(t).index(), -static_cast<double>(graph.bytes(t)));
-    }
   }
+}
+
+// The forward values that an op of the backward pass reads are there when it runs.
+void IntervalBlocks::note_reversal(OpId op, std::size_t at) {
+  const Graph& graph = space_.graph;
+  for (TensorId t : graph.reads(base_variant(graph, op))) {
+    if (graph.fixed(t) || graph.producer(t).index() >= turn_) continue;
+    std::uint32_t& latest = reversed_at_[graph.producer(t).index()];
+    latest = std::max(latest, static_cast<std::uint32_t>(at));
+  }
+}
+
+// The last forward op that makes a value that this op reads.
+std::optional<std::size_t> IntervalBlocks::last_forward_op_read(OpId op) const {
+  const Graph& graph = space_.graph;
+  std::optional<std::size_t> last;
+  for (TensorId t : graph.reads(base_variant(graph, op))) {
+    if (graph.fixed(t) || graph.producer(t).index() >= turn_) continue;
+    last = std::max(last.value_or(0), graph.producer(t).index());
+  }
+  return last;
 }
 
 std::vector<char> IntervalBlocks::cheapest(std::size_t count) const {
@@ -156,14 +143,15 @@ std::vector<std::uint32_t> IntervalBlocks::last_readers(const std::vector<char>&
   std::vector<std::uint32_t> last(turn_);
   std::vector<char> again = dropped;
   for (std::uint32_t op = turn_; op-- > 0;) {
-    last[op] = op;
+    last[op] = dropped[op] ? std::max(op, reversed_at_[op]) : op;
     for (TensorId t : graph.makes(base_variant(graph, OpId(op)))) {
+      if (rests_[t] && !dropped[op]) continue;
       for (OpId reader : graph.consumers(t)) {
         if (reader.index() >= turn_ || !again[reader.index()]) continue;
         last[op] = std::max(last[op], static_cast<std::uint32_t>(reader.index()));
       }
     }
-    if (resting_[op] == 0 && droppable_[op] && last[op] > op) again[op] = 1;
+    if (droppable_[op] && last[op] > op) again[op] = 1;
   }
   return last;
 }
@@ -173,9 +161,10 @@ std::vector<double> IntervalBlocks::bytes_across(const std::vector<std::uint32_t
                                                  const std::vector<char>& dropped) const {
   std::vector<double> change(turn_ + 2, 0);
   for (std::uint32_t op = 0; op < turn_; ++op) {
-    if (last_reader[op] == op || (resting_[op] > 0 && !dropped[op])) continue;
-    change[op + 1] += made_[op];
-    change[last_reader[op] + 1] -= made_[op];
+    if (last_reader[op] == op) continue;
+    const double bytes = missing_bytes(op, dropped);
+    change[op + 1] += bytes;
+    change[last_reader[op] + 1] -= bytes;
   }
   for (std::uint32_t op = 1; op < change.size(); ++op) change[op] += change[op - 1];
   return change;
@@ -192,18 +181,17 @@ std::uint32_t IntervalBlocks::narrowest(std::uint32_t first, std::uint32_t last,
 
 // From the first op on, each block as large as it may be.
 std::optional<IntervalBlocks::Cuts> IntervalBlocks::cut(
-    const std::vector<char>& dropped, const std::vector<std::uint32_t>& last_reader,
-    double bytes) const {
+    const std::vector<char>& dropped, const std::vector<std::uint32_t>& last_reader, double bytes,
+    double away) const {
   const std::vector<double> across = bytes_across(last_reader, dropped);
   Cuts cuts;
   double held = 0;  // of the blocks before
   for (std::uint32_t begin = 0; begin < turn_;) {
     double inside = 0;
-    double extra = 0;
     std::uint32_t end = begin;
+    const double here = std::max(0.0, held - away);
     for (; end < turn_; ++end) {
-      extra = std::max(extra, extra_[end]);
-      if (held + inside + resting_[end] + extra > bytes) break;
+      if (here + inside + resting_[end] + extra_[end] > bytes) break;
       inside += resting_[end];
     }
     if (end == begin) return std::nullopt;
@@ -219,8 +207,7 @@ std::optional<IntervalBlocks::Cuts> IntervalBlocks::cut(
       } else {
         given_back += resting_[op];
       }
-      const bool made_anew = dropped[op] || resting_[op] == 0;
-      if (made_anew && last_reader[op] >= end) at_the_end += made_[op];
+      if (last_reader[op] >= end) at_the_end += missing_bytes(op, dropped);
     }
     if (end < turn_ && given_back <= kMinReleasedPerHeldByte * at_the_end) return std::nullopt;
     held += at_the_end;
@@ -231,8 +218,8 @@ std::optional<IntervalBlocks::Cuts> IntervalBlocks::cut(
 }
 
 Decisions IntervalBlocks::decide(const std::vector<char>& dropped,
-                                 const std::vector<std::uint32_t>& last_reader,
-                                 const Cuts& cuts) const {
+                                 const std::vector<std::uint32_t>& last_reader, const Cuts& cuts,
+                                 bool moves) const {
   const Graph& graph = space_.graph;
   Decisions decisions = space_.model.keep_everything();
   const std::uint32_t last_block = cuts.ends.size() < 2 ? 0 : cuts.ends[cuts.ends.size() - 2];
@@ -244,15 +231,18 @@ Decisions IntervalBlocks::decide(const std::vector<char>& dropped,
       if (graph.fixed(t)) continue;
       const IntervalId g = space_.model.interval_at(t, turn_);
       if (!space_.model.droppable(g)) continue;
-      const bool rests = !space_.model.last(g);
-      if (rests && dropped[op] && !wanted_later) decisions[g] = Holding::kDropped;
-      if (!rests && resting_[op] == 0 && wanted_later) decisions[g] = Holding::kHeld;
+      if (rests_[t] && dropped[op] && !wanted_later) decisions[g] = Holding::kDropped;
+      if (!rests_[t] && wanted_later) decisions[g] = Holding::kHeld;
     }
+  }
+  for (const IntervalId g : space_.over_turn) {
+    if (moves && decisions[g] == Holding::kHeld) decisions[g] = Holding::kMoved;
   }
   return decisions;
 }
 
-std::optional<Decisions> IntervalBlocks::within(double bytes, double least_fraction) const {
+std::optional<Decisions> IntervalBlocks::within(double bytes, double least_fraction,
+                                                double away) const {
   std::optional<Decisions> best;
   // The smallest sufficient number, by bisection, as if sufficiency were monotone.
   auto low = static_cast<std::size_t>(least_fraction * static_cast<double>(by_price_.size()));
@@ -261,9 +251,9 @@ std::optional<Decisions> IntervalBlocks::within(double bytes, double least_fract
     const std::size_t middle = low + (high - low) / 2;
     const std::vector<char> dropped = cheapest(middle);
     const std::vector<std::uint32_t> last_reader = last_readers(dropped);
-    const std::optional<Cuts> cuts = cut(dropped, last_reader, bytes);
+    const std::optional<Cuts> cuts = cut(dropped, last_reader, bytes, away);
     if (cuts) {
-      best = decide(dropped, last_reader, *cuts);
+      best = decide(dropped, last_reader, *cuts, away > 0);
       high = middle;
     } else {
       low = middle + 1;

@@ -1,6 +1,7 @@
 #include "regen/search/local/local_search.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -27,6 +28,10 @@ constexpr std::size_t kWorkersOfLarge = 2;
 // No worker starts from a plan with more than so many times the overhead of the best.
 constexpr double kOverheadOfGoodStart = 1.5;
 constexpr int kRoundsPerSettler = 2;  // before the worst worker goes on from the best
+
+// Of the bytes that can be copied to the host in the time of the forward pass, those that blocks may
+// count as away. Above 1 the forward pass waits, or copies go on in the backward pass.
+constexpr std::array kCopiedFractions{0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0};
 
 // By what fraction of the budget a descent lowers it at once, and the step at which it gives up.
 constexpr double kFirstBudgetStepFraction = 0.04;
@@ -93,24 +98,29 @@ void LocalSearch::add_start(IntervalState state) {
   if (!known) starts_.push_back(std::move(state));
 }
 
-// The bytes of blocks are estimated, so smaller and smaller blocks are tried until a plan fits.
 void LocalSearch::start_in_blocks() {
   const IntervalPlan kept = repair_.evaluate(space_.model.keep_everything());
   if (!kept.fits) add_blocks(IntervalBlocks(space_, kept));
 }
 
 void LocalSearch::add_blocks(const IntervalBlocks& blocks) {
+  for (const double cheapest : {0.0, 0.25, 0.5, 0.75, 0.95}) add_blocks(blocks, cheapest, 0);
+  if (!space_.can_move()) return;
+  const double copied = forward_cost(space_.graph, space_.turn) * space_.problem.link.to_host;
+  for (const double fraction : kCopiedFractions) add_blocks(blocks, 0, fraction * copied);
+}
+
+// The bytes of blocks are estimated, so smaller and smaller blocks are tried until a plan fits.
+void LocalSearch::add_blocks(const IntervalBlocks& blocks, double cheapest, double away) {
   const auto budget = static_cast<double>(*space_.problem.budget);
-  for (const double cheapest : {0.0, 0.25, 0.5, 0.75, 0.95}) {
-    for (const double fraction : {1.0, 0.98, 0.95, 0.9, 0.8}) {
-      auto decisions = blocks.within(fraction * budget, cheapest);
-      if (!decisions) break;
-      IntervalState state{std::move(*decisions), {}};
-      state.plan = repair_.evaluate(state.decisions);
-      if (!state.plan.fits) continue;
-      add(std::move(state), repair_);
-      break;
-    }
+  for (const double fraction : {1.0, 0.98, 0.95, 0.9, 0.8}) {
+    auto decisions = blocks.within(fraction * budget, cheapest, away);
+    if (!decisions) return;
+    IntervalState state{std::move(*decisions), {}};
+    state.plan = repair_.evaluate(state.decisions);
+    if (!state.plan.fits) continue;
+    add(std::move(state), repair_);
+    return;
   }
 }
 

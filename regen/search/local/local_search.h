@@ -81,6 +81,7 @@ class LocalSearch {
   std::size_t good_starts() const;
   bool relieve_best(IntervalState& state, IntervalRepair& repair, Random& random) const;
   void add_blocks(const IntervalBlocks& blocks);
+  void add_blocks(const IntervalBlocks& blocks, double cheapest, double away);
   void offer(const IntervalState& state);
   Decisions move_early(double forward_fraction) const;
   void explore_all(std::vector<SearchWorker>& workers, double good_enough, std::int64_t most_work,
