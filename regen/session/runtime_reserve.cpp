@@ -12,7 +12,23 @@ constexpr RuntimeReserve kCpu{.allocations = Bytes{16} << 10};
 constexpr RuntimeReserve kCuda{.allocations = Bytes{8} << 20,
                                .page = Bytes{2} << 20,
                                .captured_call = Bytes{8} << 10,
-                               .kernels = Bytes{256} << 20};
+                               .kernels = Bytes{256} << 20,
+                               .kernels_before = Bytes{80} << 20};
+
+// By device, the most that was noted in this process.
+class MostTaken {
+ public:
+  Bytes note(const execute::ExecutionDevice& device, Bytes taken) {
+    const std::lock_guard lock(mutex_);
+    Bytes& known = most_[device.torch_device().str()];
+    known = std::max(known, taken);
+    return known;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, Bytes> most_;
+};
 
 }  // namespace
 
@@ -21,12 +37,13 @@ RuntimeReserve runtime_reserve(const execute::ExecutionDevice& device) {
 }
 
 Bytes note_library_bytes(const execute::ExecutionDevice& device, Bytes taken) {
-  static std::mutex mutex;
-  static std::map<std::string, Bytes> most;
-  const std::lock_guard lock(mutex);
-  Bytes& known = most[device.torch_device().str()];
-  known = std::max(known, taken);
-  return known;
+  static MostTaken libraries;
+  return libraries.note(device, taken);
+}
+
+Bytes note_kernel_bytes(const execute::ExecutionDevice& device, Bytes taken) {
+  static MostTaken kernels;
+  return kernels.note(device, std::clamp<Bytes>(taken, 0, runtime_reserve(device).kernels));
 }
 
 }  // namespace regen::session

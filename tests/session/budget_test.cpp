@@ -104,5 +104,12 @@ TEST(RuntimeReserve, LibrariesAreRememberedAtTheirMost) {
   EXPECT_EQ(runtime_reserve(*device).page, 0);
 }
 
+// The driver counts other processes too.
+TEST(RuntimeReserve, KernelsAreBelievedUpToTheirReserve) {
+  const auto device = execute::make_cpu_device();  // where no kernel is loaded
+  EXPECT_EQ(note_kernel_bytes(*device, 1 << 20), 0);
+  EXPECT_EQ(note_kernel_bytes(*device, -(1 << 20)), 0);
+}
+
 }  // namespace
 }  // namespace regen::session

@@ -5,6 +5,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from regen import _runtime
+from regen._session.job import job
 from regen._session.lending import Lending
 from regen._session.turns import Turns
 from regen.errors import Error, OptionError
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
 
 # Room for what varies a little from step to step, as a fraction of what was measured.
 MARGIN = 1 / 256
+# Kernels that the caller's code calls for the first time are loaded into memory that no allocator counts. The driver counts the whole card: what it
+# says is another process's in part, perhaps, so it is believed up to these bytes, and in the first steps of a plan.
+MOST_KERNEL_BYTES = 256 << 20
+STEPS_THAT_LOAD_KERNELS = 3
 
 
 class CallerMemory:
@@ -39,6 +44,9 @@ class CallerMemory:
         self.outputs = []
         self.earlier_peak = 0  # of this plan, before the peak was reset last
         self.learning = False
+        self.kernels = 0  # bytes of them that this plan's steps have loaded so far, or those of an earlier plan
+        self.steps_of_plan = 0
+        self.uncounted = 0  # what the driver counted beside torch's memory when the first of them began
         self.steps = 0
         self.forwards = 0  # names the forward pass whose values are in the arena
         self.last_call: Any = lambda: None  # a weak reference to it
@@ -104,7 +112,18 @@ class CallerMemory:
         """Before the next forward pass: what did the last step take?"""
         peak = self.measured_peak()
         if peak is not None and self.own is not None:
-            self.note(peak - self.own)
+            self.note_kernels()
+            self.note(peak - self.own + self.kernels)
+
+    def uncounted_bytes(self) -> int:
+        """Of the device, in use beside torch's memory: contexts, kernels, arenas, other processes."""
+        use = _runtime.memory_use(self.device)
+        return 0 if self.on_cpu else use["driver"] - use["reserved"]
+
+    def note_kernels(self) -> None:
+        """The arena is as large as when the plan's first step began, so what has come is kernels."""
+        if self.measured and self.steps_of_plan <= STEPS_THAT_LOAD_KERNELS and job() is None:
+            self.kernels = max(self.kernels, min(self.uncounted_bytes() - self.uncounted, MOST_KERNEL_BYTES))
 
     def measured_peak(self) -> int | None:
         """Since the plan in use runs; None before it did."""
@@ -132,8 +151,11 @@ class CallerMemory:
 
     def begin_step(self, own):
         self.steps += 1
+        self.steps_of_plan += 1
         if own != self.own:
             self.own = own
+            self.steps_of_plan = 1
+            self.uncounted = self.uncounted_bytes() - self.kernels
             self.earlier_peak = 0
             self.learning = self.measured
             _runtime.reset_memory_peak(self.device)

@@ -50,6 +50,7 @@ class CallMeasurement {
   void find_source(const at::Tensor& tensor, const std::vector<RecordedAllocation>& observed,
                    const std::vector<at::Tensor>& memory, ResultLayout& layout) const;
   double time(const std::function<void()>& call) const;
+  double time_burst(const std::function<void()>& call, int calls) const;
 
   const Program& program_;
   ExecutionDevice& device_;

@@ -42,16 +42,21 @@ execute::RecordOptions record_options(const RecordingOptions& options, bool on_c
   return made;
 }
 
-// What libraries took for good while operators were recorded, and what the device's allocator has
-// reserved around the caller's tensors without using it: bytes of the device that no one else can
-// have.
-Result<Bytes> library_bytes(execute::ExecutionDevice& device, Bytes before, bool releasable) {
+// What libraries and kernels took for good while operators were recorded, and what the device's
+// allocator has reserved around the caller's tensors without using it: bytes of the device that no
+// one else can have.
+Result<Bytes> library_bytes(execute::ExecutionDevice& device, const execute::MemoryUse& before,
+                            bool releasable) {
   REGEN_TRY(execute::release_cached_memory(device.torch_device()));
   REGEN_ASSIGN(const execute::MemoryUse use, execute::memory_use(device.torch_device()));
-  const Bytes libraries = note_library_bytes(device, std::max<Bytes>(0, use.allocated - before));
+  const Bytes libraries =
+      note_library_bytes(device, std::max<Bytes>(0, use.allocated - before.allocated));
+  const Bytes kernels =
+      note_kernel_bytes(device, (use.driver - use.reserved) - (before.driver - before.reserved));
   const Bytes pages = releasable ? kPagesInPartReleasable : kPagesInPart;
-  return libraries + std::max<Bytes>(0, use.reserved - use.allocated) +
-         pages * runtime_reserve(device).page;
+  const RuntimeReserve reserve = runtime_reserve(device);
+  return libraries + reserve.kernels_before + kernels +
+         std::max<Bytes>(0, use.reserved - use.allocated) + pages * reserve.page;
 }
 
 Json number(double value) {
@@ -135,7 +140,7 @@ Result<Bytes> RecordedStep::run_recording(const RecordingOptions& options) {
   REGEN_ASSIGN(execute::Recording recording, run_recording_with_file(options));
   recording_ = std::make_shared<const execute::Recording>(std::move(recording));
   if (on_cpu() || !options.counts_libraries) return Bytes{0};
-  return library_bytes(*device(), before.allocated, options.releasable);
+  return library_bytes(*device(), before, options.releasable);
 }
 
 Result<execute::Recording> RecordedStep::run_recording_with_file(const RecordingOptions& options) {
