@@ -23,6 +23,9 @@ constexpr double kLeadStepInCopies = 0.05;
 constexpr int kFeedbackRounds = 40;
 // A value that needs more ops than this to be recomputed is not dropped.
 constexpr std::size_t kMaxChainOps = 1000;
+// How many choices are tried first, and to which part of them their number is found in any case.
+constexpr std::size_t kFirstChoices = 64;
+constexpr std::size_t kLateParts = 16;
 
 // A reuse interval in which a value could be on the host.
 struct Swap {
@@ -196,14 +199,25 @@ class Capuchin {
     return plan;
   }
 
-  // The least number that keeps the budget; all if not even they do.
+  // The least number that keeps the budget; all if not even they do. It is doubled before it is
+  // bisected: with far more drops than needed, values are made from values that are made again, and
+  // the plan has a hundred times the steps. For the same reason a late search still halves the
+  // interval until all is not much more than needed.
   std::size_t choices_needed() {
-    std::size_t enough = choices_.size();
-    if (!evaluate(enough).fits) return enough;
     std::size_t too_few = 0;
-    while (enough - too_few > 1 && !effort_.exhausted()) {
+    std::size_t enough = std::min(kFirstChoices, choices_.size());
+    bool fits = false;
+    while (enough < choices_.size() && !(fits = evaluate(enough).fits)) {
+      too_few = enough;
+      enough = std::min(2 * enough, choices_.size());
+    }
+    while (enough - too_few > 1) {
+      const bool close = fits || enough - too_few <= enough / kLateParts;
+      if (effort_.exhausted() && close) break;
       const std::size_t middle = too_few + (enough - too_few) / 2;
-      (evaluate(middle).fits ? enough : too_few) = middle;
+      const bool suffices = evaluate(middle).fits;
+      fits |= suffices;
+      (suffices ? enough : too_few) = middle;
     }
     return enough;
   }

@@ -14,8 +14,13 @@ namespace {
 // So many changes that cost little for their bytes are evaluated first, the others only if none of
 // these helps.
 constexpr std::size_t kChangesTried = 16;
+// The same where there are many ops, each time that none has helped yet: an evaluation takes longer
+// there (experiments/before_after.py, development networks of more than 1,000 ops).
+constexpr std::size_t kChangesTriedOfMany = 8;
 // Changes at random, where none helps alone: one may make another possible.
 constexpr int kMaxEscapes = 12;
+// A change is taken after others if its price has grown by at most this factor.
+constexpr double kDearerFactor = 1.5;
 constexpr int kMaxHoldingRounds = 8;
 constexpr double kBlindTrialProbability = 0.05;
 // Of the mean cost of an op, in addition to what a change costs: of changes that cost nothing the
@@ -185,27 +190,72 @@ void ExactRepair::hold_lost(IntervalState& state) {
   }
 }
 
-// The one with the least cost for what it takes off the overflow, with some noise.
-std::optional<IntervalState> ExactRepair::cheapest_change(const IntervalState& state,
-                                                          std::span<const Change> changes,
-                                                          Random& random) {
-  std::optional<IntervalState> best;
-  double least = std::numeric_limits<double>::infinity();
-  const double before = overflow(state.plan);
+// What the change costs for what it takes off the overflow; nothing if that does not help.
+std::optional<double> ExactRepair::price_of_change(const IntervalState& before,
+                                                   const IntervalState& after) const {
+  const double gain = overflow(before.plan) - overflow(after.plan);
+  if (gain <= 0 || !after.plan.lost.empty()) return std::nullopt;
   const double small =
       kCostOfAnyChange * space_.graph.base_cost() / static_cast<double>(space_.graph.num_ops());
+  return (after.plan.cost - before.plan.cost + small) / gain;
+}
+
+// The one with the least price, with some noise. All that help are added to `helpful`.
+std::optional<IntervalState> ExactRepair::cheapest_change(const IntervalState& state,
+                                                          std::span<const Change> changes,
+                                                          Random& random,
+                                                          std::vector<Helpful>& helpful) {
+  std::optional<IntervalState> best;
+  double least = std::numeric_limits<double>::infinity();
   for (const Change& change : changes) {
     if (effort_.exhausted()) break;
     IntervalState next = with_change(state, change);
-    const double gain = before - overflow(next.plan);
-    if (gain <= 0 || !next.plan.lost.empty()) continue;
-    const double noise = 0.75 + 0.5 * random.real();
-    const double price = noise * (next.plan.cost - state.plan.cost + small) / gain;
+    const std::optional<double> exact = price_of_change(state, next);
+    in_vain_[change.interval] = !exact;
+    if (!exact) continue;
+    const double price = (0.75 + 0.5 * random.real()) * *exact;
+    helpful.push_back({price, &change});
     if (price >= least) continue;
     least = price;
     best = std::move(next);
   }
   return best;
+}
+
+// Further changes that helped alone, the cheapest first, while the stage is above the budget. Each is
+// evaluated again, after those before it.
+void ExactRepair::change_further(IntervalState& state, std::uint32_t stage,
+                                 std::vector<Helpful> helpful) {
+  std::ranges::stable_sort(helpful, {}, &Helpful::price);
+  for (const Helpful& one : std::span(helpful).subspan(1)) {
+    if (state.plan.stage_bytes[stage] <= budget_ || effort_.exhausted()) return;
+    IntervalState next = with_change(state, *one.change);
+    const std::optional<double> price = price_of_change(state, next);
+    if (price && *price <= kDearerFactor * one.price) state = std::move(next);
+  }
+}
+
+// The cheapest of the first changes that help, and with many ops more of them. False if none helps.
+bool ExactRepair::change_for(std::uint32_t stage, std::vector<Change>& changes,
+                             IntervalState& state, Random& random) {
+  const bool many = space_.many();
+  if (many) {
+    std::ranges::stable_partition(changes,
+                                  [&](const Change& change) { return !in_vain_[change.interval]; });
+  }
+  std::vector<Helpful> helpful;
+  std::optional<IntervalState> next;
+  std::size_t count = many ? kChangesTriedOfMany : kChangesTried;
+  for (std::size_t first = 0; !next && first < changes.size() && !effort_.exhausted();) {
+    const auto tried = std::span(changes).subspan(first, std::min(count, changes.size() - first));
+    next = cheapest_change(state, tried, random, helpful);
+    first += tried.size();
+    if (!many) count = changes.size();
+  }
+  if (!next) return false;
+  state = std::move(*next);
+  if (many) change_further(state, stage, std::move(helpful));
+  return true;
 }
 
 bool ExactRepair::relieve(IntervalState& state, Random& random) {
@@ -215,19 +265,14 @@ bool ExactRepair::relieve(IntervalState& state, Random& random) {
   for (int escapes = 0; escapes < kMaxEscapes && !effort_.exhausted();) {
     if (state.plan.peak_bytes <= budget_) return state.plan.fits;
     if (repair_.runs_away(state.plan) || repair_.far_beyond_the_cap(state.plan)) return false;
-    const std::vector<Change> changes = changes_at(position_over_budget(state.plan, random), state);
-    const std::size_t few = std::min(changes.size(), kChangesTried);
-    auto next = cheapest_change(state, std::span(changes).first(few), random);
-    if (!next) next = cheapest_change(state, std::span(changes).subspan(few), random);
-    if (next) {
-      state = std::move(*next);
-      continue;
-    }
+    const std::uint32_t position = position_over_budget(state.plan, random);
+    std::vector<Change> changes = changes_at(position, state);
+    if (change_for(state.plan.stage[position], changes, state, random)) continue;
     ++escapes;
     if (changes.empty()) continue;
     const std::int64_t chosen = random.between(0, std::ssize(changes) - 1);
-    next = with_change(state, changes[static_cast<std::size_t>(chosen)]);
-    if (next->plan.lost.empty()) state = std::move(*next);
+    IntervalState next = with_change(state, changes[static_cast<std::size_t>(chosen)]);
+    if (next.plan.lost.empty()) state = std::move(next);
   }
   return false;
 }

@@ -1,6 +1,7 @@
 // Repair and descent that evaluate every single change. For budgets at which estimates of what a
-// drop saves (interval_repair.h) do not suffice; both take many evaluations, so they are for small
-// graphs.
+// drop saves (interval_repair.h) do not suffice. Both take many evaluations: a descent, and a repair
+// from keeping everything, are for small graphs. On others a repair completes what estimates have
+// brought close to the budget.
 #pragma once
 
 #include <optional>
@@ -18,7 +19,8 @@ class ExactRepair {
       : repair_(repair),
         space_(repair.space()),
         effort_(repair.effort()),
-        budget_(repair.budget()) {}
+        budget_(repair.budget()),
+        in_vain_(repair.space().model.size(), 0) {}
 
   // Until the plan fits, takes the cheapest of the changes at a place above the budget.
   bool relieve(IntervalState& state, Random& random);
@@ -39,13 +41,25 @@ class ExactRepair {
     void apply(Decisions& decisions) const;
   };
 
+  // A change that takes something off the overflow.
+  struct Helpful {
+    double price = 0;
+    const Change* change = nullptr;
+  };
+
   std::uint32_t position_over_budget(const IntervalPlan& plan, Random& random) const;
   std::vector<Change> changes_at(std::uint32_t position, const IntervalState& state) const;
   void add_changes(TensorId t, std::uint32_t touched, std::uint32_t position_stage,
                    std::uint32_t wanted, const Decisions& decisions,
                    std::vector<Change>& changes) const;
+  std::optional<double> price_of_change(const IntervalState& before,
+                                        const IntervalState& after) const;
   std::optional<IntervalState> cheapest_change(const IntervalState& state,
-                                               std::span<const Change> changes, Random& random);
+                                               std::span<const Change> changes, Random& random,
+                                               std::vector<Helpful>& helpful);
+  bool change_for(std::uint32_t stage, std::vector<Change>& changes, IntervalState& state,
+                  Random& random);
+  void change_further(IntervalState& state, std::uint32_t stage, std::vector<Helpful> helpful);
   IntervalState with_change(const IntervalState& state, const Change& change);
   std::vector<std::uint32_t> return_stages(IntervalId g, std::uint32_t after) const;
   bool try_other_returns(IntervalState& state, IntervalId g);
@@ -62,6 +76,7 @@ class ExactRepair {
   const IntervalSpace& space_;
   Effort& effort_;
   const Bytes budget_;
+  std::vector<char> in_vain_;  // by interval: the last change that was tried there did not help
 };
 
 }  // namespace regen::search

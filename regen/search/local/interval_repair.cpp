@@ -58,11 +58,26 @@ bool IntervalRepair::relieve(IntervalState& state, Random& random, bool give_up)
     if (state.plan.peak_bytes <= budget_) return state.plan.fits;
     if (give_up && (effort_.exhausted() || runs_away(state.plan))) return false;
     if (far_beyond_the_cap(state.plan)) return false;
-    const bool changed =
-        at_once(state.plan) ? relieve_all(state, random) : relieve_once(state, random, give_up);
-    if (!changed) return false;
+    if (!relieve_round(state, random, give_up)) return false;
   }
   return false;
+}
+
+bool IntervalRepair::relieve_while_better(IntervalState& state, Random& random) {
+  state.plan = evaluate(state.decisions);
+  const Bytes first_peak = state.plan.peak_bytes;
+  IntervalState next = state;
+  for (int round = 0; round < kRelieveRounds && state.plan.peak_bytes > budget_; ++round) {
+    if (effort_.exhausted() || !relieve_round(next, random, true)) break;
+    next.plan = evaluate(next.decisions);
+    if (next.plan.peak_bytes > first_peak) break;
+    if (next.plan.peak_bytes < state.plan.peak_bytes) state = next;
+  }
+  return state.plan.fits;
+}
+
+bool IntervalRepair::relieve_round(IntervalState& state, Random& random, bool give_up) {
+  return at_once(state.plan) ? relieve_all(state, random) : relieve_once(state, random, give_up);
 }
 
 namespace {

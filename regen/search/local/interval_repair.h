@@ -26,6 +26,10 @@ class IntervalRepair {
   // Drops held values where there are too many bytes until the plan fits. With `give_up` it stops
   // without success when the effort is exhausted.
   bool relieve(IntervalState& state, Random& random, bool give_up);
+  // The same while that leaves fewer bytes. Where the estimates are wrong, a drop makes re-runs that
+  // take more bytes than it frees, and the drops that follow from it make a plan that costs many
+  // times as much; there it stops. The state is the one with the lowest peak of all on the way.
+  bool relieve_while_better(IntervalState& state, Random& random);
   // Holds dropped values where there is room.
   void refill(IntervalState& state, Random& random);
   // Instead of the problem's.
@@ -52,6 +56,7 @@ class IntervalRepair {
   };
 
   bool at_once(const IntervalPlan& plan) const;
+  bool relieve_round(IntervalState& state, Random& random, bool give_up);
   bool relieve_once(IntervalState& state, Random& random, bool give_up);
   bool relieve_all(IntervalState& state, Random& random);
   EvictionQueue droppable_where_over(const IntervalState& state,

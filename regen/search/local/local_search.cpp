@@ -36,6 +36,8 @@ constexpr std::array kCopiedFractions{0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0};
 // By what fraction of the budget a descent lowers it at once, and the step at which it gives up.
 constexpr double kFirstBudgetStepFraction = 0.04;
 constexpr double kLastBudgetStepFraction = 0.0005;
+// With many ops, larger steps are taken by estimates only.
+constexpr double kExactBudgetStepFraction = 0.03;
 
 // The fraction of the effort for the first plans and for those from hints: they may take long.
 constexpr double kStartEffortFraction = 0.2;
@@ -149,13 +151,16 @@ void LocalSearch::start_moving(Decisions decisions) {
 }
 
 void LocalSearch::start_exactly(std::uint64_t seed) {
-  if (space_.many()) return;
+  if (space_.many()) {
+    if (!space_.large() || !best_) lower(seed, kExactStartEffortFraction);
+    return;
+  }
   Random random(seed);
   Effort own(fraction_of(
       effort_, space_.can_move() ? kExactStartEffortFractionWithMoves : kExactStartEffortFraction));
   IntervalRepair repair(space_, own);
   IntervalState state{space_.model.keep_everything(), {}};
-  if (relieve_best(state, repair, random)) {
+  if (relieve_best(state, repair, random, true)) {
     add(std::move(state), repair);
   } else {
     fit_and_add(std::move(state));  // estimates complete what there was no time for
@@ -164,7 +169,11 @@ void LocalSearch::start_exactly(std::uint64_t seed) {
 }
 
 void LocalSearch::start_by_lowering(std::uint64_t seed) {
-  Effort own(fraction_of(effort_, kLoweringEffortFraction));
+  lower(seed, kLoweringEffortFraction);
+}
+
+void LocalSearch::lower(std::uint64_t seed, double effort_fraction) {
+  Effort own(fraction_of(effort_, effort_fraction));
   IntervalRepair repair(space_, own);
   Random random(seed);
   const Bytes target = *space_.problem.budget;
@@ -176,36 +185,50 @@ void LocalSearch::start_by_lowering(std::uint64_t seed) {
     const Bytes lower =
         std::max(target, static_cast<Bytes>(static_cast<double>(budget) * (1 - step)));
     repair.set_budget(lower);
+    const bool exactly = !space_.many() || step <= kExactBudgetStepFraction;
+    if (exactly && space_.many() && !beats_best(state.plan)) break;
     IntervalState next = state;
-    if (relieve_best(next, repair, random)) {
+    if (relieve_best(next, repair, random, exactly)) {
       // Room gained for nothing is taken along.
       budget = std::max(target, std::min(lower, next.plan.peak_bytes));
       step = std::min(kFirstBudgetStepFraction, step * 1.5);
       state = std::move(next);
       continue;
     }
-    // Other decisions within the budget that is reached, and a smaller step from there.
     step /= 2;
+    if (!exactly) continue;
+    // Other decisions within the budget that is reached, and a smaller step from there.
     repair.set_budget(budget);
     next = state;
     perturb_few(space_, next.decisions, random);
-    if (relieve_best(next, repair, random)) state = std::move(next);
+    if (relieve_best(next, repair, random, exactly)) state = std::move(next);
   }
   repair.set_budget(target);
   if (budget == target) fit_and_add(std::move(state), repair, true);
   effort_.add(own.work());
 }
 
-// Repairs and improves as exactly as the graph's size allows.
-bool LocalSearch::relieve_best(IntervalState& state, IntervalRepair& repair, Random& random) const {
+// Whether the plan has so much less overhead than the best one that a search from that one would not
+// find the like soon.
+bool LocalSearch::beats_best(const IntervalPlan& plan) const {
+  const double base = space_.graph.base_cost();
+  return !best_ || best_->cost - base > kOverheadOfGoodStart * (plan.cost - base);
+}
+
+// Repairs and improves as exactly as the graph's size allows. With many ops, estimates come first,
+// and what they leave above the budget is repaired exactly, or with `exactly` false not at all.
+bool LocalSearch::relieve_best(IntervalState& state, IntervalRepair& repair, Random& random,
+                               bool exactly) const {
   if (space_.many()) {
-    if (!repair.relieve(state, random, true)) return false;
+    if (!repair.relieve_while_better(state, random)) {
+      if (!exactly || !ExactRepair(repair).relieve(state, random)) return false;
+    }
     repair.refill(state, random);
-  } else {
-    ExactRepair exact(repair);
-    if (!exact.relieve(state, random)) return false;
-    exact.descend(state, random);
+    return true;
   }
+  ExactRepair exact(repair);
+  if (!exact.relieve(state, random)) return false;
+  exact.descend(state, random);
   return true;
 }
 

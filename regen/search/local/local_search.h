@@ -55,7 +55,8 @@ class LocalSearch {
   void start_from(Decisions decisions) { fit_and_add({std::move(decisions), {}}); }
   // Starts from decisions, with everything free to move that they hold between two uses.
   void start_moving(Decisions decisions);
-  // Starts from keeping everything, with an exact repair. For small graphs only; nothing on others.
+  // Starts from keeping everything, with an exact repair; with many ops by lowering the budget, so
+  // that only what estimates leave is repaired exactly. Nothing on large graphs that have a plan.
   void start_exactly(std::uint64_t seed);
   // For budgets to which no start can be repaired in one go: lowers the budget in small steps, each
   // from the decisions that kept the one before.
@@ -79,7 +80,10 @@ class LocalSearch {
   void add(IntervalState state, IntervalRepair& repair);
   void add_start(IntervalState state);
   std::size_t good_starts() const;
-  bool relieve_best(IntervalState& state, IntervalRepair& repair, Random& random) const;
+  bool beats_best(const IntervalPlan& plan) const;
+  bool relieve_best(IntervalState& state, IntervalRepair& repair, Random& random,
+                    bool exactly) const;
+  void lower(std::uint64_t seed, double effort_fraction);
   void add_blocks(const IntervalBlocks& blocks);
   void add_blocks(const IntervalBlocks& blocks, double cheapest, double away);
   void offer(const IntervalState& state);
