@@ -36,6 +36,30 @@ def test_inputs_that_came_from_another_module():
     assert_same(plain, wrapped)
 
 
+class Rotates(nn.Module):
+    """Multiplies by complex numbers that lie turned, as rotary embeddings do."""
+
+    def __init__(self):
+        super().__init__()
+        self.work = nn.Linear(8, 8)
+
+    def forward(self, x):
+        angles = torch.polar(torch.ones(4, 12), torch.arange(48.0).view(4, 12).sin()).T
+        turned = torch.view_as_complex(self.work(x).view(2, 12, 16, 4, 2)) * angles[:, None, :]
+        return torch.view_as_real(turned).flatten(3).square().mean(-1)
+
+
+def test_products_of_complex_numbers():
+    """A product that lies where its factor did has other last bits: the compiler's loop for that case rounds otherwise."""
+    x = torch.randn(2, 12, 16, 8, generator=torch.Generator().manual_seed(0))
+    plain, wrapped = pair(Rotates, budget=2.0**22, x=x)
+    ours, theirs = wrapped(x), plain(x)
+    assert torch.equal(ours, theirs)
+    for outputs in (ours, theirs):
+        outputs.square().sum().backward()
+    assert_same(gradients(plain), gradients(wrapped))
+
+
 class Trunk(nn.Module):
     """Uses its input several times."""
 

@@ -73,6 +73,12 @@ class ModuleState:
         return modules + attributes if modules else []
 
     def put_back(self) -> None:
+        self.put_attributes_back()
+        for parameter, hooks in self.hooks:
+            parameter._backward_hooks = hooks
+
+    def put_attributes_back(self) -> None:
+        """Hooks of parameters apart."""
         for _, module, plain, held in self.modules:
             for holder, items in held.items():
                 current = plain[holder]
@@ -83,5 +89,3 @@ class ModuleState:
             for name in [n for n in attributes if n not in plain]:
                 del attributes[name]
             attributes.update(plain)
-        for parameter, hooks in self.hooks:
-            parameter._backward_hooks = hooks

@@ -149,9 +149,10 @@ def trace_with(
         draws = ForeignDraws(model, lambda: islands.inside).watching() if watched else contextlib.nullcontext()
         with draws, tracer:
             returned = model(*traced_args, **traced_kwargs)
+        assigned, replaced = state.assigned(), state.replaced()
+        state.put_attributes_back()  # islands run again, and must find what they found
         islands.run_on_sample()
-        replaced = state.replaced()
-        result = opened(tracer, returned, state.assigned(), flat, in_spec, islands)
+        result = opened(tracer, returned, assigned, flat, in_spec, islands)
         result.replaced = replaced
         write_mutations(tracer, inputs, result.conversion)
         if gradients:
