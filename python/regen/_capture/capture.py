@@ -21,6 +21,7 @@ from regen._capture.step_program import StepWriter, TrainingLoss
 from regen._capture.traced.decisions import Conditions
 from regen._capture.traced.module_state import Replaced
 from regen._capture.traced.output_recipes import OutputRecipe, add_output_results, assignments_of
+from regen._capture.traced.outputs import Tangents
 from regen._capture.traced.passes import Trace, trace
 from regen._capture.traced.symbols import Symbols
 from regen._islands.call import IslandCall
@@ -58,6 +59,7 @@ class Captured:
     trained: Sequence[torch.Tensor] = ()  # of a step: the parameters that get a gradient
     clips: bool = False  # of a step: gradients are clipped in it
     terms: dict[tuple[str, Any], int] = dataclasses.field(default_factory=dict)  # ("parameter" or "input", name or flat input) -> uses, if several
+    tangents: Tangents = "loss"  # which outputs it was captured with gradients for
     first_only: bool = False  # of a step without the optimizer's update: only while the optimizer has no state
     islands: list[IslandCall] = dataclasses.field(default_factory=list)  # parts of the model that run as Python
     optional: dict[str, list[tuple[IslandCall, int]]] = dataclasses.field(default_factory=dict)  # parameter -> calls that alone give it a gradient
@@ -128,7 +130,7 @@ class Captured:
 @without_collection()
 def capture(
     model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | None = None, name: str | None = None, cache: Cache = False,
-    tangents: str = "loss", symbols: Symbols | None = None, separate_terms: bool = False,
+    tangents: Tangents = "loss", symbols: Symbols | None = None, separate_terms: bool = False,
 ) -> Captured:
     """Captures the forward and backward pass of `model(*args, **kwargs)`, as `regen.wrap` does.
 
@@ -138,7 +140,7 @@ def capture(
         kwargs: further sample inputs by name.
         name: of the program; None: that of the model's class.
         cache: not used: tracing takes less time than reading what was kept would.
-        tangents: which outputs get a gradient: "loss" (that alone, where the model returns something named so) or "all".
+        tangents: which outputs get a gradient: "loss" (that alone, where the model returns something named so), "all", or which.
         symbols: of sizes that vary; then numbers of the program may be symbolic.
         separate_terms: gradients of parameters that are used several times leave as one result for each use, in place of their sum. Those of
             inputs always do: an input may have uses outside of the model.
@@ -161,6 +163,7 @@ def capture(
     gradients = add_gradient_results(traced, names)
     arrange(traced.conversion)
     captured = finished(model, traced, recipes, output_results, gradients)[0]
+    captured.tangents = tangents
     captured.terms = {(found[0].kind, owner_of(traced, names, found[0])): len(found) for found in terms if len(found) > 1}
     return captured
 

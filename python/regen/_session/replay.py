@@ -92,7 +92,7 @@ class Replay:
         """Of parameters and inputs: (kind, place, term) -> gradient; None: the model is in another mode by now, or has other outputs."""
         self.check_inputs()
         with torch.enable_grad(), self.entered_autocast():
-            if self.key() != self.begun_with:
+            if not self.is_possible():
                 return None
             with self.rewound():
                 call = self.forward()
@@ -104,6 +104,10 @@ class Replay:
             made = call.run_backward(part, tangents if part == 0 else (None,))
             found.update({entry[1:]: gradient for entry, gradient in zip(entries, made)})
         return found
+
+    def is_possible(self) -> bool:
+        """Is the model in the same mode?"""
+        return self.key() == self.begun_with
 
     def check_inputs(self) -> None:
         """The pass that runs again has to read what the first one read."""
@@ -149,9 +153,8 @@ def with_contents(tensors: Sequence[torch.Tensor]) -> list[tuple[torch.Tensor, t
 
 
 def fits(new: "ShapedModule", old: "ShapedModule") -> bool:
-    """Whether `new` takes the gradients of all outputs of `old`, and makes those of the same parameters and inputs."""
-    made = [{(kind, place) for _, kind, place in shaped.captured.gradient_results} for shaped in (new, old)]
-    return outputs_of(new) == outputs_of(old) and made[0] == made[1]
+    """Whether `new` takes the gradients of all outputs of `old`, and makes none for others than `old` has told autograd of."""
+    return outputs_of(new) == outputs_of(old) and set(new.targets()) <= set(old.targets())
 
 
 def outputs_of(shaped: "ShapedModule") -> list[tuple[str, Any]]:

@@ -132,6 +132,33 @@ def test_outputs_that_the_loss_does_not_use_have_no_gradient():
     assert_same(plain, wrapped)
 
 
+class Attends(nn.Module):
+    """Returns keys as a cache has them, transposed, and distances with an infinite derivative at zero."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.work = nn.LayerNorm(8), nn.Linear(8, 32)
+
+    def forward(self, x):
+        heads = self.norm(self.work(x).view(2, 32, 4, 8))
+        keys = torch.cat([torch.zeros(2, 4, 0, 8), heads.transpose(1, 2)], 2)
+        scores = F.scaled_dot_product_attention(keys, keys, torch.ones_like(keys).cumsum(2))
+        return {"out": scores, "keys": keys, "distance": (keys - keys).square().sum(-1).sqrt()}
+
+
+def test_an_output_without_a_gradient_is_none_with_a_gradient_of_zeros():
+    """Which would lay out sums in another way, and make NaN of an infinite derivative. Losses then change, and use all."""
+    x = torch.randn(2, 32, 8, generator=torch.Generator().manual_seed(0))
+    plain, wrapped = pair(Attends, budget=2.0**22, x=x)
+    losses = [lambda o: o["out"].square().mean()] * 3 + [lambda o: o["keys"].square().sum(), lambda o: o["out"].sin().sum() + o["keys"].sum()]
+    for step, loss in enumerate(losses):
+        for model in (plain, wrapped):
+            model.zero_grad()
+            loss(model(x + step)).backward()
+        assert_same(plain, wrapped)
+        assert not plain.norm.weight.grad.isnan().any()
+
+
 def test_frozen_parameters():
     plain, wrapped = pair()
     for model in (plain, wrapped):

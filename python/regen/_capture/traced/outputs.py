@@ -18,6 +18,24 @@ CONTAINERS = (list, tuple, dict, OrderedDict, defaultdict)
 PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 
 
+@dataclasses.dataclass(frozen=True)
+class UsedOutputs:
+    """Which outputs a training loop makes its loss of.
+
+    Attributes:
+        count: of all groups of outputs.
+        positions: of those that get a gradient.
+        targets: ("parameter" or "input", name or flat input) that other outputs may lead gradients to: a later loss may use these.
+    """
+
+    count: int
+    positions: frozenset[int]
+    targets: frozenset[tuple[str, Any]] = dataclasses.field(compare=False)
+
+
+Tangents = str | UsedOutputs  # which outputs get a gradient: "loss", "all", or these
+
+
 @dataclasses.dataclass
 class Group:
     """Outputs that are views of one region, and the value that leaves for all of them."""

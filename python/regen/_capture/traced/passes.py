@@ -18,7 +18,7 @@ from regen._capture.traced.checkpoints import without_reentrant_checkpoints
 from regen._capture.traced.fakes import Fakes
 from regen._capture.traced.live import LiveTensors
 from regen._capture.traced.module_state import Assigned, ModuleState, Replaced
-from regen._capture.traced.outputs import Group, flatten_outputs, grouped, loss_of, tensors_in
+from regen._capture.traced.outputs import Group, Tangents, UsedOutputs, flatten_outputs, grouped, loss_of, tensors_in
 from regen._capture.traced.regions import Region, geometry_of
 from regen._capture.traced.symbols import Symbols
 from regen._capture.traced.tensor import TracedTensor
@@ -47,8 +47,12 @@ class Trace:
     islands: Islands
     replaced: list[Replaced] = dataclasses.field(default_factory=list)
 
-    def trained(self, returned: Any, tangents: str) -> list[Group]:
+    def trained(self, returned: Any, tangents: Tangents) -> list[Group]:
         """The groups of outputs that get a gradient."""
+        if isinstance(tangents, UsedOutputs):
+            if tangents.count == len(self.groups):
+                return [g for i, g in enumerate(self.groups) if g.requires_grad and i in tangents.positions]
+            tangents = "all"
         loss = loss_of(returned) if tangents == "loss" else None
         count = len(self.tensors) if tangents == "all" else len(self.leaves)
         tensors = [t for found in self.tensors[:count] for t in found] if loss is None else [loss]
@@ -74,7 +78,7 @@ MOST_TRACES = 64
 
 def trace(
     model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any], name: str, device: torch.device, names: Mapping[int, tuple[str, str]],
-    gradients: bool = True, tangents: str = "loss", symbols: Symbols | None = None,
+    gradients: bool = True, tangents: Tangents = "loss", symbols: Symbols | None = None,
 ) -> Trace:
     """Traces `model(*args, **kwargs)`, and the backward pass where `gradients` are wanted.
 
@@ -86,8 +90,8 @@ def trace(
         device: of the model.
         names: id of a live tensor -> (name, role).
         gradients: False: as under `torch.no_grad()`.
-        tangents: which outputs get a gradient: "loss" (that alone, where the model says which it is) or "all" (what is assigned to attributes
-            too).
+        tangents: which outputs get a gradient: "loss" (that alone, where the model says which it is), "all" (what is assigned to attributes
+            too), or which.
         symbols: of sizes that vary from batch to batch; None: the trace is for the sizes of the sample.
 
     Raises:
@@ -119,7 +123,7 @@ def trace(
 
 def trace_with(
     model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any], name: str, device: torch.device, names: Mapping[int, tuple[str, str]],
-    gradients: bool, tangents: str, symbols: Symbols | None, places: list[tuple[Place, str]], watched: bool,
+    gradients: bool, tangents: Tangents, symbols: Symbols | None, places: list[tuple[Place, str]], watched: bool,
     samples: Mapping[Any, list[torch.Tensor]],
 ) -> Trace:
     """`places`: functions that are islands, and why. `watched`: look for the function that draws from another generator than torch's.
