@@ -23,6 +23,7 @@ from regen._capture.traced.module_state import Replaced
 from regen._capture.traced.output_recipes import OutputRecipe, add_output_results, assignments_of
 from regen._capture.traced.outputs import Tangents
 from regen._capture.traced.passes import Trace, trace
+from regen._capture.traced.plain_state import Begun, Counts, looks_as
 from regen._capture.traced.symbols import Symbols
 from regen._islands.call import IslandCall
 from regen._progress.work import watched_capture
@@ -52,7 +53,9 @@ class Captured:
     gradient_results: list[tuple[int, str, Any]]  # (index in program["results"], "parameter" or "input", name or flat input); terms in order
     parameters: dict[str, torch.Tensor]  # name -> live parameter, those that get a gradient
     assignments: list[tuple[str, str, OutputRecipe]] = dataclasses.field(default_factory=list)  # module, attribute, what each step assigns
-    replaced: list[Replaced] = dataclasses.field(default_factory=list)  # modules that the first step replaces
+    replaced: list[Replaced] = dataclasses.field(default_factory=list)  # modules and plain values that each step assigns
+    begun: list[Begun] = dataclasses.field(default_factory=list)  # how attributes looked that the step changes
+    counts: list[Counts] = dataclasses.field(default_factory=list)  # numbers that each step counts
     conditions: Conditions | None = None  # what the values of a batch must lead to; None: nothing
     updates: OptimizerUpdates | None = None  # of a whole step: the optimizer's recipe
     steps_taken: int = 0  # since the capture
@@ -109,6 +112,17 @@ class Captured:
             setattr(model.get_submodule(path), name, self.rebuild_output(recipe, results, flat_inputs))
         for path, name, value in self.replaced:
             setattr(model.get_submodule(path), name, value)
+        for counts in self.counts:
+            module = model.get_submodule(counts.path)
+            setattr(module, counts.name, counts.after(getattr(module, counts.name)))
+
+    def changes_model(self) -> bool:
+        """Whether the forward pass assigns something to attributes of modules."""
+        return bool(self.assignments or self.replaced or self.counts)
+
+    def is_for(self, model: torch.nn.Module | None) -> bool:
+        """Whether what the forward pass notes in attributes of modules is as it was when it was captured."""
+        return model is None or not self.begun or looks_as(model, self.begun)
 
     def rebuild_output(self, recipe: OutputRecipe, results: Mapping[int, torch.Tensor], flat_inputs: Sequence[Any]) -> Any:
         """One leaf of what the model would have returned."""
@@ -376,6 +390,8 @@ def finished(model, traced, recipes, output_results, gradients, whole_step=False
         parameters={name: live[name] for _, kind, name in gradients if kind == "parameter"},
         assignments=assignments,
         replaced=[r._replace(path=own_path(r.path, whole_step)) for r in traced.replaced],
+        begun=[b._replace(path=own_path(b.path, whole_step)) for b in traced.begun],
+        counts=[c._replace(path=own_path(c.path, whole_step)) for c in traced.counts],
         conditions=traced.tracer.decisions.conditions(storage_map),
         islands=traced.islands.found(),
         optional=traced.islands.optional(names_by_identity(model)),

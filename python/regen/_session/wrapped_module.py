@@ -105,7 +105,7 @@ class ShapedModule:
 
     def admit(self, flat):
         """The program's inputs for a batch; None: it needs another capture."""
-        if self.caller.passes_overlap and not self.separates_terms():
+        if (self.caller.passes_overlap and not self.separates_terms()) or not self.captured.is_for(self.model()):
             return None
         return self.captured.with_derived(flat, lambda storage: self.bindings.tensor_of(self.captured, storage))
 
@@ -295,7 +295,7 @@ class ShapedModule:
             self.captured.tensors[storage] = place_value(self.bindings.places[storage])
         outputs = self.captured.rebuild_outputs(results, flat)
         model = self.model()
-        if (self.captured.assignments or self.captured.replaced) and model is not None:
+        if self.captured.changes_model() and model is not None:
             self.captured.assign(model, results, flat)
         for storage in returned:
             del self.captured.tensors[storage]
@@ -500,7 +500,7 @@ class StepCall:
             name = captured.program["results"][captured.output_results[unexpected[0]]]["name"]
             return (
                 f"regen: a gradient arrived for output {name}, but the model returns a loss and only that was captured with a gradient; "
-                "expected loss.backward() of the model's own loss. The next forward pass is captured with gradients for all outputs")
+                "expected loss.backward() of the model's own loss. The next forward pass is captured for it")
         if self.replay is not None:
             reason = "and it cannot run again, because the model is in another mode by now or returns something else"
         elif self.state == "done":

@@ -30,7 +30,7 @@ class UsedOutputs:
 
     count: int
     positions: frozenset[int]
-    targets: frozenset[tuple[str, Any]] = dataclasses.field(compare=False)
+    targets: frozenset[tuple[str, Any]] = dataclasses.field(compare=False, repr=False)
 
 
 Tangents = str | UsedOutputs  # which outputs get a gradient: "loss", "all", or these

@@ -2,7 +2,8 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from regen._capture.traced.fakes import Fakes
 from regen._capture.traced.live import LiveTensors
 from regen._capture.traced.module_state import Assigned, ModuleState, Replaced
 from regen._capture.traced.outputs import Group, Tangents, UsedOutputs, flatten_outputs, grouped, loss_of, tensors_in
+from regen._capture.traced.plain_state import Begun, Counts
 from regen._capture.traced.regions import Region, geometry_of
 from regen._capture.traced.symbols import Symbols
 from regen._capture.traced.tensor import TracedTensor
@@ -46,6 +48,9 @@ class Trace:
     group_of: dict[int, Group]
     islands: Islands
     replaced: list[Replaced] = dataclasses.field(default_factory=list)
+    begun: list[Begun] = dataclasses.field(default_factory=list)
+    counts: list[Counts] = dataclasses.field(default_factory=list)
+    numbers: list[tuple[str, str]] = dataclasses.field(default_factory=list)  # attributes that have changed
 
     def trained(self, returned: Any, tangents: Tangents) -> list[Group]:
         """The groups of outputs that get a gradient."""
@@ -100,8 +105,11 @@ def trace(
     places: dict[Any, tuple[Place, str]] = {}
     watched, samples = False, {}
     for _ in range(MOST_TRACES):
+        traced = functools.partial(
+            trace_with, model, args, kwargs, name, device, names, gradients, tangents, symbols, list(places.values()), watched, samples)
         try:
-            return trace_with(model, args, kwargs, name, device, names, gradients, tangents, symbols, list(places.values()), watched, samples)
+            found = traced(())
+            return with_counts(traced, found) if found.numbers else found
         except NeedsIsland as error:
             if symbols is not None:
                 raise
@@ -121,13 +129,21 @@ def trace(
         "that can be, as in model.trunk = regen.wrap(model.trunk, ...)")
 
 
+def with_counts(traced: Callable[[Sequence[tuple[str, str]]], Trace], found: Trace) -> Trace:
+    """The same trace, where the numbers that it changes are only counted with; else each number is another capture."""
+    try:
+        return traced(found.numbers)
+    except (RegenError, TypeError):  # it reads them
+        return found
+
+
 def trace_with(
     model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any], name: str, device: torch.device, names: Mapping[int, tuple[str, str]],
     gradients: bool, tangents: Tangents, symbols: Symbols | None, places: list[tuple[Place, str]], watched: bool,
-    samples: Mapping[Any, list[torch.Tensor]],
+    samples: Mapping[Any, list[torch.Tensor]], counted: Sequence[tuple[str, str]],
 ) -> Trace:
     """`places`: functions that are islands, and why. `watched`: look for the function that draws from another generator than torch's.
-    `samples`: of islands' arguments.
+    `samples`: of islands' arguments. `counted`: attributes with numbers that are not read.
 
     Raises:
         NeedsIsland: another part of the model has to be one.
@@ -144,6 +160,7 @@ def trace_with(
     with errors_in_one_line(name, tracer), contextlib.ExitStack() as stack:
         state = ModuleState(model)
         stack.callback(state.put_back)
+        state.count(counted)
         stack.enter_context(without_foreign_draws())
         stack.enter_context(without_reentrant_checkpoints())
         stack.enter_context(running(tracer, gradients))
@@ -153,11 +170,11 @@ def trace_with(
         draws = ForeignDraws(model, lambda: islands.inside).watching() if watched else contextlib.nullcontext()
         with draws, tracer:
             returned = model(*traced_args, **traced_kwargs)
-        assigned, replaced = state.assigned(), state.replaced()
+        assigned, replaced, begun, counts, numbers = state.assigned(), state.replaced(), state.begun(), state.counts(), state.numbers()
         state.put_attributes_back()  # islands run again, and must find what they found
         islands.run_on_sample()
         result = opened(tracer, returned, assigned, flat, in_spec, islands)
-        result.replaced = replaced
+        result.replaced, result.begun, result.counts, result.numbers = replaced, begun, counts, numbers
         write_mutations(tracer, inputs, result.conversion)
         if gradients:
             parameters = [p for p in model.parameters() if p.requires_grad]
