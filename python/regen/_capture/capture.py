@@ -136,8 +136,36 @@ class Captured:
         if recipe.view is None:
             return base
         sizes, strides, offset = recipe.view
-        view = base.as_strided(sizes, strides, base.storage_offset() + offset)
+        view = view_of(base, sizes, strides, offset)
         return view if recipe.requires_grad else view.detach()
+
+
+def view_of(base: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int) -> torch.Tensor:
+    """Where it is turned or reshaped alone, its gradient keeps the layout that it arrives with, as behind the user's own view."""
+    if offset == 0 and math.prod(sizes) == base.numel():
+        order = permutation(base, sizes, strides)
+        if order is not None:
+            return base.permute(order)
+        if base.is_contiguous() and list(strides) == contiguous_strides(sizes):
+            return base.view(list(sizes))
+    return base.as_strided(sizes, strides, base.storage_offset() + offset)
+
+
+def permutation(base: torch.Tensor, sizes: Sequence[int], strides: Sequence[int]) -> list[int] | None:
+    """Which dimension of the tensor each dimension of its view is; None: it is more than turned."""
+    left = list(enumerate(zip(base.shape, base.stride())))
+    order = []
+    for wanted in zip(sizes, strides):
+        found = next((item for item in left if item[1] == wanted), None)
+        if found is None:
+            return None
+        left.remove(found)
+        order.append(found[0])
+    return None if left else order
+
+
+def contiguous_strides(sizes: Sequence[int]) -> list[int]:
+    return [math.prod(sizes[d + 1:]) for d in range(len(sizes))]
 
 
 @watched_capture

@@ -159,6 +159,43 @@ def test_an_output_without_a_gradient_is_none_with_a_gradient_of_zeros():
         assert not plain.norm.weight.grad.isnan().any()
 
 
+class Matches(nn.Module):
+    """Returns one matrix in two ways, as models of pairs do."""
+
+    def __init__(self):
+        super().__init__()
+        self.work, self.scale = nn.Linear(8, 24), nn.Parameter(torch.tensor(2.3))
+
+    def forward(self, x):
+        rows = self.work(x)
+        matrix = rows[:20] @ rows[20:50].t() * self.scale.exp()
+        return matrix.t(), matrix
+
+
+class Convolves(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution, self.norm = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)
+
+    def forward(self, x):
+        return self.norm(self.convolution(x.reshape(-1, 3, 13, 8)))
+
+
+@pytest.mark.parametrize("kind", [Matches, Convolves, lambda: nn.Linear(8, 24)], ids=["two views", "convolution", "linear"])
+@pytest.mark.parametrize("loss", [
+    torch.Tensor.sum, lambda y: y.sum(0).square().sum(), lambda y: y.mean(-1).square().sum(),
+    lambda y: (y.transpose(0, 1).reshape(-1) * torch.linspace(0, 1, y.numel())).sum()], ids=["sum", "sum of rows", "mean", "turned"])
+def test_a_gradient_arrives_as_it_lies(kind, loss):
+    """Expanded or turned: the sums behind it are ordered by its layout."""
+    data = [torch.randn(156, 8, generator=torch.Generator().manual_seed(seed)) for seed in range(3)]
+    plain, wrapped = pair(kind, budget=2.0**24, x=data[0])
+    for x in (*data, torch.cat(data[:2]), data[0]):
+        for model in (plain, wrapped):
+            y = model(x)
+            loss(y[0] if isinstance(y, tuple) else y).backward()
+        assert_same(gradients(plain), gradients(wrapped))
+
+
 def test_frozen_parameters():
     plain, wrapped = pair()
     for model in (plain, wrapped):

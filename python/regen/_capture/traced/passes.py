@@ -178,7 +178,7 @@ def trace_with(
         write_mutations(tracer, inputs, result.conversion)
         if gradients:
             parameters = [p for p in model.parameters() if p.requires_grad]
-            run_backward(tracer, result, parameters, inputs, result.trained(returned, tangents))
+            run_backward(tracer, result, parameters, inputs, result.trained(returned, tangents), tangents)
     result.conversion.brought = [*live.brought, *brought_inputs(inputs)]
     return result
 
@@ -326,11 +326,16 @@ def check_alone(region: Region, others: list[Region]) -> None:
 # The backward pass.
 
 def run_backward(
-    tracer: Tracer, result: Trace, parameters: list[torch.nn.Parameter], inputs: list[Any], roots: list[Group],
+    tracer: Tracer, result: Trace, parameters: list[torch.nn.Parameter], inputs: list[Any], roots: list[Group], tangents: Tangents,
 ) -> None:
     """Autograd's own, from the outputs that get gradients to what requires them."""
+    known = tangents.layouts if isinstance(tangents, UsedOutputs) and tangents.count == len(result.groups) else ()
+    layouts = {id(result.groups[position]): layout for position, layout in known}
     for number, group in enumerate(roots):
         fake, _ = tracer.place(group.base)
+        layout = layouts.get(id(group))
+        if layout is not None:
+            fake = tracer.fakes.empty(fake.shape, layout.strides(fake.shape), fake.dtype, fake.device)
         group.tangent = tracer.new_input(f"tangent.{number}", "tangent", number, fake)
         result.conversion.tangents.append(tracer.value_of(group.tangent))
     given = [(i, t) for i, t in enumerate(inputs) if isinstance(t, TracedTensor) and t.requires_grad]
