@@ -3,6 +3,8 @@ bit for bit?
 
     python experiments/default_configurations.py [--family causal,masked] [--only llama,qwen3_next] [--csv FILE]
 
+The rows of the record are results/default_configurations.csv.
+
 experiments/coverage.py has a configuration and a batch by hand for each of its networks; here one rule makes all of them, so that families nobody
 thought of are tried too. A row: family, model type, and "equal", what differs, or the message. What plain PyTorch does not train from such a
 configuration, or what stays large or slow, is counted apart. Prints what is not equal, then the counts.
@@ -26,6 +28,8 @@ from transformers.models.auto import modeling_auto
 import coverage
 import regen
 
+results_measure = coverage.results_measure  # tools/ is on the path by it
+
 MOST_PARAMETERS = 8_000_000
 SECONDS = 60  # for building a model and training it plainly, and as many for training it under a plan
 WIDTHS = ("hidden_size", "d_model", "n_embd", "dim", "embedding_size")
@@ -41,13 +45,57 @@ SMALL: dict[str, int] = {
     "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
     "n_shared_experts": 1, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1, "state_size": 8, "mamba_d_state": 8, "mamba_n_heads": 4,
     "mamba_d_head": 16, "image_size": 32, "patch_size": 8, "num_labels": 4}
+
+
+def words() -> dict[str, Any]:
+    ids = coverage.tokens()
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+def picture(size: int) -> dict[str, Any]:
+    return {"pixel_values": torch.randn(2, 3, size, size)}
+
+
+def boxes(count: int) -> dict[str, torch.Tensor]:
+    return {"class_labels": torch.arange(1, count + 1), "boxes": torch.rand(count, 4) * 0.4 + 0.2}
+
+
+def shapes(count: int) -> torch.Tensor:
+    return (torch.rand(count, 64, 64) > 0.5).float()
+
+
 FAMILIES: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {
     "causal": ("MODEL_FOR_CAUSAL_LM_MAPPING_NAMES", coverage.causal),
     "masked": ("MODEL_FOR_MASKED_LM_MAPPING_NAMES", coverage.masked),
     "seq2seq": ("MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES", coverage.seq2seq),
     "sequences": ("MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES", lambda: {**coverage.causal(), "labels": torch.tensor([0, 3])}),
-    "vision": ("MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES", coverage.image)}
-COLUMNS = ["family", "network", "result"]
+    "vision": ("MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES", coverage.image),
+    "tokens": ("MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES", lambda: {**words(), "labels": torch.randint(4, (2, 12))}),
+    "questions": ("MODEL_FOR_QUESTION_ANSWERING_MAPPING_NAMES", lambda: {
+        **words(), "start_positions": torch.tensor([1, 3]), "end_positions": torch.tensor([4, 20])}),
+    "choice": ("MODEL_FOR_MULTIPLE_CHOICE_MAPPING_NAMES", lambda: {
+        "input_ids": coverage.tokens(4).view(2, 2, 12), "attention_mask": torch.ones(2, 2, 12, dtype=torch.long), "labels": torch.tensor([0, 1])}),
+    "pretraining": ("MODEL_FOR_PRETRAINING_MAPPING_NAMES", words),
+    "detection": ("MODEL_FOR_OBJECT_DETECTION_MAPPING_NAMES", lambda: {"pixel_values": torch.randn(2, 3, 64, 64), "labels": [boxes(2), boxes(1)]}),
+    "semantic": ("MODEL_FOR_SEMANTIC_SEGMENTATION_MAPPING_NAMES", lambda: {
+        "pixel_values": torch.randn(2, 3, 64, 64), "labels": torch.randint(4, (2, 64, 64))}),
+    "universal": ("MODEL_FOR_UNIVERSAL_SEGMENTATION_MAPPING_NAMES", lambda: {
+        "pixel_values": torch.randn(2, 3, 64, 64), "mask_labels": [shapes(2), shapes(1)], "class_labels": [torch.tensor([1, 2]), torch.tensor([3])]}),
+    "depth": ("MODEL_FOR_DEPTH_ESTIMATION_MAPPING_NAMES", lambda: picture(64)),
+    "pictures": ("MODEL_FOR_IMAGE_TO_IMAGE_MAPPING_NAMES", lambda: picture(64)),
+    "backbone": ("MODEL_FOR_BACKBONE_MAPPING_NAMES", lambda: picture(64)),
+    "masked pictures": ("MODEL_FOR_MASKED_IMAGE_MODELING_MAPPING_NAMES", lambda: {**picture(32), "bool_masked_pos": torch.rand(2, 16) > 0.5}),
+    "pairs": ("MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING_NAMES", lambda: {**words(), **picture(32), "return_loss": True}),
+    "text of pictures": ("MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES", lambda: {**words(), **picture(32), "labels": coverage.tokens()}),
+    "sounds": ("MODEL_FOR_AUDIO_CLASSIFICATION_MAPPING_NAMES", coverage.audio),
+    "ctc": ("MODEL_FOR_CTC_MAPPING_NAMES", lambda: {"input_values": torch.randn(2, 1600), "labels": coverage.tokens(length=3, high=32)}),
+    "speech": ("MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES", lambda: {"input_features": torch.randn(2, 80, 128), "labels": coverage.tokens(length=7)}),
+    # Their loss is made of an output outside of the model; the others have no gradient.
+    "base": ("MODEL_MAPPING_NAMES", words),
+    "base pictures": ("MODEL_MAPPING_NAMES", lambda: picture(64)),
+    "base pairs": ("MODEL_MAPPING_NAMES", lambda: {**words(), **picture(32)}),
+    "base sounds": ("MODEL_MAPPING_NAMES", lambda: {"input_values": torch.randn(2, 1600)})}
+COLUMNS = ["family", "network", "result", *results_measure.data.PROVENANCE]
 
 
 class TooSlow(Exception):
@@ -171,7 +219,9 @@ def main() -> None:
                     rows = csv.writer(file, lineterminator="\n")
                     if file.tell() == 0:
                         rows.writerow(COLUMNS)
-                    rows.writerow([family, kind, result[:400]])
+                    command = f"experiments/default_configurations.py --family '{family}' --only {kind}"
+                    known = {"family": family, "network": kind, "result": result[:400], **results_measure.provenance(command)}
+                    rows.writerow([known[column] for column in COLUMNS])
     print(dict(counts))
 
 

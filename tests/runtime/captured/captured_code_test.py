@@ -174,6 +174,21 @@ class WarmsUp(Base):
         return h * 2 if self.is_warm else h / self.passes
 
 
+class InstallsHooks(Base):
+    """In its first pass, with a flag that says so: neither may be there without the other."""
+
+    def __init__(self):
+        super().__init__()
+        self.installed, self.seen = False, []
+
+    def between(self, h, x):
+        if not self.installed:
+            self.second.register_forward_pre_hook(lambda module, inputs: self.seen.append(inputs[0].shape[0]))
+            self.installed = True
+        self.second(h)
+        return h * len(self.seen) / max(len(self.seen), 1)
+
+
 class CountsPasses(Base):
     """Numbers that nobody reads."""
 
@@ -314,7 +329,7 @@ class ReadsTheLoss(Base):
 MODELS = [
     WritesWhole, WritesParts, WritesByIndex, WritesNewTensors, ChangesShapeInPlace, Draws, NormalizesAndCounts, AssignsAttributes, TiesWeights,
     UsesAutocast, OwnGradients, Checkpoints, ReentrantCheckpoints, HasHooks, Branches, Skips, ReadsNumbers, SelectsByMask, Recurrent, Selects, ReadsTheLoss,
-    RemembersTheLast, StartsAnAverage, WarmsUp, CountsPasses,
+    RemembersTheLast, StartsAnAverage, WarmsUp, InstallsHooks, CountsPasses,
 ]
 
 

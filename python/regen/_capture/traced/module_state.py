@@ -69,11 +69,15 @@ class ModuleState:
                 if now.get(name) is not held["_modules"].get(name):
                     check_made(now.get(name), f"{path}.{name}".lstrip("."))
                     modules.append(Replaced(path, name, now.get(name)))
-        attributes = [Replaced(path, name, now) for path, name, _, now in self.changes() if isinstance(now, PLAIN)]
+        attributes = [Replaced(path, name, now) for path, name, _, now in self.changes(always=bool(modules)) if isinstance(now, PLAIN)]
         return modules + attributes
 
-    def changes(self) -> list[tuple[str, str, Any, Any]]:
-        """(path of a module, attribute, before, now), of tensors and plain values that look otherwise; no attribute: Nothing."""
+    def changes(self, always: bool = False) -> list[tuple[str, str, Any, Any]]:
+        """(path of a module, attribute, before, now), of tensors and plain values that look otherwise; no attribute: Nothing. Empty where objects or
+        hooks have changed, too: these are put back, and what belongs to them has to be.
+        """
+        if not always and self.changes_objects():
+            return []
         found = []
         for path, module, plain, held in self.modules:
             for before, now in ((plain, vars(module)), (held["_buffers"], vars(module)["_buffers"])):
@@ -82,6 +86,18 @@ class ModuleState:
                     if old is not new and None not in (look_of(old), look_of(new)) and look_of(old) != look_of(new):
                         found.append((path, name, old, new))
         return found
+
+    def changes_objects(self) -> bool:
+        """Hooks, or attributes with objects of which nothing is known."""
+        hooks = [holder for holder in HOLDERS if holder not in ("_parameters", "_buffers", "_modules")]
+        for _, module, plain, held in self.modules:
+            now = vars(module)
+            if any(list(now[holder]) != list(held[holder]) for holder in hooks):
+                return True
+            changed = [(plain.get(n, Nothing), now.get(n, Nothing)) for n in {**plain, **now} if now.get(n, Nothing) is not plain.get(n, Nothing)]
+            if any(None in (look_of(old), look_of(new)) and not isinstance(new, Counted) for old, new in changed):
+                return True
+        return False
 
     def begun(self) -> list[Begun]:
         """What the attributes that have changed looked like."""
