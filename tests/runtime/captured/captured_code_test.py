@@ -185,8 +185,9 @@ class InstallsHooks(Base):
         if not self.installed:
             self.second.register_forward_pre_hook(lambda module, inputs: self.seen.append(inputs[0].shape[0]))
             self.installed = True
+        before = len(self.seen)
         self.second(h)
-        return h * len(self.seen) / max(len(self.seen), 1)
+        return h * (len(self.seen) - before)
 
 
 class CountsPasses(Base):
