@@ -204,6 +204,7 @@ def main() -> None:
     if arguments.csv and arguments.csv.exists():
         with arguments.csv.open(newline="") as file:
             done = {(row["family"], row["network"]) for row in csv.DictReader(file)}
+    origin = results_measure.provenance("")
     counts: collections.Counter[str] = collections.Counter()
     for family in arguments.family.split(","):
         mapping, batch = FAMILIES[family]
@@ -220,7 +221,7 @@ def main() -> None:
                     if file.tell() == 0:
                         rows.writerow(COLUMNS)
                     command = f"experiments/default_configurations.py --family '{family}' --only {kind}"
-                    known = {"family": family, "network": kind, "result": result[:400], **results_measure.provenance(command)}
+                    known = {"family": family, "network": kind, "result": result[:400], **origin, "command": command}
                     rows.writerow([known[column] for column in COLUMNS])
     print(dict(counts))
 
