@@ -133,76 +133,6 @@ class AssignsAttributes(Base):
         return h - self.mean
 
 
-class RemembersTheLast(Base):
-    """An attribute is None before the first pass, and a tensor from then on."""
-
-    def __init__(self):
-        super().__init__()
-        self.last = None
-
-    def between(self, h, x):
-        if self.last is not None:
-            h = h + self.last
-        self.last = h.detach().mean(0)
-        return h
-
-
-class StartsAnAverage(Base):
-    """The same of a buffer."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("average", None)
-
-    def between(self, h, x):
-        mean = h.detach().mean(0)
-        self.average = mean if self.average is None else 0.9 * self.average + 0.1 * mean
-        return h - self.average
-
-
-class WarmsUp(Base):
-    """Reads a number that it counts, and sets a flag."""
-
-    def __init__(self):
-        super().__init__()
-        self.passes, self.is_warm = 0, False
-
-    def between(self, h, x):
-        self.passes += 1
-        if self.passes == 2:
-            self.is_warm = True
-        return h * 2 if self.is_warm else h / self.passes
-
-
-class InstallsHooks(Base):
-    """In its first pass, with a flag that says so: neither may be there without the other."""
-
-    def __init__(self):
-        super().__init__()
-        self.installed, self.seen = False, []
-
-    def between(self, h, x):
-        if not self.installed:
-            self.second.register_forward_pre_hook(lambda module, inputs: self.seen.append(inputs[0].shape[0]))
-            self.installed = True
-        before = len(self.seen)
-        self.second(h)
-        return h * (len(self.seen) - before)
-
-
-class CountsPasses(Base):
-    """Numbers that nobody reads."""
-
-    def __init__(self):
-        super().__init__()
-        self.passes, self.decay = 0, 1.0
-
-    def between(self, h, x):
-        self.passes += 1
-        self.decay = self.decay * 0.9 - 0.01
-        return h
-
-
 class TiesWeights(Base):
     def __init__(self):
         super().__init__()
@@ -330,7 +260,6 @@ class ReadsTheLoss(Base):
 MODELS = [
     WritesWhole, WritesParts, WritesByIndex, WritesNewTensors, ChangesShapeInPlace, Draws, NormalizesAndCounts, AssignsAttributes, TiesWeights,
     UsesAutocast, OwnGradients, Checkpoints, ReentrantCheckpoints, HasHooks, Branches, Skips, ReadsNumbers, SelectsByMask, Recurrent, Selects, ReadsTheLoss,
-    RemembersTheLast, StartsAnAverage, WarmsUp, InstallsHooks, CountsPasses,
 ]
 
 
@@ -375,22 +304,6 @@ def test_another_outcome_is_another_capture():
     assert len(wrapped.regen.shapes) == 2
     (decision,) = wrapped.regen.active.captured.conditions.decisions
     assert decision.source.startswith("captured_code_test.py:")
-
-
-def test_attributes_are_as_in_plain_pytorch():
-    """Numbers that are only counted with need no other capture; what the caller puts in the place of a tensor counts."""
-    data = batches()
-    counts, remembers = (regen.wrap(kind(), data[0], 1.0, reserve=RESERVE, **OPTIONS) for kind in (CountsPasses, RemembersTheLast))
-    plain = [CountsPasses(), RemembersTheLast()]
-    plain[1].load_state_dict(remembers.state_dict())
-    for _ in range(3):
-        for batch in data:
-            counts(*batch).backward()
-            plain[0](*batch)
-            assert torch.equal(plain[1](*batch), remembers(*batch))
-            plain[1].last = remembers.last = plain[1].last * 2
-    assert (counts.passes, counts.decay) == (plain[0].passes, plain[0].decay) == (9, plain[0].decay)
-    assert (len(counts.regen.shapes), len(remembers.regen.shapes)) == (1, 2)
 
 
 class ReadsTheBatch(Base):

@@ -259,8 +259,12 @@ def test_the_smallest_function_is_the_island():
     assert [[call.name for call in c.islands] for c in captured] == [["inner.0.forward", "inner.1.forward"], ["inner.0.mask"], ["inner.0.forward"]]
 
 
-class ReturnsObject(Net):
+class ReturnsObject(nn.Module):
     """As a whole an island: what its parts hand on has numbers that they compute. It returns an object that holds tensors."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 16), nn.Linear(16, 8)
 
     def counts(self, h):
         return (h > 0).sum(0).tolist()
