@@ -429,6 +429,10 @@ class IslandCall:
                 self.look_at_gradients(ran, held)
         return self.made(ran)
 
+    def forget_sample(self) -> None:
+        """The next call is on the sample."""
+        self.kept, self.held_bytes, self.targets, self.uses, self.samples = [], 0, [], {}, []
+
     def made(self, ran: Ran) -> list[torch.Tensor]:
         """For those that follow on the sample."""
         made = [r.detach().clone() for r in ran.results]

@@ -14,7 +14,7 @@ from regen._islands.call import IslandCall, Ran, is_one_of
 from regen._islands.first_run import first_run
 from regen._islands.operators import BACKWARD, FORWARD
 from regen._islands.places import NeedsIsland, Place, Surprised, running_functions
-from regen._islands.sample import run_on_sample
+from regen._islands.sample import run_on_sample, values_on_sample
 from regen._islands.slots import slots_of
 from regen._islands.surroundings import without_kept_casts
 from regen.errors import CaptureError
@@ -161,7 +161,7 @@ class Islands:
         with _disable_current_modes():
             stand_ins, buffers = self.stand_ins(traced)
             with without_kept_casts():
-                ran = first_run(call, stand_ins, buffers)
+                ran = self.first_run(traced, stand_ins, buffers)
         self.check_written(traced)
         self.calls.append(traced)
         if call.holds:
@@ -175,6 +175,28 @@ class Islands:
         for slot, tensor in zip(call.assigned, assigned):
             slot.holder[slot.key] = tensor
         return value
+
+    def first_run(self, traced: TracedCall, inputs: list[torch.Tensor], buffers: list[torch.Tensor]) -> Ran:
+        """Contents that are made up may be refused by the function's own code: boxes whose corners are the wrong way round.
+
+        Raises:
+            Surprised: with the sample's.
+        """
+        try:
+            return first_run(traced.call, inputs, buffers)
+        except CaptureError:
+            raise
+        except Exception as refusal:
+            if traced.key in self.samples:
+                raise
+            for earlier in self.calls:
+                earlier.call.forget_sample()
+            values = [int(self.tracer.value_of(t)) for t in (*traced.inputs, *(slot.tensor for slot in traced.call.buffers))]
+            try:
+                raise Surprised({traced.key: values_on_sample(self.tracer, values)}, traced.functions) from refusal
+            finally:
+                for earlier in self.calls:
+                    earlier.call.forget_sample()
 
     def prepared(self, place: Place, function: Callable[..., Any], owner: torch.nn.Module | None, args: Any, kwargs: Any) -> TracedCall:
         if torch._C._current_autograd_node() is not self.around:
