@@ -14,6 +14,7 @@ SUBJECTS = {
     "before_after_first": "the same two builds: the shortest limit within which each has a plan",
     "checks": "comparisons with oracles, fuzzing, CUDA test runs, fault injection",
     "coverage": "networks of transformers, diffusers and PEFT under `wrap`: islands, nodes, bits (docs/reference/covered-models.md)",
+    "default_configurations": "every architecture of transformers' automatic classes, default configurations made small: bits under `wrap`",
     "equality": "bitwise comparison of planned and plain training on the CPU",
     "exact_gaps": "`checkmate` budget by budget: proven optima, gaps, seconds",
     "h200_checkpoint": "`torch.utils.checkpoint` around each block, same runs as `h200_overhead`",

@@ -397,6 +397,8 @@ class ShapedStep:
             return None
         if self.captured.first_only and all(self.optimizer.state.get(p) for p in self.updated()):
             return None
+        if not self.captured.is_for(self.model):
+            return None
         return self.captured.with_derived(flat, lambda storage: self.bindings.tensor_of(self.captured, storage))
 
     def with_gradient(self) -> list[torch.Tensor]:
@@ -454,7 +456,7 @@ class ShapedStep:
             self.captured.advance(self.optimizer)
             self.captured.updates.look(self.optimizer)  # most likely the next step's numbers: found while the device works
         results = {r: step.result(r) for r in self.captured.output_results}
-        if self.captured.assignments or self.captured.replaced:
+        if self.captured.changes_model():
             self.captured.assign(self.model, results, flat)
         self.meter.end()
         return results[self.captured.output_results[0]]

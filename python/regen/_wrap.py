@@ -15,6 +15,7 @@ from regen import _runtime
 from regen._capture.arguments import ArgumentSpec, flatten_arguments
 from regen._capture.capture import Captured, capture, check_module, device_of
 from regen._capture.sized_capture import Sizes
+from regen._capture.traced.outputs import Tangents
 from regen._capture.traced.symbols import Symbols
 from regen._session import distributed
 from regen._session.admission import admission_of
@@ -177,7 +178,7 @@ class ModuleSessions(ShapeCache[ShapedModule]):
         self.prepared = False  # whether there was a sample
         self.passes = 0
         self.sized = SizedShapes(self)
-        self.outgrown = False  # gradients may arrive for outputs other than the loss
+        self.has_loss = True  # where the model's outputs say so
 
     def fresh(self) -> "ModuleSessions":
         """With the same options, and nothing planned. A copy of what was planned plans alone: other ranks may have none."""
@@ -267,12 +268,13 @@ class ModuleSessions(ShapeCache[ShapedModule]):
         self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], flat: list[Any], key: Any, group: Any = None
     ) -> tuple[ShapedModule, list[Any]]:
         """(the captured passes for a batch of the signature `key`, the program's inputs)."""
-        all_outputs = self.is_outgrown()
+        tangents: Tangents = "all" if not self.has_loss else "loss" if self.caller is None else self.caller.used.expected
+        key = *key, tangents
         if group is None and not self.is_shared(key) and allows_sizes(self.options):
-            found = self.sized_shape_for(model, args, kwargs, flat, key, all_outputs)
+            found = self.sized_shape_for(model, args, kwargs, flat, key, tangents)
             if found is not None:
                 return found
-        return self.shape_of(key, lambda: self.make_shape(model, args, kwargs, group, all_outputs), flat)
+        return self.shape_of(key, lambda: self.make_shape(model, args, kwargs, group, tangents), flat)
 
     def begin_to_overlap(self) -> None:
         """What was captured with sums of gradients is captured again, with their terms."""
@@ -289,16 +291,8 @@ class ModuleSessions(ShapeCache[ShapedModule]):
         """Whether the other ranks have the plan of this shape too."""
         return self.shared is not None and any(shape == key and entry is self.shared for (shape, _), entry in self.shapes.items())
 
-    def is_outgrown(self) -> bool:
-        """Have gradients arrived for outputs other than the loss? The training loop makes its loss of them then, for all shapes."""
-        old = [pattern for pattern, found in self.sized.steps.items() if any(steps.outgrown for steps in found)]
-        self.outgrown |= bool(old) or any(entry.outgrown for entry in self.shapes.values())
-        for pattern in old:
-            self.sized.forget(pattern)
-        return self.outgrown
-
     def sized_shape_for(
-        self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], flat: list[Any], key: Any, all_outputs: bool
+        self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], flat: list[Any], key: Any, tangents: Tangents
     ) -> tuple[ShapedModule, list[Any]] | None:
         """The same under a plan for batches of many sizes; None: this shape is one of its own."""
         self.model = weakref.ref(model)
@@ -306,7 +300,7 @@ class ModuleSessions(ShapeCache[ShapedModule]):
         def capture_batch(symbols: Symbols | None) -> Captured:
             with torch.enable_grad():
                 return capture(
-                    self.plain_of(model), args, kwargs, tangents="all" if all_outputs else "loss", symbols=symbols, separate_terms=self.overlaps())
+                    self.plain_of(model), args, kwargs, tangents=tangents, symbols=symbols, separate_terms=self.overlaps())
 
         own = {key: entry for key, entry in self.shapes.items() if entry is not self.shared}
         found = self.sized.find(key, flat, capture_batch, own)
@@ -336,8 +330,8 @@ class ModuleSessions(ShapeCache[ShapedModule]):
         self.release()
         self.stop_searches()
 
-    def make_shape(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], group: Any, all_outputs: bool) -> ShapedModule:
-        """Captures and records; plans with the ranks of the group. `all_outputs`: gradients may arrive for all, not for the loss alone."""
+    def make_shape(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], group: Any, tangents: Tangents) -> ShapedModule:
+        """Captures and records; plans with the ranks of the group. `tangents`: for which outputs gradients may arrive."""
         if self.caller is None:
             device = device_of(model)
             self.caller = CallerMemory(self.options.reserve, device, self.turns, may_lend(self.options, group, device))
@@ -347,7 +341,7 @@ class ModuleSessions(ShapeCache[ShapedModule]):
 
         def capture_batch() -> Captured:
             with torch.enable_grad():
-                return capture(plain, args, kwargs, tangents="all" if all_outputs else "loss", separate_terms=self.overlaps())
+                return capture(plain, args, kwargs, tangents=tangents, separate_terms=self.overlaps())
 
         captured, group = distributed.capture_with(group, capture_batch)
         with same_random_numbers(model):

@@ -21,7 +21,9 @@ from regen._capture.step_program import StepWriter, TrainingLoss
 from regen._capture.traced.decisions import Conditions
 from regen._capture.traced.module_state import Replaced
 from regen._capture.traced.output_recipes import OutputRecipe, add_output_results, assignments_of
+from regen._capture.traced.outputs import Tangents
 from regen._capture.traced.passes import Trace, trace
+from regen._capture.traced.plain_state import Begun, Counts, looks_as
 from regen._capture.traced.symbols import Symbols
 from regen._islands.call import IslandCall
 from regen._progress.work import watched_capture
@@ -51,13 +53,16 @@ class Captured:
     gradient_results: list[tuple[int, str, Any]]  # (index in program["results"], "parameter" or "input", name or flat input); terms in order
     parameters: dict[str, torch.Tensor]  # name -> live parameter, those that get a gradient
     assignments: list[tuple[str, str, OutputRecipe]] = dataclasses.field(default_factory=list)  # module, attribute, what each step assigns
-    replaced: list[Replaced] = dataclasses.field(default_factory=list)  # modules that the first step replaces
+    replaced: list[Replaced] = dataclasses.field(default_factory=list)  # modules and plain values that each step assigns
+    begun: list[Begun] = dataclasses.field(default_factory=list)  # how attributes looked that the step changes
+    counts: list[Counts] = dataclasses.field(default_factory=list)  # numbers that each step counts
     conditions: Conditions | None = None  # what the values of a batch must lead to; None: nothing
     updates: OptimizerUpdates | None = None  # of a whole step: the optimizer's recipe
     steps_taken: int = 0  # since the capture
     trained: Sequence[torch.Tensor] = ()  # of a step: the parameters that get a gradient
     clips: bool = False  # of a step: gradients are clipped in it
     terms: dict[tuple[str, Any], int] = dataclasses.field(default_factory=dict)  # ("parameter" or "input", name or flat input) -> uses, if several
+    tangents: Tangents = "loss"  # which outputs it was captured with gradients for
     first_only: bool = False  # of a step without the optimizer's update: only while the optimizer has no state
     islands: list[IslandCall] = dataclasses.field(default_factory=list)  # parts of the model that run as Python
     optional: dict[str, list[tuple[IslandCall, int]]] = dataclasses.field(default_factory=dict)  # parameter -> calls that alone give it a gradient
@@ -107,6 +112,17 @@ class Captured:
             setattr(model.get_submodule(path), name, self.rebuild_output(recipe, results, flat_inputs))
         for path, name, value in self.replaced:
             setattr(model.get_submodule(path), name, value)
+        for counts in self.counts:
+            module = model.get_submodule(counts.path)
+            setattr(module, counts.name, counts.after(getattr(module, counts.name)))
+
+    def changes_model(self) -> bool:
+        """Whether the forward pass assigns something to attributes of modules."""
+        return bool(self.assignments or self.replaced or self.counts)
+
+    def is_for(self, model: torch.nn.Module | None) -> bool:
+        """Whether what the forward pass notes in attributes of modules is as it was when it was captured."""
+        return model is None or not self.begun or looks_as(model, self.begun)
 
     def rebuild_output(self, recipe: OutputRecipe, results: Mapping[int, torch.Tensor], flat_inputs: Sequence[Any]) -> Any:
         """One leaf of what the model would have returned."""
@@ -120,15 +136,43 @@ class Captured:
         if recipe.view is None:
             return base
         sizes, strides, offset = recipe.view
-        view = base.as_strided(sizes, strides, base.storage_offset() + offset)
+        view = view_of(base, sizes, strides, offset)
         return view if recipe.requires_grad else view.detach()
+
+
+def view_of(base: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int) -> torch.Tensor:
+    """Where it is turned or reshaped alone, its gradient keeps the layout that it arrives with, as behind the user's own view."""
+    if offset == 0 and math.prod(sizes) == base.numel():
+        order = permutation(base, sizes, strides)
+        if order is not None:
+            return base.permute(order)
+        if base.is_contiguous() and list(strides) == contiguous_strides(sizes):
+            return base.view(list(sizes))
+    return base.as_strided(sizes, strides, base.storage_offset() + offset)
+
+
+def permutation(base: torch.Tensor, sizes: Sequence[int], strides: Sequence[int]) -> list[int] | None:
+    """Which dimension of the tensor each dimension of its view is; None: it is more than turned."""
+    left = list(enumerate(zip(base.shape, base.stride())))
+    order = []
+    for wanted in zip(sizes, strides):
+        found = next((item for item in left if item[1] == wanted), None)
+        if found is None:
+            return None
+        left.remove(found)
+        order.append(found[0])
+    return None if left else order
+
+
+def contiguous_strides(sizes: Sequence[int]) -> list[int]:
+    return [math.prod(sizes[d + 1:]) for d in range(len(sizes))]
 
 
 @watched_capture
 @without_collection()
 def capture(
     model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | None = None, name: str | None = None, cache: Cache = False,
-    tangents: str = "loss", symbols: Symbols | None = None, separate_terms: bool = False,
+    tangents: Tangents = "loss", symbols: Symbols | None = None, separate_terms: bool = False,
 ) -> Captured:
     """Captures the forward and backward pass of `model(*args, **kwargs)`, as `regen.wrap` does.
 
@@ -138,7 +182,7 @@ def capture(
         kwargs: further sample inputs by name.
         name: of the program; None: that of the model's class.
         cache: not used: tracing takes less time than reading what was kept would.
-        tangents: which outputs get a gradient: "loss" (that alone, where the model returns something named so) or "all".
+        tangents: which outputs get a gradient: "loss" (that alone, where the model returns something named so), "all", or which.
         symbols: of sizes that vary; then numbers of the program may be symbolic.
         separate_terms: gradients of parameters that are used several times leave as one result for each use, in place of their sum. Those of
             inputs always do: an input may have uses outside of the model.
@@ -161,6 +205,7 @@ def capture(
     gradients = add_gradient_results(traced, names)
     arrange(traced.conversion)
     captured = finished(model, traced, recipes, output_results, gradients)[0]
+    captured.tangents = tangents
     captured.terms = {(found[0].kind, owner_of(traced, names, found[0])): len(found) for found in terms if len(found) > 1}
     return captured
 
@@ -373,6 +418,8 @@ def finished(model, traced, recipes, output_results, gradients, whole_step=False
         parameters={name: live[name] for _, kind, name in gradients if kind == "parameter"},
         assignments=assignments,
         replaced=[r._replace(path=own_path(r.path, whole_step)) for r in traced.replaced],
+        begun=[b._replace(path=own_path(b.path, whole_step)) for b in traced.begun],
+        counts=[c._replace(path=own_path(c.path, whole_step)) for c in traced.counts],
         conditions=traced.tracer.decisions.conditions(storage_map),
         islands=traced.islands.found(),
         optional=traced.islands.optional(names_by_identity(model)),

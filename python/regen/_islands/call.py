@@ -1,6 +1,7 @@
 """One call of an island: the user's function over real tensors, with autograd's own graph from its forward to its backward pass."""
 
 import contextlib
+import copy
 import ctypes
 import dataclasses
 import math
@@ -13,13 +14,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from regen import _runtime
-from regen._capture.arguments import PLAIN, ArgumentSpec
+from regen._capture.arguments import PLAIN, ArgumentSpec, described
 from regen._capture.traced.module_state import ModuleState
 from regen._capture.traced.regions import is_dense
 from regen._capture.traced.sources import Source
 from regen._islands.held import MARGIN, UNIT, Held
 from regen._islands.operators import register
 from regen._islands.places import Surprised
+from regen._islands.slots import Assignments, Slot
 from regen._islands.surroundings import Surroundings, collect, for_backward, foreign_states, same_foreign_numbers, set_foreign_states
 from regen.errors import CaptureError, UsageError
 
@@ -47,16 +49,45 @@ class Layout(NamedTuple):
 
 
 @dataclasses.dataclass
-class Slot:
-    """Where a tensor of a module is found: a parameter stays there, of a buffer the function is given a stand-in."""
+class Returned:
+    """What a function returns, flat.
 
-    name: str
-    holder: dict[str, Any]
-    key: str
+    Attributes:
+        leaves: of its containers, then the tensors of objects among them.
+        objects: position of a leaf, all of its state but the tensors, how many these are.
+    """
 
-    @property
-    def tensor(self) -> torch.Tensor:
-        return self.holder[self.key]
+    leaves: list[Any]
+    spec: Any
+    objects: list[tuple[int, bytes, int]]
+
+    @staticmethod
+    def of(returned: Any) -> "Returned":
+        """Numbers may follow from values, and are refused."""
+        leaves, spec = tree_flatten(returned)
+        objects, found = [], []
+        for position, leaf in enumerate(leaves):
+            if isinstance(leaf, PLAIN) and not isinstance(leaf, (bool, int, float, complex)):
+                continue
+            seen = None if isinstance(leaf, PLAIN) else described(leaf)
+            if seen is None:
+                raise CaptureError(f"an island returns a {type(leaf).__name__}; expected tensors, and containers and objects of these")
+            objects.append((position, seen[0], len(seen[1])))
+            found += seen[1]
+        return Returned(leaves + found, spec, objects)
+
+    def tensors(self) -> list[torch.Tensor]:
+        return [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
+
+    def with_tensors(self, made: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+        """The same with others."""
+        leaves = [made(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in self.leaves]
+        used = self.spec.num_leaves
+        for position, _, count in self.objects:
+            memo = {id(self.leaves[i]): leaves[i] for i in range(used, used + count)}
+            leaves[position] = copy.deepcopy(leaves[position], memo)
+            used += count
+        return tree_unflatten(leaves[:self.spec.num_leaves], self.spec)
 
 
 @dataclasses.dataclass
@@ -66,12 +97,12 @@ class Ran:
     results: list[torch.Tensor]  # in the order of the node's results, what is held apart
     edges: list[GradientEdge | None]  # of these
     leaves: dict[int, torch.Tensor]  # input -> the leaf of autograd's graph
-    returned: list[Any]  # flat
-    spec: Any
+    returned: "Returned"
     passed: list[torch.Tensor]
     stand_ins: list[torch.Tensor]  # of buffers
     written: tuple[set[int], set[int]]  # of these two
     copies: dict[Any, int]  # node of autograd's graph that copies an input -> the input, where the function is given a copy
+    assigned: list[Slot]  # attributes of modules that the function has given other tensors
 
 
 @dataclasses.dataclass
@@ -111,6 +142,8 @@ class IslandCall:
         self.written_buffers = set(range(len(buffers)))
         self.results: list[Layout] = []
         self.differentiable: list[bool] = []
+        self.assigned: list[Slot] = []  # attributes of modules that it gives other tensors: results, which the trace assigns
+        self.objects: list[tuple[int, bytes, int]] = []  # among what it returns
         self.draws = self.draws_elsewhere = self.changes_modules = False
         self.draws_on_host = False  # from torch's generator there, while the device is another
         # Known after a call on the sample.
@@ -221,13 +254,15 @@ class IslandCall:
             versions = [t._version for t in (*passed, *stand_ins)]
             hooks = saved_tensors_hooks(held.pack, held.unpack) if self.surroundings.grad else contextlib.nullcontext()
             with hooks, self.replaced(stand_ins), touched or contextlib.nullcontext():
-                returned = self.function(*self.arguments(passed)[0], **self.arguments(passed)[1])
-            leaves_returned, spec = flatten_returned(returned)
+                assignments = Assignments(self.owner)
+                value = self.function(*self.arguments(passed)[0], **self.arguments(passed)[1])
+                assigned = assignments.take()
+            returned = Returned.of((value, [tensor for _, tensor in assigned]))
             written = self.written_now(passed, stand_ins, versions)
-            outs = distinct([t for t in leaves_returned if isinstance(t, torch.Tensor) and not is_one_of(t, passed)])
+            outs = distinct([t for t in returned.tensors() if not is_one_of(t, passed)])
             results = [*outs, *(passed[i] for i in sorted(written[0])), *(stand_ins[i] for i in sorted(written[1]))]
             edges = [get_gradient_edge(t) if t.requires_grad else None for t in results]
-            return Ran(results, edges, leaves, leaves_returned, spec, passed, stand_ins, written, copies)
+            return Ran(results, edges, leaves, returned, passed, stand_ins, written, copies, [slot for slot, _ in assigned])
 
     def arguments(self, passed: Sequence[torch.Tensor]) -> tuple[Any, Any]:
         leaves = [x if n is None else passed[n] for x, n in zip(self.flat, self.numbers)]
@@ -236,14 +271,18 @@ class IslandCall:
     @contextlib.contextmanager
     def replaced(self, stand_ins: Sequence[torch.Tensor]) -> Iterator[None]:
         """Buffers of the module are these."""
-        before = [(slot, slot.tensor) for slot in self.buffers]
+        before = [(slot, slot.holder.get(slot.key, self)) for slot in self.buffers]  # an attribute that the step assigns may not be there yet
         for slot, stand_in in zip(self.buffers, stand_ins):
             slot.holder[slot.key] = stand_in
         try:
             yield
         finally:
             for (slot, tensor), stand_in in zip(before, stand_ins):
-                if slot.holder.get(slot.key) is stand_in:
+                if slot.holder.get(slot.key) is not stand_in:
+                    continue
+                if tensor is self:
+                    del slot.holder[slot.key]
+                else:
                     slot.holder[slot.key] = tensor
 
     def written_now(self, passed: list[torch.Tensor], stand_ins: list[torch.Tensor], versions: list[int]) -> tuple[set[int], set[int]]:
@@ -265,6 +304,10 @@ class IslandCall:
             raise UsageError(
                 f"regen: island {self.name} returns {shapes(found)} for this batch, {shapes(self.results)} for the sample; expected results whose "
                 "sizes do not depend on values")
+        if not self.does_as_known(ran):
+            raise UsageError(
+                f"regen: island {self.name} assigns other attributes, or returns objects with other plain values, for this batch than for the sample; "
+                "expected the same for all batches")
         for edge, flows in zip(ran.edges, self.differentiable):
             if edge is not None and not flows:
                 raise UsageError(
@@ -277,6 +320,11 @@ class IslandCall:
                     raise UsageError(
                         f"regen: island {self.name} uses {target[0]} {target[1]}, which other parts of the model use too, {used[target]} times for this "
                         "batch; expected once, as on the sample (gradients would be added up in another order)")
+
+    def does_as_known(self, ran: Ran) -> bool:
+        """What the program cannot express: which attributes are assigned, and plain values in objects."""
+        assigned = len(ran.assigned) == len(self.assigned) and all(a.same_as(b) for a, b in zip(ran.assigned, self.assigned))
+        return assigned and ran.returned.objects == self.objects
 
     def check_kept(self, results: list[torch.Tensor]) -> None:
         """Its memory is used for other things now."""
@@ -381,6 +429,10 @@ class IslandCall:
                 self.look_at_gradients(ran, held)
         return self.made(ran)
 
+    def forget_sample(self) -> None:
+        """The next call is on the sample."""
+        self.kept, self.held_bytes, self.targets, self.uses, self.samples = [], 0, [], {}, []
+
     def made(self, ran: Ran) -> list[torch.Tensor]:
         """For those that follow on the sample."""
         made = [r.detach().clone() for r in ran.results]
@@ -392,7 +444,8 @@ class IslandCall:
         Raises:
             Surprised: so that what follows cannot run on the sample.
         """
-        if [Layout.of(t) for t in ran.results] != self.results or ran.written != (self.written, self.written_buffers):
+        known = self.does_as_known(ran) and ran.written == (self.written, self.written_buffers)
+        if [Layout.of(t) for t in ran.results] != self.results or not known:
             raise Surprised({})
         return [e is not None for e in ran.edges] != self.differentiable
 
@@ -476,14 +529,6 @@ def repeatable(calls: Sequence[IslandCall]) -> Iterator[Callable[[], None]]:
             torch.set_rng_state(host)
 
     yield again
-
-
-def flatten_returned(returned: Any) -> tuple[list[Any], Any]:
-    leaves, spec = tree_flatten(returned)
-    for leaf in leaves:
-        if not isinstance(leaf, PLAIN) or isinstance(leaf, (bool, int, float, complex)):  # numbers may follow from values
-            raise CaptureError(f"an island returns a {type(leaf).__name__}; expected tensors and containers of these")
-    return leaves, spec
 
 
 def with_margin(size: int) -> int:

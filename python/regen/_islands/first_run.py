@@ -7,6 +7,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from regen._capture.arguments import described
 from regen._islands.call import IslandCall, Layout, Ran
 from regen._islands.held import Held
 from regen._islands.surroundings import differ, foreign_states
@@ -27,13 +28,14 @@ def first_run(call: IslandCall, inputs: Sequence[torch.Tensor], buffers: Sequenc
         call.parameters = [s for s in call.parameters if not call.narrow or s.tensor.untyped_storage()._cdata in touched.storages]
         call.draws_elsewhere = differ(before[1], foreign_states())
         call.changes_modules = call.owner is not None and attributes != plain_attributes(call.owner)
-        check_assigned(call, attributes or [])
         if any(slot.tensor._version != version for slot, version in versions):
             raise CaptureError(f"island {call.name} changes a parameter in place; expected parameters that only the optimizer changes")
     call.written, call.written_buffers = ran.written
     call.results = [Layout.of(t) for t in ran.results]
     call.differentiable = [e is not None for e in ran.edges]
+    call.assigned, call.objects = ran.assigned, ran.returned.objects
     check_apart(call, ran)
+    check_objects(call)
     return ran
 
 
@@ -62,13 +64,14 @@ def check_apart(call: IslandCall, ran: Ran) -> None:
         known.add(out.untyped_storage()._cdata)
 
 
-def check_assigned(call: IslandCall, before: list[tuple[int, str, Any]]) -> None:
-    """A tensor that the function leaves in an attribute would lie in memory that is used for other things."""
-    known = {(place, key): value for place, key, value in before}
-    for module in () if call.owner is None else call.owner.modules():
-        for key, value in vars(module).items():
-            if isinstance(value, torch.Tensor) and known.get((id(module), key)) != id(value):
-                raise CaptureError(f"island {call.name} assigns a tensor to the attribute '{key}'; expected functions that return their tensors")
+def check_objects(call: IslandCall) -> None:
+    """Objects that the function was given must not hold tensors now: these would lie in memory that is used for other things."""
+    for position, *_ in call.spec.objects:
+        seen = described(call.flat[position])
+        if seen is not None and seen[1]:
+            raise CaptureError(
+                f"island {call.name} keeps tensors in an object of {type(call.flat[position]).__name__} that it is given; expected functions that "
+                "return their tensors")
 
 
 def plain_attributes(owner: torch.nn.Module) -> list[tuple[int, str, Any]]:

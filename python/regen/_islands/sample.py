@@ -18,7 +18,16 @@ def run_on_sample(tracer: "Tracer", islands: list[dict[str, Any]]) -> None:
         tracer: after the forward pass.
         islands: their nodes.
     """
-    nodes = leading_to(tracer.builder.nodes, islands)
+    evaluate(tracer, leading_to(tracer.builder.nodes, islands), [])
+
+
+def values_on_sample(tracer: "Tracer", values: list[int]) -> list[torch.Tensor]:
+    """What these values of the forward pass so far are on the sample batch."""
+    wanted = set(values)
+    return evaluate(tracer, leading_to(tracer.builder.nodes, [n for n in tracer.builder.nodes if wanted & {v for v in n["outputs"] if v is not None}]), values)
+
+
+def evaluate(tracer: "Tracer", nodes: list[dict[str, Any]], values: list[int]) -> list[torch.Tensor]:
     last = last_reads(nodes)
     decisions = tracer.decisions
     evaluation = Evaluation(decisions.described, decisions.bring, tracer.draws.before)
@@ -27,9 +36,12 @@ def run_on_sample(tracer: "Tracer", islands: list[dict[str, Any]]) -> None:
             for value in (*reads_of(node), *(v for v in node["outputs"] if v is not None)):
                 decisions.describe(value)
             evaluation.run(node)
-            done = [v for v in evaluation.found if last.get(v, -1) <= position]
+            done = [v for v in evaluation.found if last.get(v, -1) <= position and v not in values]
             for value in done:
                 del evaluation.found[value]
+        for value in values:
+            decisions.describe(value)
+        return [evaluation.value(value).detach().clone() for value in values]
 
 
 def leading_to(nodes: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.autograd.graph import get_gradient_edge
 from torch.utils._python_dispatch import _disable_current_modes
-from torch.utils._pytree import tree_unflatten
 
 from regen._capture.arguments import flatten_arguments
 from regen._capture.traced.tensor import TracedTensor
-from regen._islands.call import IslandCall, Ran, Slot, is_one_of
+from regen._islands.call import IslandCall, Ran, is_one_of
 from regen._islands.first_run import first_run
 from regen._islands.operators import BACKWARD, FORWARD
 from regen._islands.places import NeedsIsland, Place, Surprised, running_functions
-from regen._islands.sample import run_on_sample
+from regen._islands.sample import run_on_sample, values_on_sample
+from regen._islands.slots import slots_of
 from regen._islands.surroundings import without_kept_casts
 from regen.errors import CaptureError
 
@@ -135,6 +135,7 @@ class Islands:
         self.calls: list[TracedCall] = []
         self.users: dict[tuple[Any, int], set[int]] = {}
         self.inside = False
+        self.around = torch._C._current_autograd_node()  # a model may be traced again in a backward pass
         self.samples = samples
         self.numbers: dict[Any, int] = {}  # function -> calls so far
 
@@ -158,9 +159,9 @@ class Islands:
         traced = self.prepared(place, function, owner, args, kwargs)
         call = traced.call
         with _disable_current_modes():
-            stand_ins, buffers = self.stand_ins(traced), [slot.tensor.detach().clone() for slot in call.buffers]
+            stand_ins, buffers = self.stand_ins(traced)
             with without_kept_casts():
-                ran = first_run(call, stand_ins, buffers)
+                ran = self.first_run(traced, stand_ins, buffers)
         self.check_written(traced)
         self.calls.append(traced)
         if call.holds:
@@ -170,10 +171,35 @@ class Islands:
         else:
             with _disable_current_modes():
                 fresh, _ = traced.add_forward()
-        return returned(ran, list(fresh), traced.inputs)  # pyright: ignore
+        value, assigned = returned(ran, list(fresh), traced.inputs)  # pyright: ignore
+        for slot, tensor in zip(call.assigned, assigned):
+            slot.holder[slot.key] = tensor
+        return value
+
+    def first_run(self, traced: TracedCall, inputs: list[torch.Tensor], buffers: list[torch.Tensor]) -> Ran:
+        """Contents that are made up may be refused by the function's own code: boxes whose corners are the wrong way round.
+
+        Raises:
+            Surprised: with the sample's.
+        """
+        try:
+            return first_run(traced.call, inputs, buffers)
+        except CaptureError:
+            raise
+        except Exception as refusal:
+            if traced.key in self.samples:
+                raise
+            for earlier in self.calls:
+                earlier.call.forget_sample()
+            values = [int(self.tracer.value_of(t)) for t in (*traced.inputs, *(slot.tensor for slot in traced.call.buffers))]
+            try:
+                raise Surprised({traced.key: values_on_sample(self.tracer, values)}, traced.functions) from refusal
+            finally:
+                for earlier in self.calls:
+                    earlier.call.forget_sample()
 
     def prepared(self, place: Place, function: Callable[..., Any], owner: torch.nn.Module | None, args: Any, kwargs: Any) -> TracedCall:
-        if torch._C._current_autograd_node() is not None:
+        if torch._C._current_autograd_node() is not self.around:
             raise CaptureError(f"island {place.label} is called in the backward pass; expected no checkpointing around it")
         flat, spec = flatten_arguments(args, kwargs)
         if any(tensors for _, _, tensors in spec.objects):
@@ -211,26 +237,25 @@ class Islands:
                     f"island {traced.call.name} writes to an argument that shares memory with another; "
                     "expected arguments of their own (.clone())")
 
-    def stand_ins(self, traced: TracedCall) -> list[torch.Tensor]:
-        """Contents that are the sample's where they follow from its integers and masks, and made up elsewhere."""
-        found = []
-        generator = torch.Generator(self.tracer.builder.device).manual_seed(0)
+    def stand_ins(self, traced: TracedCall) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """Contents for inputs and buffers that are the sample's where they follow from its integers and masks, and made up elsewhere."""
+        device, count = self.tracer.builder.device, len(traced.inputs)
+        generator = torch.Generator(device).manual_seed(0)
+        live = [slot.tensor for slot in traced.call.buffers]
         sample = self.samples.get(traced.key)
-        if sample is not None:
-            return [t.to(traced.call.device, copy=True) for t in sample[:len(traced.inputs)]]
-        for tensor in traced.inputs:
-            known = self.tracer.decisions.known(tensor)
-            if known is not None:
-                found.append(known.clone())
-                continue
-            fake = self.tracer.place(tensor)[0]
-            made = torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=self.tracer.builder.device)
-            if made.is_floating_point():
-                made.uniform_(-0.5, 0.5, generator=generator)
-            else:
-                made.zero_()
-            found.append(made)
-        return found
+        if sample is None:
+            inputs = [self.made_up(tensor, generator) for tensor in traced.inputs]
+            return inputs, [self.made_up(t, generator) if isinstance(t, TracedTensor) else t.detach().clone() for t in live]
+        given = [t.to(device, copy=True) for t in sample]
+        return given[:count], [given[count + i] if isinstance(t, TracedTensor) else t.detach().clone() for i, t in enumerate(live)]
+
+    def made_up(self, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        known = self.tracer.decisions.known(tensor)
+        if known is not None:
+            return known.clone()
+        fake = self.tracer.place(tensor)[0]
+        made = torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=self.tracer.builder.device)
+        return made.uniform_(-0.5, 0.5, generator=generator) if made.is_floating_point() else made.zero_()
 
     # After the forward pass.
 
@@ -333,31 +358,18 @@ def users_of_gradients(roots: Sequence[torch.Tensor], owners: Mapping[Any, int])
     return users
 
 
-def returned(ran: Ran, fresh: list[torch.Tensor], inputs: list[torch.Tensor]) -> Any:
-    """What the function would have returned."""
+def returned(ran: Ran, fresh: list[torch.Tensor], inputs: list[torch.Tensor]) -> tuple[Any, list[torch.Tensor]]:
+    """(what the function would have returned, what it would have assigned to attributes)."""
     outs = iter(fresh)
     made: dict[int, torch.Tensor] = {}
-    leaves = []
-    for leaf in ran.returned:
-        if isinstance(leaf, torch.Tensor):
-            place = next((i for i, t in enumerate(ran.passed) if t is leaf), None)
-            if place is None and id(leaf) not in made:
-                made[id(leaf)] = next(outs)
-            leaf = made[id(leaf)] if place is None else inputs[place]
-        leaves.append(leaf)
-    return tree_unflatten(leaves, ran.spec)
 
+    def of(tensor: torch.Tensor) -> torch.Tensor:
+        place = next((i for i, t in enumerate(ran.passed) if t is tensor), None)
+        if place is None and id(tensor) not in made:
+            made[id(tensor)] = next(outs)
+        return made[id(tensor)] if place is None else inputs[place]
 
-def slots_of(owner: torch.nn.Module | None) -> tuple[list[Slot], list[Slot]]:
-    """(parameters, buffers and other tensors) of a module and those in it, each once."""
-    parameters: dict[int, Slot] = {}
-    buffers: dict[int, Slot] = {}
-    for path, module in () if owner is None else owner.named_modules():
-        for holder, found in ((module._parameters, parameters), (module._buffers, buffers), (vars(module), buffers)):
-            for key, tensor in holder.items():
-                if isinstance(tensor, torch.Tensor):
-                    found.setdefault(id(tensor), Slot(f"{path}.{key}".lstrip("."), holder, key))
-    return list(parameters.values()), list(buffers.values())
+    return ran.returned.with_tensors(of)
 
 
 def references(values: Sequence[int]) -> list[dict[str, int]]:

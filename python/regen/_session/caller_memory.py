@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from regen import _runtime
 from regen._session.job import job
 from regen._session.lending import Lending
+from regen._session.outputs_used import OutputsUsed
 from regen._session.turns import Turns
 from regen.errors import Error, OptionError
 
@@ -52,6 +53,7 @@ class CallerMemory:
         self.last_call: Any = lambda: None  # a weak reference to it
         self.passes_overlap = False  # a pass has begun before the backward pass of the one before
         self.runs_again = False  # a pass whose values were gone
+        self.used = OutputsUsed()
         self.boundary = 0  # taken by the caller between the two passes, at most
         if self.on_cpu:
             _runtime.install_memory_meter()

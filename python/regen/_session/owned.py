@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from regen import _runtime
+from regen._capture.traced.passes import attributes_of
 from regen.errors import UsageError
 
 
@@ -68,7 +69,7 @@ class Bindings:
         program = captured.program
         values = program["values"]
         self.inputs = [(values[v]["storage"], index, values[v]["offset"]) for index, v in captured.input_values.items()]
-        names = {id(t): n for n, t in [*model.named_buffers(), *model.named_parameters()]}
+        names = {id(t): n for n, t in [*attributes_of(model), *model.named_buffers(), *model.named_parameters()]}
         self.owned, self.constants, self.places = Owned(), [], {}
         for storage, tensor in captured.tensors.items():
             name, role = program["storages"][storage]["name"], program["storages"][storage]["role"]
@@ -109,7 +110,7 @@ def place_of(model, name):
     """The dictionary of a module that holds a tensor, and the key, which stay the same when the tensor is replaced."""
     path, _, key = name.rpartition(".")
     module = model.get_submodule(path)
-    return (module._parameters if key in module._parameters else module._buffers), key
+    return next((holder for holder in (module._parameters, module._buffers) if key in holder), vars(module)), key
 
 
 def place_value(place: Any) -> Any:

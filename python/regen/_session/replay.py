@@ -19,6 +19,7 @@ import torch
 from regen._capture.capture import Captured
 from regen._capture.phases import STATISTICS_PASS_THROUGH
 from regen._capture.program_builder import reads_of, referenced_values
+from regen._capture.traced.plain_state import Nothing, attribute
 from regen._islands.surroundings import foreign_states, set_foreign_states
 from regen._session.owned import Bindings
 from regen.errors import UsageError
@@ -85,6 +86,7 @@ class Replay:
         self.foreign = foreign_states() if shaped.captured.islands else None
         self.bindings = shaped.bindings
         self.buffers = with_contents(tensors_at(self.bindings, self.effects.read))
+        self.attributes = present_attributes(shaped)
         self.autocast = {kind: torch.get_autocast_dtype(kind) for kind in DEVICES if torch.is_autocast_enabled(kind)}
         self.inputs = [(i, x, x._version) for i, x in enumerate(flat) if isinstance(x, torch.Tensor) and not x.is_inference()]
 
@@ -92,7 +94,7 @@ class Replay:
         """Of parameters and inputs: (kind, place, term) -> gradient; None: the model is in another mode by now, or has other outputs."""
         self.check_inputs()
         with torch.enable_grad(), self.entered_autocast():
-            if self.key() != self.begun_with:
+            if not self.is_possible():
                 return None
             with self.rewound():
                 call = self.forward()
@@ -104,6 +106,10 @@ class Replay:
             made = call.run_backward(part, tangents if part == 0 else (None,))
             found.update({entry[1:]: gradient for entry, gradient in zip(entries, made)})
         return found
+
+    def is_possible(self) -> bool:
+        """Is the model in the same mode?"""
+        return self.key() == self.begun_with
 
     def check_inputs(self) -> None:
         """The pass that runs again has to read what the first one read."""
@@ -121,12 +127,15 @@ class Replay:
         set_generators(self.generators or generators, self.device)
         set_foreign_states(self.foreign or foreign)
         put_back(self.buffers)
+        present = [(module, name, attribute(module, name)) for module, name, _ in self.attributes]
+        set_attributes(self.attributes)
         try:
             yield
         finally:
             set_generators(generators, self.device)
             set_foreign_states(foreign)
             put_back(contents)
+            set_attributes(present)
 
     def entered_autocast(self) -> contextlib.AbstractContextManager[Any]:
         """As it was around the pass. Backward passes run without."""
@@ -149,14 +158,30 @@ def with_contents(tensors: Sequence[torch.Tensor]) -> list[tuple[torch.Tensor, t
 
 
 def fits(new: "ShapedModule", old: "ShapedModule") -> bool:
-    """Whether `new` takes the gradients of all outputs of `old`, and makes those of the same parameters and inputs."""
-    made = [{(kind, place) for _, kind, place in shaped.captured.gradient_results} for shaped in (new, old)]
-    return outputs_of(new) == outputs_of(old) and made[0] == made[1]
+    """Whether `new` takes the gradients of all outputs of `old`, and makes none for others than `old` has told autograd of."""
+    return outputs_of(new) == outputs_of(old) and set(new.targets()) <= set(old.targets())
 
 
 def outputs_of(shaped: "ShapedModule") -> list[tuple[str, Any]]:
     results, values = shaped.captured.program["results"], shaped.captured.program["values"]
     return [(results[r]["name"], values[results[r]["value"]]["sizes"]) for r in shaped.captured.output_results]
+
+
+def present_attributes(shaped: "ShapedModule") -> list[tuple[torch.nn.Module, str, Any]]:
+    """Those that the pass is about to change."""
+    captured, model = shaped.captured, shaped.model()
+    names = [(path, name) for path, name, *_ in (*captured.begun, *captured.counts, *captured.assignments)]
+    modules = [] if model is None else [(model.get_submodule(path), name) for path, name in names]
+    return [(module, name, attribute(module, name)) for module, name in modules]
+
+
+def set_attributes(values: Sequence[tuple[torch.nn.Module, str, Any]]) -> None:
+    """Nothing: there was none."""
+    for module, name, value in values:
+        if value is not Nothing:
+            setattr(module, name, value)
+        elif attribute(module, name) is not Nothing:
+            delattr(module, name)
 
 
 def generator_states(device: torch.device) -> list[bytes]:

@@ -125,7 +125,6 @@ class SizedSteps(Generic[Entry]):
         self.samples: list[Any] = []  # flat inputs of the batch that a level is made for
         self.too_large: list[Sizes] = []  # for which there was no plan
         self.refused: set[Shapes] = set()  # under whose plan an operator would not run
-        self.outgrown = False  # gradients have arrived for outputs that were captured without
 
     # Which batches.
 

@@ -11,7 +11,8 @@ import torch
 from regen._capture.capture import Captured
 from regen._capture.program_builder import referenced_values
 from regen._capture.sized_capture import Sizes
-from regen._islands.call import repeatable
+from regen._capture.traced.outputs import UsedOutputs
+from regen._islands.call import NEUTRAL, repeatable
 from regen._session.caller_memory import CallerMemory
 from regen._session.job import hold
 from regen._session.measured_step import StepClock
@@ -40,7 +41,7 @@ class Coming:
 class GradientEntry(NamedTuple):
     """A gradient that the backward pass hands to autograd."""
 
-    result: int | None  # in the program; None: another entry has the sum
+    result: int | None  # in the program; None: another entry has the sum, or only outputs lead to it that have no gradient
     kind: str  # "parameter" or "input"
     place: Any  # its name, or number of the flat input
     term: int  # of those that autograd adds up
@@ -83,7 +84,6 @@ class ShapedModule:
         self.session = session
         self.caller = session.caller
         self.chunk = chunk
-        self.outgrown = False  # gradients have arrived for outputs that were captured without
         self.seconds: StepClock | None = None
         self.steps = 0  # forward passes so far
         self.share: Session | None = None  # whose arena is taken
@@ -91,7 +91,7 @@ class ShapedModule:
         self.model = weakref.ref(model)
         self.bindings = Bindings(captured, model)
         self.effects = PassEffects(captured)
-        self.grad_places = {name: place_of(model, name) for _, kind, name in captured.gradient_results if kind == "parameter"}
+        self.grad_places = {name: place_of(model, name) for kind, name in self.targets() if kind == "parameter"}
         self.find_sizes()
         self.let_go_of_samples()
 
@@ -105,7 +105,7 @@ class ShapedModule:
 
     def admit(self, flat):
         """The program's inputs for a batch; None: it needs another capture."""
-        if self.outgrown or (self.caller.passes_overlap and not self.separates_terms()):
+        if (self.caller.passes_overlap and not self.separates_terms()) or not self.captured.is_for(self.model()):
             return None
         return self.captured.with_derived(flat, lambda storage: self.bindings.tensor_of(self.captured, storage))
 
@@ -205,6 +205,8 @@ class ShapedModule:
         first, *later = completed[1:] or [[]]
         self.parts = [
             [entry for result in sorted(results) for entry in entries.get(result, ())] for results in ([*completed[0], *first], *later)]
+        made = {entry[1:3] for part in self.parts for entry in part}
+        self.parts[-1] += [GradientEntry(None, kind, place, 0) for kind, place in self.targets() if (kind, place) not in made]
         self.needs = tangents_behind(self.captured) if len(self.captured.tangent_values) > 1 else {}
         self.read_from = [set(step.storages_read_from(part)) for part in range(step.num_parts)]
 
@@ -218,6 +220,14 @@ class ShapedModule:
             rest = [GradientEntry(None, kind, place, n) for n in range(1, terms.get((kind, place), 1))]
             found[result] = [GradientEntry(result, kind, place, number), *rest]
         return found
+
+    def targets(self) -> list[tuple[str, Any]]:
+        """What gradients may arrive at: also those to which none comes from the outputs that it was captured for."""
+        found = dict.fromkeys((kind, place) for _, kind, place in self.captured.gradient_results)
+        if isinstance(self.captured.tangents, UsedOutputs):
+            inputs = self.captured.in_spec.tree.num_leaves
+            found |= dict.fromkeys(t for t in sorted(self.captured.tangents.targets, key=repr) if t[0] == "parameter" or t[1] < inputs)
+        return list(found)
 
     def separates_terms(self) -> bool:
         """Whether the gradient of each use is a result of its own, as it is for inputs; True where no parameter is used several times."""
@@ -285,7 +295,7 @@ class ShapedModule:
             self.captured.tensors[storage] = place_value(self.bindings.places[storage])
         outputs = self.captured.rebuild_outputs(results, flat)
         model = self.model()
-        if (self.captured.assignments or self.captured.replaced) and model is not None:
+        if self.captured.changes_model() and model is not None:
             self.captured.assign(model, results, flat)
         for storage in returned:
             del self.captured.tensors[storage]
@@ -304,7 +314,7 @@ class SizedModule(ShapedModule):
         self.__dict__.update({**vars(steps.level_for(sizes).entry), **self.__dict__})
         captured.tensors, captured.parameters = self.captured.tensors, {}
         self.captured = captured
-        self.steps, self.seconds, self.outgrown = 0, None, False
+        self.steps, self.seconds = 0, None
         self.find_sizes()
 
     def make_ready(self):
@@ -361,6 +371,7 @@ class StepCall:
     ) -> None:
         self.state = "forward"
         self.next_part = 0  # of the backward pass
+        self.is_other = False  # gradients have arrived for other outputs than it was captured for
         self.replay = replay
         self.replayed: Mapping[Any, torch.Tensor | None] | None = None  # all gradients, by another run of the pass
         self.shaped = shaped
@@ -429,7 +440,7 @@ class StepCall:
     def run_again(self):
         """The pass from its beginning, which reads all parameters, and all of its backward pass."""
         self.check_unchanged(0)
-        if not self.unexpected(self.tangents):
+        if not self.is_other:
             self.shaped.caller.say_it_runs_again()
         self.replayed = self.replay and self.replay.gradients(self.shaped, self.tangents)
         if self.replayed is None:
@@ -437,7 +448,7 @@ class StepCall:
 
     def replayed_part(self, replayed, part):
         """The gradients of this part, which another run has made."""
-        return tuple(replayed[entry[1:]] for entry in self.shaped.parts[part])
+        return tuple(replayed.get(entry[1:]) for entry in self.shaped.parts[part])
 
     def start_backward(self, step, tangents):
         self.tangents_given = frozenset(i for i, tangent in enumerate(tangents) if tangent is not None)
@@ -446,12 +457,17 @@ class StepCall:
         step.bind(self.held + self.shaped.bindings.owned.bindings(self.owned))
 
     def takes(self, tangents):
-        """Whether the pass was captured with gradients for the outputs that these are of. If not, later ones are."""
-        if not self.unexpected(tangents):
+        """Whether the pass was captured for the outputs that these are of. If not, it is captured for them, and the next passes are."""
+        if not tangents:
+            return True  # a later part of the pass
+        shaped, used = self.shaped, self.shaped.caller.used
+        wanted = used.name_of(shaped.captured, tangents, shaped.targets())
+        can_wait = not self.unexpected(tangents) and not (self.replay is not None and self.replay.is_possible())
+        if wanted == shaped.captured.tangents or can_wait:
+            used.arrived(shaped.captured.tangents)
             return True
-        self.shaped.outgrown = True
-        if isinstance(self.shaped, SizedModule):
-            self.shaped.holder.outgrown = True
+        used.expected = wanted
+        self.is_other = True
         return False
 
     def unexpected(self, tangents):
@@ -484,7 +500,7 @@ class StepCall:
             name = captured.program["results"][captured.output_results[unexpected[0]]]["name"]
             return (
                 f"regen: a gradient arrived for output {name}, but the model returns a loss and only that was captured with a gradient; "
-                "expected loss.backward() of the model's own loss. The next forward pass is captured with gradients for all outputs")
+                "expected loss.backward() of the model's own loss. The next forward pass is captured for it")
         if self.replay is not None:
             reason = "and it cannot run again, because the model is in another mode by now or returns something else"
         elif self.state == "done":
@@ -518,14 +534,14 @@ class StepCall:
 
 
 def as_laid_out(tangent, value, captured):
-    """The gradient of an output in the layout the program was captured with."""
+    """The gradient of an output in the layout the program was captured with; one that is missing changes no number it is added to."""
     sizes, strides = value["sizes"], value["strides"]
     dtype = getattr(torch, value["dtype"])
     if tangent is not None and tangent.dtype == dtype and all(
             n == 1 or s == t for n, s, t in zip(sizes, strides, tangent.stride())):
         return tangent
     laid_out = torch.empty_strided(sizes, strides, dtype=dtype, device=captured.program["device"])
-    return laid_out.zero_() if tangent is None else laid_out.copy_(tangent)
+    return laid_out.fill_(NEUTRAL) if tangent is None else laid_out.copy_(tangent)
 
 
 def keeps_graph() -> bool:

@@ -78,7 +78,7 @@ class GraphCall:
         if self.planned is None or self.module is None:
             self.module = GraphModule(self.graph, self.owned, parameters).train()
             self.planned = planned = wrap(self.module, **self.options)
-            planned.regen.outgrown = True  # a graph that ends in a break returns a number beside other tensors: it is no loss
+            planned.regen.has_loss = False  # a graph that ends in a break returns a number beside other tensors: it is no loss
             planned.regen.prepare(planned, tuple(others), {})
         else:
             self.module.follow(parameters)

@@ -156,6 +156,8 @@ class ShapedInference:
 
     def admit(self, flat: Sequence[Any]) -> list[Any] | None:
         """The program's inputs for a request; None: it needs another capture."""
+        if not self.captured.is_for(self.model):
+            return None
         return self.captured.with_derived(flat, lambda storage: self.bindings.tensor_of(self.captured, storage))
 
     def make_ready(self) -> None:
@@ -177,7 +179,7 @@ class ShapedInference:
         with self.on_stream():
             step.run_first(lambda: self.bindings.bind(step, flat), self.make_ready)
             results = {r: step.result(r) for r in self.captured.output_results}
-        if self.captured.assignments:
+        if self.captured.changes_model():
             self.captured.assign(self.model, results, flat)
         return self.captured.rebuild_outputs(results, flat)
 

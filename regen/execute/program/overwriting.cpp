@@ -117,6 +117,10 @@ bool laid_out_as_first_result(const Program& program, const CallArguments& argum
   const ValueSpec& value = program.values[readers[0]];
   const auto item = static_cast<Bytes>(c10::elementSize(value.dtype));
   const Bytes bytes = count_items(value.sizes) * item;
+  // Compilers make two loops of a kernel of complex numbers, with other roundings, and the loop that
+  // runs depends on whether the result lies where an argument does. With a few numbers a trial would
+  // not show it.
+  if (c10::isComplexType(value.dtype)) return false;
   return value.dtype == result.dtype && value.sizes == result.sizes &&
          value.strides == result.strides && value.offset == 0 && bytes > 0 &&
          bytes == program.storages[id].bytes && bytes == call.allocations[result.index].bytes;

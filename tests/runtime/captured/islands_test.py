@@ -116,7 +116,90 @@ class Casts(nn.Module):
             return self.experts(h).float()
 
 
+class Ranges(nn.Module):
+    """Gives its buffers other tensors, on values that it computes, and an attribute too."""
+
+    def __init__(self, attribute=False):
+        super().__init__()
+        self.attribute = attribute
+        self.register_buffer("least", torch.zeros(1))
+        self.register_buffer("mean", torch.zeros(16))
+        self.seen = None
+
+    def forward(self, h):
+        least = h.detach().min()
+        assert not least.isnan().item()
+        if self.least.max() > -1e-5:
+            self.least = self.least + least
+        else:
+            self.least = self.least * 0.9 + least * 0.1
+        self.mean = self.mean * 0.5 + h.detach().mean(0)
+        if self.attribute:
+            self.seen = h.sum(0) if self.seen is None else self.seen.detach() + h.sum(0)
+        return torch.sigmoid(h - self.least) * self.mean
+
+
+class Matches(nn.Module):
+    """Its code refuses what is made up: distances must not be negative."""
+
+    def match(self, distances):
+        if distances.min().item() < 0 or not distances.isfinite().all():
+            raise ValueError("negative distances")
+        return distances.argmin(1)
+
+    def forward(self, h):
+        rows = self.match(torch.cdist(h, h[:4]))
+        return h - h[:4][rows] * 0.5
+
+
+class RunsTwice(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, h):
+        return self.inner(torch.sin(self.inner(h)))
+
+
+class Notes:
+    """What a function hands on."""
+
+    def __init__(self, tensors):
+        self.tensors, self.name = tensors, "notes"
+
+
+class Keeps(nn.Module):
+    """Keeps tensors in an object that it is given, as layers do with a cache."""
+
+    def __init__(self):
+        super().__init__()
+        self.work = nn.Linear(16, 16)
+
+    def forward(self, h, notes):
+        if h.sum().item() < 1e6:
+            h = self.work(h)
+            notes.tensors.append(h * 2)
+        return h
+
+
+class Caches(nn.Module):
+    def __init__(self, layers):
+        super().__init__()
+        self.layers = nn.ModuleList(Keeps() for _ in range(layers))
+
+    def forward(self, h):
+        notes = Notes([])
+        for layer in self.layers:
+            h = layer(h, notes)
+        return h + sum(notes.tensors)
+
+
 MODELS = {
+    "refuses": lambda: Net(Experts(), Matches(), Matches()),
+    "assigns": lambda: Net(Ranges(), RunsTwice(Ranges())),
+    "assigns attributes": lambda: Net(Ranges(attribute=True), RunsTwice(Ranges(attribute=True))),
+    "cache": lambda: Net(Caches(1)),
+    "caches": lambda: Net(Caches(2), Caches(1)),
     "experts": lambda: Net(Experts(), Experts()),
     "dropout": lambda: Net(Experts(dropout=0.3), nn.Dropout(0.2), Experts(dropout=0.3)),
     "buffers": lambda: Net(NormalizesSome(), NormalizesSome()),
@@ -188,6 +271,38 @@ def test_the_smallest_function_is_the_island():
     torch.manual_seed(0)
     captured = [capture(MODELS[name](), batches()[0]) for name in ("experts", "writes", "reads results")]
     assert [[call.name for call in c.islands] for c in captured] == [["inner.0.forward", "inner.1.forward"], ["inner.0.mask"], ["inner.0.forward"]]
+
+
+class ReturnsObject(nn.Module):
+    """As a whole an island: what its parts hand on has numbers that they compute. It returns an object that holds tensors."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 16), nn.Linear(16, 8)
+
+    def counts(self, h):
+        return (h > 0).sum(0).tolist()
+
+    def forward(self, x):
+        h = torch.tanh(self.first(x))
+        for column, count in enumerate(self.counts(h)):
+            h = h * (1 + 0.1 * count / len(x)) if column % 2 else h
+        h = self.last(h)
+        return {"loss": h.square().mean(), "notes": Notes([h, h.sin()])}
+
+
+def test_an_island_may_return_objects_that_hold_tensors():
+    torch.manual_seed(0)
+    plain, data = ReturnsObject(), batches()
+    wrapped = regen.wrap(copy.deepcopy(plain), data[0], 1 << 24, reserve=RESERVE, debug=True, **OPTIONS)
+    for batch in data:
+        theirs, ours = plain(*batch), wrapped(*batch)
+        (theirs["loss"] + theirs["notes"].tensors[1].mean()).backward()
+        (ours["loss"] + ours["notes"].tensors[1].mean()).backward()
+        assert ours["notes"].name == "notes" and ours["notes"] is not theirs["notes"]
+        assert all(torch.equal(a, b) for a, b in zip([ours["loss"], *ours["notes"].tensors], [theirs["loss"], *theirs["notes"].tensors]))
+        assert all(torch.equal(a.grad, b.grad) for a, b in zip(wrapped.parameters(), plain.parameters()) if b.grad is not None)
+    assert [call.name for call in wrapped.regen.active.captured.islands] == ["forward"]
 
 
 class SharesItsInput(nn.Module):
@@ -274,7 +389,7 @@ def test_a_plan_says_what_its_islands_cost():
             r"because .*size of a tensor depends on the values of another", lines[0])
 
 
-class Keeps(nn.Module):
+class KeepsForever(nn.Module):
     def __init__(self):
         super().__init__()
         self.seen = []
@@ -288,7 +403,7 @@ class Keeps(nn.Module):
 
 def test_a_tensor_that_outlives_its_island_is_refused():
     with pytest.raises(regen.Error, match=r"island .* keeps a tensor of 2.00 KiB beyond its call; expected functions that return their tensors"):
-        regen.wrap(Net(Keeps()), batches()[0], 1.0, reserve=RESERVE, **OPTIONS)
+        regen.wrap(Net(KeepsForever()), batches()[0], 1.0, reserve=RESERVE, **OPTIONS)
 
 
 def test_a_program_with_islands_is_not_written_to_a_file(tmp_path):

@@ -173,6 +173,7 @@ def test_a_parameter_that_is_updated_before_its_last_use_is_refused():
         with torch.no_grad():
             wrapped.blocks[0].up.weight.add_(1)
 
+    wrapped(batch()[0]).sum().backward()  # shows how the gradient of the output lies
     wrapped.last.weight.register_post_accumulate_grad_hook(spoil)
     with pytest.raises(RuntimeError, match="'blocks.0.up.weight' was changed in place"):
         wrapped(batch()[0]).sum().backward()

@@ -36,6 +36,30 @@ def test_inputs_that_came_from_another_module():
     assert_same(plain, wrapped)
 
 
+class Rotates(nn.Module):
+    """Multiplies by complex numbers that lie turned, as rotary embeddings do."""
+
+    def __init__(self):
+        super().__init__()
+        self.work = nn.Linear(8, 8)
+
+    def forward(self, x):
+        angles = torch.polar(torch.ones(4, 12), torch.arange(48.0).view(4, 12).sin()).T
+        turned = torch.view_as_complex(self.work(x).view(2, 12, 16, 4, 2)) * angles[:, None, :]
+        return torch.view_as_real(turned).flatten(3).square().mean(-1)
+
+
+def test_products_of_complex_numbers():
+    """A product that lies where its factor did has other last bits: the compiler's loop for that case rounds otherwise."""
+    x = torch.randn(2, 12, 16, 8, generator=torch.Generator().manual_seed(0))
+    plain, wrapped = pair(Rotates, budget=2.0**22, x=x)
+    ours, theirs = wrapped(x), plain(x)
+    assert torch.equal(ours, theirs)
+    for outputs in (ours, theirs):
+        outputs.square().sum().backward()
+    assert_same(gradients(plain), gradients(wrapped))
+
+
 class Trunk(nn.Module):
     """Uses its input several times."""
 
@@ -106,6 +130,70 @@ def test_outputs_that_the_loss_does_not_use_have_no_gradient():
         model.zero_grad()
         model(batch()[0])["pair"][0].sum().backward()
     assert_same(plain, wrapped)
+
+
+class Attends(nn.Module):
+    """Returns keys as a cache has them, transposed, and distances with an infinite derivative at zero."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.work = nn.LayerNorm(8), nn.Linear(8, 32)
+
+    def forward(self, x):
+        heads = self.norm(self.work(x).view(2, 32, 4, 8))
+        keys = torch.cat([torch.zeros(2, 4, 0, 8), heads.transpose(1, 2)], 2)
+        scores = F.scaled_dot_product_attention(keys, keys, torch.ones_like(keys).cumsum(2))
+        return {"out": scores, "keys": keys, "distance": (keys - keys).square().sum(-1).sqrt()}
+
+
+def test_an_output_without_a_gradient_is_none_with_a_gradient_of_zeros():
+    """Which would lay out sums in another way, and make NaN of an infinite derivative. Losses then change, and use all."""
+    x = torch.randn(2, 32, 8, generator=torch.Generator().manual_seed(0))
+    plain, wrapped = pair(Attends, budget=2.0**22, x=x)
+    losses = [lambda o: o["out"].square().mean()] * 3 + [lambda o: o["keys"].square().sum(), lambda o: o["out"].sin().sum() + o["keys"].sum()]
+    for step, loss in enumerate(losses):
+        for model in (plain, wrapped):
+            model.zero_grad()
+            loss(model(x + step)).backward()
+        assert_same(plain, wrapped)
+        assert not plain.norm.weight.grad.isnan().any()
+
+
+class Matches(nn.Module):
+    """Returns one matrix in two ways, as models of pairs do."""
+
+    def __init__(self):
+        super().__init__()
+        self.work, self.scale = nn.Linear(8, 24), nn.Parameter(torch.tensor(2.3))
+
+    def forward(self, x):
+        rows = self.work(x)
+        matrix = rows[:20] @ rows[20:50].t() * self.scale.exp()
+        return matrix.t(), matrix
+
+
+class Convolves(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution, self.norm = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)
+
+    def forward(self, x):
+        return self.norm(self.convolution(x.reshape(-1, 3, 13, 8)))
+
+
+@pytest.mark.parametrize("kind", [Matches, Convolves, lambda: nn.Linear(8, 24)], ids=["two views", "convolution", "linear"])
+@pytest.mark.parametrize("loss", [
+    torch.Tensor.sum, lambda y: y.sum(0).square().sum(), lambda y: y.mean(-1).square().sum(),
+    lambda y: (y.transpose(0, 1).reshape(-1) * torch.linspace(0, 1, y.numel())).sum()], ids=["sum", "sum of rows", "mean", "turned"])
+def test_a_gradient_arrives_as_it_lies(kind, loss):
+    """Expanded or turned: the sums behind it are ordered by its layout."""
+    data = [torch.randn(156, 8, generator=torch.Generator().manual_seed(seed)) for seed in range(3)]
+    plain, wrapped = pair(kind, budget=2.0**24, x=data[0])
+    for x in (*data, torch.cat(data[:2]), data[0]):
+        for model in (plain, wrapped):
+            y = model(x)
+            loss(y[0] if isinstance(y, tuple) else y).backward()
+        assert_same(gradients(plain), gradients(wrapped))
 
 
 def test_frozen_parameters():

@@ -1,9 +1,11 @@
 """What the forward pass assigns to attributes of modules: the model is as it was after it has been traced, and every step assigns again."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 
+from regen._capture.traced.plain_state import PLAIN, Begun, Counted, Counts, Nothing, is_number, look_of
 from regen._capture.traced.tensor import TracedTensor
 from regen.errors import CaptureError
 
@@ -22,7 +24,7 @@ class Assigned(NamedTuple):
 
 
 class Replaced(NamedTuple):
-    """A module or a plain value that the first step has to assign."""
+    """A module or a plain value that the step has to assign."""
 
     path: str  # of the module that holds it
     name: str
@@ -55,24 +57,84 @@ class ModuleState:
         return found
 
     def replaced(self) -> list[Replaced]:
-        """What code that builds modules in its first forward pass has changed: modules, and with them the attributes by which it knows that it has
-        done so. Empty: no module was added or replaced.
+        """What code has changed that builds modules, or notes something, in its forward pass: modules and plain values.
 
         Raises:
             CaptureError: a new module holds tensors of the trace.
         """
-        modules, attributes = [], []
-        for path, module, plain, held in self.modules:
+        modules = []
+        for path, module, _, held in self.modules:
             now = vars(module)["_modules"]
             for name in {**now, **held["_modules"]}:
                 if now.get(name) is not held["_modules"].get(name):
                     check_made(now.get(name), f"{path}.{name}".lstrip("."))
                     modules.append(Replaced(path, name, now.get(name)))
-            attributes += [
-                Replaced(path, n, v) for n, v in vars(module).items() if isinstance(v, (bool, int, float, str)) and plain.get(n, self) != v]
-        return modules + attributes if modules else []
+        attributes = [Replaced(path, name, now) for path, name, _, now in self.changes(always=bool(modules)) if isinstance(now, PLAIN)]
+        return modules + attributes
+
+    def changes(self, always: bool = False) -> list[tuple[str, str, Any, Any]]:
+        """(path of a module, attribute, before, now), of tensors and plain values that look otherwise; no attribute: Nothing. Empty where objects or
+        hooks have changed, too: these are put back, and what belongs to them has to be.
+        """
+        if not always and self.changes_objects():
+            return []
+        found = []
+        for path, module, plain, held in self.modules:
+            for before, now in ((plain, vars(module)), (held["_buffers"], vars(module)["_buffers"])):
+                for name in {**before, **now}:
+                    old, new = before.get(name, Nothing), now.get(name, Nothing)
+                    if old is not new and None not in (look_of(old), look_of(new)) and look_of(old) != look_of(new):
+                        found.append((path, name, old, new))
+        return found
+
+    def changes_objects(self) -> bool:
+        """Hooks, or attributes with objects of which nothing is known."""
+        hooks = [holder for holder in HOLDERS if holder not in ("_parameters", "_buffers", "_modules")]
+        for _, module, plain, held in self.modules:
+            now = vars(module)
+            if any(list(now[holder]) != list(held[holder]) for holder in hooks):
+                return True
+            changed = [(plain.get(n, Nothing), now.get(n, Nothing)) for n in {**plain, **now} if now.get(n, Nothing) is not plain.get(n, Nothing)]
+            if any(None in (look_of(old), look_of(new)) and not isinstance(new, Counted) for old, new in changed):
+                return True
+        return False
+
+    def begun(self) -> list[Begun]:
+        """What the attributes that have changed looked like."""
+        return [Begun(path, name, look_of(old)) for path, name, old, _ in self.changes()]
+
+    def numbers(self) -> list[tuple[str, str]]:
+        """(path of a module, attribute) of those that have changed."""
+        return [(path, name) for path, name, old, new in self.changes() if is_number(old) and is_number(new)]
+
+    def count(self, numbers: Sequence[tuple[str, str]]) -> None:
+        """Before the trace: these may be counted with, and are not read."""
+        modules = {path: module for path, module, *_ in self.modules}
+        for path, name in numbers:
+            vars(modules[path])[name] = Counted()
+
+    def counts(self) -> list[Counts]:
+        """What the trace has counted.
+
+        Raises:
+            CaptureError: another attribute has a number that follows from one of these.
+        """
+        found = []
+        for path, module, plain, _ in self.modules:
+            for name, value in vars(module).items():
+                if isinstance(value, Counted):
+                    if not is_number(plain.get(name)):
+                        value.read()
+                    found.append(Counts(path, name, value.operations))
+        return found
 
     def put_back(self) -> None:
+        self.put_attributes_back()
+        for parameter, hooks in self.hooks:
+            parameter._backward_hooks = hooks
+
+    def put_attributes_back(self) -> None:
+        """Hooks of parameters apart."""
         for _, module, plain, held in self.modules:
             for holder, items in held.items():
                 current = plain[holder]
@@ -83,5 +145,3 @@ class ModuleState:
             for name in [n for n in attributes if n not in plain]:
                 del attributes[name]
             attributes.update(plain)
-        for parameter, hooks in self.hooks:
-            parameter._backward_hooks = hooks

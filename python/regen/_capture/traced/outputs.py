@@ -2,8 +2,8 @@
 
 import dataclasses
 from collections import OrderedDict, defaultdict
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._pytree import tree_flatten
@@ -16,6 +16,56 @@ from regen.errors import CaptureError
 
 CONTAINERS = (list, tuple, dict, OrderedDict, defaultdict)
 PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
+
+
+class Layout(NamedTuple):
+    """How a gradient lies in memory, whatever its sizes: code behind the model may turn or expand it.
+
+    Attributes:
+        order: dimensions of more than one element, from the outermost to the innermost.
+        expanded: dimensions in which it is the same everywhere.
+    """
+
+    order: tuple[int, ...]
+    expanded: tuple[int, ...]
+
+    @staticmethod
+    def of(tensor: torch.Tensor) -> "Layout | None":
+        """Of a real one; None: it has gaps."""
+        sizes, strides = tensor.shape, tensor.stride()
+        dimensions = [d for d, n in enumerate(sizes) if n != 1]
+        order = sorted((d for d in dimensions if strides[d] != 0), key=lambda d: -strides[d])
+        layout = Layout(tuple(order), tuple(d for d in dimensions if strides[d] == 0))
+        return layout if all(layout.strides(sizes)[d] == strides[d] for d in dimensions) else None
+
+    def strides(self, sizes: Sequence[Any]) -> list[Any]:
+        """For these sizes."""
+        found: list[Any] = [0 if d in self.expanded else 1 for d in range(len(sizes))]
+        step: Any = 1
+        for dimension in reversed(self.order):
+            found[dimension] = step
+            step = step * sizes[dimension]
+        return found
+
+
+@dataclasses.dataclass(frozen=True)
+class UsedOutputs:
+    """Which outputs a training loop makes its loss of.
+
+    Attributes:
+        count: of all groups of outputs.
+        positions: of those that get a gradient.
+        layouts: position, and how its gradient lies where this is not as the output does: sums are ordered by it.
+        targets: ("parameter" or "input", name or flat input) that other outputs may lead gradients to: a later loss may use these.
+    """
+
+    count: int
+    positions: frozenset[int]
+    layouts: tuple[tuple[int, Layout], ...]
+    targets: frozenset[tuple[str, Any]] = dataclasses.field(compare=False, repr=False)
+
+
+Tangents = str | UsedOutputs  # which outputs get a gradient: "loss", "all", or these
 
 
 @dataclasses.dataclass

@@ -2,7 +2,8 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,7 +19,8 @@ from regen._capture.traced.checkpoints import without_reentrant_checkpoints
 from regen._capture.traced.fakes import Fakes
 from regen._capture.traced.live import LiveTensors
 from regen._capture.traced.module_state import Assigned, ModuleState, Replaced
-from regen._capture.traced.outputs import Group, flatten_outputs, grouped, loss_of, tensors_in
+from regen._capture.traced.outputs import Group, Tangents, UsedOutputs, flatten_outputs, grouped, loss_of, tensors_in
+from regen._capture.traced.plain_state import Begun, Counts
 from regen._capture.traced.regions import Region, geometry_of
 from regen._capture.traced.symbols import Symbols
 from regen._capture.traced.tensor import TracedTensor
@@ -46,9 +48,16 @@ class Trace:
     group_of: dict[int, Group]
     islands: Islands
     replaced: list[Replaced] = dataclasses.field(default_factory=list)
+    begun: list[Begun] = dataclasses.field(default_factory=list)
+    counts: list[Counts] = dataclasses.field(default_factory=list)
+    numbers: list[tuple[str, str]] = dataclasses.field(default_factory=list)  # attributes that have changed
 
-    def trained(self, returned: Any, tangents: str) -> list[Group]:
+    def trained(self, returned: Any, tangents: Tangents) -> list[Group]:
         """The groups of outputs that get a gradient."""
+        if isinstance(tangents, UsedOutputs):
+            if tangents.count == len(self.groups):
+                return [g for i, g in enumerate(self.groups) if g.requires_grad and i in tangents.positions]
+            tangents = "all"
         loss = loss_of(returned) if tangents == "loss" else None
         count = len(self.tensors) if tangents == "all" else len(self.leaves)
         tensors = [t for found in self.tensors[:count] for t in found] if loss is None else [loss]
@@ -74,7 +83,7 @@ MOST_TRACES = 64
 
 def trace(
     model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any], name: str, device: torch.device, names: Mapping[int, tuple[str, str]],
-    gradients: bool = True, tangents: str = "loss", symbols: Symbols | None = None,
+    gradients: bool = True, tangents: Tangents = "loss", symbols: Symbols | None = None,
 ) -> Trace:
     """Traces `model(*args, **kwargs)`, and the backward pass where `gradients` are wanted.
 
@@ -86,8 +95,8 @@ def trace(
         device: of the model.
         names: id of a live tensor -> (name, role).
         gradients: False: as under `torch.no_grad()`.
-        tangents: which outputs get a gradient: "loss" (that alone, where the model says which it is) or "all" (what is assigned to attributes
-            too).
+        tangents: which outputs get a gradient: "loss" (that alone, where the model says which it is), "all" (what is assigned to attributes
+            too), or which.
         symbols: of sizes that vary from batch to batch; None: the trace is for the sizes of the sample.
 
     Raises:
@@ -96,8 +105,11 @@ def trace(
     places: dict[Any, tuple[Place, str]] = {}
     watched, samples = False, {}
     for _ in range(MOST_TRACES):
+        traced = functools.partial(
+            trace_with, model, args, kwargs, name, device, names, gradients, tangents, symbols, list(places.values()), watched, samples)
         try:
-            return trace_with(model, args, kwargs, name, device, names, gradients, tangents, symbols, list(places.values()), watched, samples)
+            found = traced(())
+            return with_counts(traced, found) if found.numbers else found
         except NeedsIsland as error:
             if symbols is not None:
                 raise
@@ -117,13 +129,21 @@ def trace(
         "that can be, as in model.trunk = regen.wrap(model.trunk, ...)")
 
 
+def with_counts(traced: Callable[[Sequence[tuple[str, str]]], Trace], found: Trace) -> Trace:
+    """The same trace, where the numbers that it changes are only counted with; else each number is another capture."""
+    try:
+        return traced(found.numbers)
+    except (RegenError, TypeError):  # it reads them
+        return found
+
+
 def trace_with(
     model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any], name: str, device: torch.device, names: Mapping[int, tuple[str, str]],
-    gradients: bool, tangents: str, symbols: Symbols | None, places: list[tuple[Place, str]], watched: bool,
-    samples: Mapping[Any, list[torch.Tensor]],
+    gradients: bool, tangents: Tangents, symbols: Symbols | None, places: list[tuple[Place, str]], watched: bool,
+    samples: Mapping[Any, list[torch.Tensor]], counted: Sequence[tuple[str, str]],
 ) -> Trace:
     """`places`: functions that are islands, and why. `watched`: look for the function that draws from another generator than torch's.
-    `samples`: of islands' arguments.
+    `samples`: of islands' arguments. `counted`: attributes with numbers that are not read.
 
     Raises:
         NeedsIsland: another part of the model has to be one.
@@ -140,6 +160,7 @@ def trace_with(
     with errors_in_one_line(name, tracer), contextlib.ExitStack() as stack:
         state = ModuleState(model)
         stack.callback(state.put_back)
+        state.count(counted)
         stack.enter_context(without_foreign_draws())
         stack.enter_context(without_reentrant_checkpoints())
         stack.enter_context(running(tracer, gradients))
@@ -149,14 +170,15 @@ def trace_with(
         draws = ForeignDraws(model, lambda: islands.inside).watching() if watched else contextlib.nullcontext()
         with draws, tracer:
             returned = model(*traced_args, **traced_kwargs)
+        assigned, replaced, begun, counts, numbers = state.assigned(), state.replaced(), state.begun(), state.counts(), state.numbers()
+        state.put_attributes_back()  # islands run again, and must find what they found
         islands.run_on_sample()
-        replaced = state.replaced()
-        result = opened(tracer, returned, state.assigned(), flat, in_spec, islands)
-        result.replaced = replaced
+        result = opened(tracer, returned, assigned, flat, in_spec, islands)
+        result.replaced, result.begun, result.counts, result.numbers = replaced, begun, counts, numbers
         write_mutations(tracer, inputs, result.conversion)
         if gradients:
             parameters = [p for p in model.parameters() if p.requires_grad]
-            run_backward(tracer, result, parameters, inputs, result.trained(returned, tangents))
+            run_backward(tracer, result, parameters, inputs, result.trained(returned, tangents), tangents)
     result.conversion.brought = [*live.brought, *brought_inputs(inputs)]
     return result
 
@@ -304,11 +326,16 @@ def check_alone(region: Region, others: list[Region]) -> None:
 # The backward pass.
 
 def run_backward(
-    tracer: Tracer, result: Trace, parameters: list[torch.nn.Parameter], inputs: list[Any], roots: list[Group],
+    tracer: Tracer, result: Trace, parameters: list[torch.nn.Parameter], inputs: list[Any], roots: list[Group], tangents: Tangents,
 ) -> None:
     """Autograd's own, from the outputs that get gradients to what requires them."""
+    known = tangents.layouts if isinstance(tangents, UsedOutputs) and tangents.count == len(result.groups) else ()
+    layouts = {id(result.groups[position]): layout for position, layout in known}
     for number, group in enumerate(roots):
         fake, _ = tracer.place(group.base)
+        layout = layouts.get(id(group))
+        if layout is not None:
+            fake = tracer.fakes.empty(fake.shape, layout.strides(fake.shape), fake.dtype, fake.device)
         group.tangent = tracer.new_input(f"tangent.{number}", "tangent", number, fake)
         result.conversion.tangents.append(tracer.value_of(group.tangent))
     given = [(i, t) for i, t in enumerate(inputs) if isinstance(t, TracedTensor) and t.requires_grad]
