@@ -247,7 +247,7 @@ class ModuleSessions(ShapeCache[ShapedModule]):
         if self.shared is not None and self.passes == 2:
             self.shared.agree_on_room()
         shaped.make_room()
-        caller.begin_step(shaped.own_bytes)
+        caller.begin_step(shaped.own_bytes, shaped.arena_bytes())
         return shaped, inputs, replay
 
     def again(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StepCall | None:

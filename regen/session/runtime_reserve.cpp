@@ -13,7 +13,8 @@ constexpr RuntimeReserve kCuda{.allocations = Bytes{8} << 20,
                                .page = Bytes{2} << 20,
                                .captured_call = Bytes{8} << 10,
                                .kernels = Bytes{256} << 20,
-                               .kernels_before = Bytes{80} << 20};
+                               .kernels_before = Bytes{80} << 20,
+                               .alone = Bytes{1536} << 20};
 
 // By device, the most that was noted in this process.
 class MostTaken {
@@ -41,9 +42,13 @@ Bytes note_library_bytes(const execute::ExecutionDevice& device, Bytes taken) {
   return libraries.note(device, taken);
 }
 
-Bytes note_kernel_bytes(const execute::ExecutionDevice& device, Bytes taken) {
+Bytes note_kernel_bytes(const execute::ExecutionDevice& device, Bytes beside_before,
+                        Bytes beside_after) {
   static MostTaken kernels;
-  return kernels.note(device, std::clamp<Bytes>(taken, 0, runtime_reserve(device).kernels));
+  const RuntimeReserve reserve = runtime_reserve(device);
+  const bool alone = beside_after <= reserve.alone;
+  const Bytes taken = alone ? beside_after - beside_before : 0;
+  return kernels.note(device, std::clamp<Bytes>(taken, 0, reserve.kernels));
 }
 
 }  // namespace regen::session

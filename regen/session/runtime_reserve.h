@@ -21,6 +21,10 @@ struct RuntimeReserve {
   // batch. What the driver counts was 50 to 72 MiB above the plan of a whole step without this
   // (benchmarks/transformers_steps.py, four models on an H200).
   Bytes kernels_before = 0;
+  // What the driver counts beside torch's memory while this process has the card for itself: its
+  // context and its kernels, half a gibibyte on an H200. Beyond this others are there, and what the
+  // driver counts says nothing about this process.
+  Bytes alone = 0;
 
   bool operator==(const RuntimeReserve&) const = default;
 };
@@ -33,8 +37,9 @@ RuntimeReserve runtime_reserve(const execute::ExecutionDevice& device);
 Bytes note_library_bytes(const execute::ExecutionDevice& device, Bytes taken);
 
 // The same for the code of kernels, which a driver loads at their first call into memory that no
-// allocator counts. The driver counts the whole card: what it says it has taken is another process's
-// in part, perhaps, and believed up to RuntimeReserve::kernels.
-Bytes note_kernel_bytes(const execute::ExecutionDevice& device, Bytes taken);
+// allocator counts, from what the driver counted beside torch's memory. Believed up to
+// RuntimeReserve::kernels, and not at all where other processes use the card.
+Bytes note_kernel_bytes(const execute::ExecutionDevice& device, Bytes beside_before,
+                        Bytes beside_after);
 
 }  // namespace regen::session

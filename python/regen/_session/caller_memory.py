@@ -5,7 +5,6 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from regen import _runtime
-from regen._session.job import job
 from regen._session.lending import Lending
 from regen._session.outputs_used import OutputsUsed
 from regen._session.turns import Turns
@@ -16,10 +15,11 @@ if TYPE_CHECKING:
 
 # Room for what varies a little from step to step, as a fraction of what was measured.
 MARGIN = 1 / 256
-# Kernels that the caller's code calls for the first time are loaded into memory that no allocator counts. The driver counts the whole card: what it
-# says is another process's in part, perhaps, so it is believed up to these bytes, and in the first steps of a plan.
+# Kernels that the caller's code calls for the first time are loaded into memory that no allocator counts. What the driver counts is believed up to
+# these bytes, in the first steps of a plan, and while the card is this process's own (runtime_reserve.h).
 MOST_KERNEL_BYTES = 256 << 20
 STEPS_THAT_LOAD_KERNELS = 3
+ALONE = 1536 << 20  # beside torch's memory and the arena
 
 
 class CallerMemory:
@@ -47,7 +47,8 @@ class CallerMemory:
         self.learning = False
         self.kernels = 0  # bytes of them that this plan's steps have loaded so far, or those of an earlier plan
         self.steps_of_plan = 0
-        self.uncounted = 0  # what the driver counted beside torch's memory when the first of them began
+        self.uncounted = 0  # what the driver counted beside torch's memory and the arena when the first of them began
+        self.arena = 0
         self.steps = 0
         self.forwards = 0  # names the forward pass whose values are in the arena
         self.last_call: Any = lambda: None  # a weak reference to it
@@ -118,14 +119,15 @@ class CallerMemory:
             self.note(peak - self.own + self.kernels)
 
     def uncounted_bytes(self) -> int:
-        """Of the device, in use beside torch's memory: contexts, kernels, arenas, other processes."""
+        """Of the device, in use beside torch's memory and the arena: contexts, kernels, other processes."""
         use = _runtime.memory_use(self.device)
-        return 0 if self.on_cpu else use["driver"] - use["reserved"]
+        return 0 if self.on_cpu else use["driver"] - use["reserved"] - self.arena
 
     def note_kernels(self) -> None:
-        """The arena is as large as when the plan's first step began, so what has come is kernels."""
-        if self.measured and self.steps_of_plan <= STEPS_THAT_LOAD_KERNELS and job() is None:
-            self.kernels = max(self.kernels, min(self.uncounted_bytes() - self.uncounted, MOST_KERNEL_BYTES))
+        """What has come since the plan's first step began, where nobody else is there."""
+        now = self.uncounted_bytes()
+        if self.measured and self.steps_of_plan <= STEPS_THAT_LOAD_KERNELS and now <= ALONE:
+            self.kernels = max(self.kernels, min(now - self.uncounted, MOST_KERNEL_BYTES))
 
     def measured_peak(self) -> int | None:
         """Since the plan in use runs; None before it did."""
@@ -151,13 +153,15 @@ class CallerMemory:
         """What was measured was another plan's."""
         self.own = None
 
-    def begin_step(self, own):
+    def begin_step(self, own: int, arena: int = 0) -> None:
+        """Under a plan that accounts for `own` bytes; `arena`: what it has beside torch's allocator."""
         self.steps += 1
         self.steps_of_plan += 1
+        if own != self.own or arena != self.arena:
+            self.steps_of_plan, self.arena = 1, arena
+            self.uncounted = self.uncounted_bytes() - self.kernels
         if own != self.own:
             self.own = own
-            self.steps_of_plan = 1
-            self.uncounted = self.uncounted_bytes() - self.kernels
             self.earlier_peak = 0
             self.learning = self.measured
             _runtime.reset_memory_peak(self.device)

@@ -137,6 +137,10 @@ class ShapedModule:
         memory = self.session.memory()
         return self.present + memory.arena_bytes + memory.saved_state_bytes
 
+    def arena_bytes(self) -> int:
+        """Of a GPU's memory, taken beside torch's allocator."""
+        return self.session.memory().arena_bytes if self.session.kind != "cpu" and self.session.compiled else 0
+
     # Planning.
 
     def look_for_better_plan(self):

@@ -52,7 +52,7 @@ Result<Bytes> library_bytes(execute::ExecutionDevice& device, const execute::Mem
   const Bytes libraries =
       note_library_bytes(device, std::max<Bytes>(0, use.allocated - before.allocated));
   const Bytes kernels =
-      note_kernel_bytes(device, (use.driver - use.reserved) - (before.driver - before.reserved));
+      note_kernel_bytes(device, before.driver - before.reserved, use.driver - use.reserved);
   const Bytes pages = releasable ? kPagesInPartReleasable : kPagesInPart;
   const RuntimeReserve reserve = runtime_reserve(device);
   return libraries + reserve.kernels_before + kernels +
