@@ -24,6 +24,7 @@ SUBJECTS = {
     "h200_largest_batch": "largest batch that trains in 16e9 bytes on the card",
     "h200_monet": "time over eager at MONeT's budgets, beside MONeT's own figures",
     "h200_overhead": "training steps under a budget, the rest of the card taken",
+    "h200_transformers": "training steps of transformers beside eager PyTorch and its checkpointing at the same bytes, as the driver counts",
     "hybrid": "STR's named runs: overhead of each recompute+swap planner",
     "hybrid_auto": "STR's batch sweeps: `auto` beside `str` and `capuchin`",
     "hybrid_sweeps": "STR's batch sweeps: `str` over `capuchin`",

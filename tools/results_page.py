@@ -74,6 +74,7 @@ budget. Channels-last rows and rows with CUDA graphs are in the CSV.
 
 At MONeT's budgets ({sources("h200_monet")}) regen keeps eager's bits; MONeT also chooses among convolution algorithms with other bits. Its figures \
 are from a P100, so only the shapes compare."""
+    text += section_transformers()
     rows = [[row["model"], row["eager_batch"], row["regen_batch"], f"{row['ratio']} x", row["eager_images_per_s"], row["regen_images_per_s"],
              f"{row['predicted_ms']} / {row['measured_ms']}"] for row in latest(read("h200_largest_batch"), "model")]
     return text + f"""
@@ -83,11 +84,32 @@ Largest batch that trains in 16e9 bytes of the card ({sources("h200_largest_batc
 {table(["model", "eager", "regen", "ratio", "eager images/s", "regen images/s", "predicted / measured ms"], rows)}"""
 
 
+def section_transformers():
+    """Newest rows; over the row of the same run."""
+    found = read("h200_transformers")
+    names = {"llama": "Llama, 16 layers", "gpt2": "GPT-2 medium", "bert": "BERT-large", "vit": "ViT-L/16", "lora": "Llama, LoRA"}
+
+    def cell(name, way, limited):
+        rows = [row for row in where(found, workload=name, way=way) if (row["budget_gib"] != "none") == limited]
+        if not rows:
+            return ""
+        over = rows[-1]["over_checkpoint" if limited else "over_eager"]
+        return f"{rows[-1]['ms']} ms, {rows[-1]['gib']} GiB" + (f" ({over} x)" if over and way not in ("eager", "checkpoint") else "")
+
+    ways = [("eager", False), ("wrap", False), ("step", False), ("checkpoint", False), ("wrap", True), ("step", True)]
+    rows = [[title, *(cell(name, way, limited) for way, limited in ways)] for name, title in names.items()]
+    head = ["model", "eager", "`wrap`, no limit", "`step`, no limit", "HF checkpointing", "`wrap` at its bytes", "`step` at its bytes"]
+    return f"""
+Hugging Face models, AdamW ({sources("h200_transformers")}); bytes as the driver counts, over eager and over HF checkpointing of the same run:
+
+{table(head, rows)}"""
+
+
 def section_planning():
     runs = [row for row in read("auto_against_all") if row["better"] and "zoo networks of" in row["networks"] and "not proven" not in row["networks"]]
     counts = [[row["networks"], row["rows"], row["better"], row["equal"], row["only_auto"] or "0", row["worse"], row["missed"],
                f"{row['worst_percent']} %"] for row in latest(runs, "networks")]
-    networks = ["VGG19", "vgg_unet", "fcn_8", "segnet", "MobileNet", "ResNet50"]
+    networks = ["VGG19", "MobileNet", "ResNet50"]  # the others are in the file
     plain = where(read("max_batch"), accounting="plain", grid="")
     batches = []
     for network in networks:
@@ -188,11 +210,10 @@ def section_published():
     stages, unpartitioned = (one(read("integrality"), chain="8", schedule=schedule)["ratio"] for schedule in ("stages", "cover_last"))
     to_the_byte = lower["rows with the published peak to the byte and the published overhead"]
     rows = [
-        ["Checkmate: VGG19 heuristics, cost and peak", f"equal in {len(same)} of {len(plans)}; `griewank` is cheaper", "vgg19_plans"],
-        ["Checkmate: unit chains; graphs of the zoo",
-         f"cost and peak equal in {len(equal)} of {len(chains)}; nodes, edges, parameters in {len(alike)} of {len(models)}", "unit_chains"],
-        ["Checkmate: integrality gap of the chain of 8",
-         f"{stages} (published 1.18); unpartitioned at most {unpartitioned} (21.56)", "integrality"],
+        ["Checkmate: VGG19 heuristics and unit chains, cost and peak; graphs of the zoo",
+         f"equal in {len(same)} of {len(plans)} (`griewank` is cheaper) and {len(equal)} of {len(chains)}; nodes, edges, parameters in "
+         f"{len(alike)} of {len(models)}; integrality gap of the chain of 8: {stages} (published 1.18), unpartitioned at most {unpartitioned} (21.56)",
+         "vgg19_plans"],
         ["MONeT: 60 s on two cores against Gurobi's 24 h on 12 threads",
          f"{len(monet) - len(more)} of {len(monet)} objectives equal or better, {len(more)} worse by at most {max(over)} %; "
          f"gap at most 1 % in {len(tight)} of {len(read('monet'))}", "monet"],
@@ -291,7 +312,6 @@ def section_unknown():
     measured = all(row["peer_source"] == "same run" for row in latest(read("packing"), "instance"))
     peer = "" if measured else "- How MiniMalloc compares in packing: it has not been run on the same machine in the same run.\n"
     return f"""## What is not known
-- Which batches of ResNet50 between 937 and 983 train in 16e9 bytes with one extra forward pass.
 - Whether the plan or the bound is weak where gaps exceed 2 %: DenseNet-201 and an unrolled LSTM at 30 % of their memory; U-Net and MobileNetV2 on the H200.
 {peer}- How NCCL behaves: distributed tests run on CPU ranks with gloo. More than one GPU has not been measured.
 - Rows with Poisson arrivals have some hundred requests; their 95th percentile repeats within 10 %, and hosts lent for the measurements differ."""
