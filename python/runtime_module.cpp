@@ -18,6 +18,7 @@
 #include "regen/base/folder_lock.h"
 #include "regen/execute/device/memory_meter.h"
 #include "regen/execute/placement/placement.h"
+#include "regen/session/runtime_reserve.h"
 
 namespace py = pybind11;
 
@@ -51,6 +52,10 @@ void bind_memory(py::module_& module) {
     dict["reserved_peak"] = use.reserved_peak;
     dict["driver"] = use.driver;
     return dict;
+  });
+  module.def("loaded_kernel_bytes", [](const std::string& device, Bytes before, Bytes after) {
+    return session::loaded_kernel_bytes(session::runtime_reserve(c10::Device(device)), before,
+                                        after);
   });
   module.def("device_name", [](const std::string& name) {
     return value_or_raise(execute::open_device(name))->name();

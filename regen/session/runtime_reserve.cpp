@@ -33,8 +33,12 @@ class MostTaken {
 
 }  // namespace
 
+RuntimeReserve runtime_reserve(c10::Device device) {
+  return device.is_cpu() ? kCpu : kCuda;
+}
+
 RuntimeReserve runtime_reserve(const execute::ExecutionDevice& device) {
-  return device.torch_device().is_cpu() ? kCpu : kCuda;
+  return runtime_reserve(device.torch_device());
 }
 
 Bytes note_library_bytes(const execute::ExecutionDevice& device, Bytes taken) {
@@ -42,13 +46,16 @@ Bytes note_library_bytes(const execute::ExecutionDevice& device, Bytes taken) {
   return libraries.note(device, taken);
 }
 
+Bytes loaded_kernel_bytes(const RuntimeReserve& reserve, Bytes beside_before, Bytes beside_after) {
+  const Bytes taken = beside_after <= reserve.alone ? beside_after - beside_before : 0;
+  return std::clamp<Bytes>(taken, 0, reserve.kernels);
+}
+
 Bytes note_kernel_bytes(const execute::ExecutionDevice& device, Bytes beside_before,
                         Bytes beside_after) {
   static MostTaken kernels;
-  const RuntimeReserve reserve = runtime_reserve(device);
-  const bool alone = beside_after <= reserve.alone;
-  const Bytes taken = alone ? beside_after - beside_before : 0;
-  return kernels.note(device, std::clamp<Bytes>(taken, 0, reserve.kernels));
+  return kernels.note(device,
+                      loaded_kernel_bytes(runtime_reserve(device), beside_before, beside_after));
 }
 
 }  // namespace regen::session

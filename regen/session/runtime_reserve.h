@@ -2,6 +2,8 @@
 // here, and nowhere else.
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include "regen/base/units.h"
 #include "regen/execute/device/device.h"
 
@@ -29,6 +31,7 @@ struct RuntimeReserve {
   bool operator==(const RuntimeReserve&) const = default;
 };
 
+RuntimeReserve runtime_reserve(c10::Device device);
 RuntimeReserve runtime_reserve(const execute::ExecutionDevice& device);
 
 // Libraries (cuBLAS) take memory at their first call and keep it. Notes what a recording has seen
@@ -36,9 +39,11 @@ RuntimeReserve runtime_reserve(const execute::ExecutionDevice& device);
 // recording finds the memory taken already and sees nothing.
 Bytes note_library_bytes(const execute::ExecutionDevice& device, Bytes taken);
 
-// The same for the code of kernels, which a driver loads at their first call into memory that no
-// allocator counts, from what the driver counted beside torch's memory. Believed up to
-// RuntimeReserve::kernels, and not at all where other processes use the card.
+// The code of kernels that was loaded between two looks at what the driver counts beside torch's
+// memory and the arena. Believed up to the reserve, and not at all where other processes use the
+// card.
+Bytes loaded_kernel_bytes(const RuntimeReserve& reserve, Bytes beside_before, Bytes beside_after);
+// Notes it as note_library_bytes() does.
 Bytes note_kernel_bytes(const execute::ExecutionDevice& device, Bytes beside_before,
                         Bytes beside_after);
 

@@ -104,12 +104,13 @@ TEST(RuntimeReserve, LibrariesAreRememberedAtTheirMost) {
   EXPECT_EQ(runtime_reserve(*device).page, 0);
 }
 
-// On a CPU no code is loaded beside the allocator, and no bytes are believed to be.
-TEST(RuntimeReserve, KernelsAreBelievedUpToTheirReserve) {
-  const auto device = execute::make_cpu_device();
-  EXPECT_EQ(note_kernel_bytes(*device, 0, 0), 0);
-  EXPECT_EQ(note_kernel_bytes(*device, 0, 1 << 20), 0);
-  EXPECT_EQ(note_kernel_bytes(*device, 1 << 20, 0), 0);
+TEST(RuntimeReserve, KernelsAreBelievedUpToTheirReserveAndWhileNobodyElseIsThere) {
+  const RuntimeReserve reserve{.kernels = 100, .alone = 1'000};
+  EXPECT_EQ(loaded_kernel_bytes(reserve, 500, 540), 40);
+  EXPECT_EQ(loaded_kernel_bytes(reserve, 500, 700), 100);
+  EXPECT_EQ(loaded_kernel_bytes(reserve, 500, 480), 0);
+  EXPECT_EQ(loaded_kernel_bytes(reserve, 990, 1'010), 0);  // of another process, perhaps
+  EXPECT_EQ(loaded_kernel_bytes(runtime_reserve(c10::Device("cpu")), 0, 40), 0);
 }
 
 }  // namespace

@@ -15,11 +15,8 @@ if TYPE_CHECKING:
 
 # Room for what varies a little from step to step, as a fraction of what was measured.
 MARGIN = 1 / 256
-# Kernels that the caller's code calls for the first time are loaded into memory that no allocator counts. What the driver counts is believed up to
-# these bytes, in the first steps of a plan, and while the card is this process's own (runtime_reserve.h).
-MOST_KERNEL_BYTES = 256 << 20
+# The first steps of a plan, in which the caller's code calls kernels for the first time: they are loaded into memory that no allocator counts.
 STEPS_THAT_LOAD_KERNELS = 3
-ALONE = 1536 << 20  # beside torch's memory and the arena
 
 
 class CallerMemory:
@@ -124,10 +121,9 @@ class CallerMemory:
         return 0 if self.on_cpu else use["driver"] - use["reserved"] - self.arena
 
     def note_kernels(self) -> None:
-        """What has come since the plan's first step began, where nobody else is there."""
-        now = self.uncounted_bytes()
-        if self.measured and self.steps_of_plan <= STEPS_THAT_LOAD_KERNELS and now <= ALONE:
-            self.kernels = max(self.kernels, min(now - self.uncounted, MOST_KERNEL_BYTES))
+        """What has come since the plan's first step began."""
+        if self.measured and self.steps_of_plan <= STEPS_THAT_LOAD_KERNELS:
+            self.kernels = max(self.kernels, _runtime.loaded_kernel_bytes(self.device, self.uncounted, self.uncounted_bytes()))
 
     def measured_peak(self) -> int | None:
         """Since the plan in use runs; None before it did."""
