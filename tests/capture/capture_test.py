@@ -295,8 +295,8 @@ class DrawingBackward(torch.autograd.Function):
         return x.clone()
 
     @staticmethod
-    def backward(ctx, gradient):
-        return gradient + torch.rand_like(gradient) * 1e-3
+    def backward(ctx, *gradients):
+        return gradients[0] + torch.rand_like(gradients[0]) * 1e-3
 
 
 class CubicLayers(nn.Module):
