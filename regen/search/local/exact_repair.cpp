@@ -240,8 +240,9 @@ bool ExactRepair::change_for(std::uint32_t stage, std::vector<Change>& changes,
                              IntervalState& state, Random& random) {
   const bool many = space_.many();
   if (many) {
-    std::ranges::stable_partition(changes,
-                                  [&](const Change& change) { return !in_vain_[change.interval]; });
+    // Not std::ranges::stable_partition: what that returns is no range for clang 14 with g++ 12's library.
+    std::stable_partition(changes.begin(), changes.end(),
+                          [&](const Change& change) { return !in_vain_[change.interval]; });
   }
   std::vector<Helpful> helpful;
   std::optional<IntervalState> next;
