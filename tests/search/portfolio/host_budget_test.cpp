@@ -153,7 +153,7 @@ TEST(HostBudget, MoreOfTheHostIsNeverMoreExpensive) {
   const Graph graph = *zoo_graph("MobileNet");
   const Bytes budget = live_bytes_keep_all(graph).peak_bytes / 2;
   Problem problem{.graph = &graph, .link = {0.02, 0.02, 0.04}, .budget = budget};
-  const Limits limits{.work = 1'500'000};
+  const Limits limits{.work = 3'000'000};  // local search has had its turns by then
   const Outcome unlimited = *solve("auto", problem, limits);
   ASSERT_TRUE(claims(unlimited));
   const Bytes need = unlimited.simulation.host_peak_bytes;
