@@ -2,8 +2,6 @@
 // here, and nowhere else.
 #pragma once
 
-#include <c10/core/Device.h>
-
 #include "regen/base/units.h"
 #include "regen/execute/device/device.h"
 
